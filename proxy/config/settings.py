@@ -146,7 +146,8 @@ class ModelSettings(Section):
     max_images: int | None = Field(default=None, ge=1)
     """Most images in a request; if there are more, the oldest are described until half are left. Empty: any number."""
     max_tool_result_chars: MaxChars | None = None
-    """Most characters of a tool result for this model: 0 or less means 4000, 1 to 999 means 1000."""
+    """Most characters of a tool result for this model: 0 or less means 4000, 1 to 999 means 1000. It replaces the
+    default `tool_output.max_lines` and `max_bytes`; the share of the window still holds."""
     sanitise: frozenset[Sanitise] = frozenset()
     """Characters to replace, for upstreams that fail on them: `non_bmp` (emoji and the like), `surrogates`,
     `control`."""
@@ -196,7 +197,8 @@ class BudgetSettings(Section):
     margin: int | None = Field(default=None, ge=0)
     """Tokens kept free for errors of the estimate; empty: 1 % of the window, or 4 % until usage has been seen."""
     clamp_reply: bool = True
-    """Lower a request's reply limit when prompt and reply together do not fit."""
+    """Lower a request's reply limit when prompt and reply together do not fit. If not, at most 4 096 tokens or half of
+    the window are kept free for the reply, and the upstream judges the sum."""
 
 
 class LearningSettings(Section):
@@ -249,8 +251,8 @@ class ArtifactSettings(Section):
     `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, the
     machine's role."""
     retrieval_tool: RetrievalPolicy = "auto"
-    """Offer models the tool `read_artifact`, which the proxy answers itself: `auto` (to agents whose tools can neither
-    read files nor run commands), `always` or `never`."""
+    """Offer models the tool `read_artifact`, which the proxy answers itself: `auto` (to agents whose tools cannot
+    run commands), `always` or `never`."""
     folder: Folder | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
     agent_path: AgentPath | None = None

@@ -18,6 +18,8 @@ MAX_TOOL_NAME_CHARACTERS: Final = 48
 """Of a tool's name in an artifact's name; file systems allow 255 bytes in total."""
 ARTIFACT_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"
 """Matches the name of an artifact and nothing else: no path separator, no consecutive dots."""
+FETCHED: Final = "fetched"
+"""Stands for a tool in the names of images that the proxy downloads."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 

@@ -53,6 +53,8 @@ class RequestShape(NamedTuple):
     """Members that limit the reply, in tokens; the first one present takes precedence."""
     read: ReadItems
     may_hold_images: Callable[[bytes], bool]
+    may_hold_files: Callable[[bytes], bool] = lambda _: False
+    """Whether a piece of a body may contain a file, a film or sound, whose cost is unknown."""
     goes_on: Callable[[Message], bool] = _never
     """Whether items that come later may belong to a message: then it is read again with them."""
     joined: Callable[[Sequence[Message]], Sequence[Message]] = tuple
@@ -89,6 +91,8 @@ class Request:
     """The bytes of the conversation that are not in `body`."""
     has_images: bool = False
     """Whether it may contain a part of an image."""
+    has_files: bool = False
+    """Whether it may contain a file, a film or sound."""
     put_in: tuple[int, ...] = field(repr=False, default=())
     """Indexes in the conversation of the messages that the client did not send."""
     history: bytes = field(repr=False, default=b"")
@@ -190,6 +194,7 @@ class Request:
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
             has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
+            has_files=self.has_files or self.shape.may_hold_files(body[self.ends[count - 1] :]),
             put_in=put_in,
             history=self.history[: HISTORY_BYTES * count],
             healed=healed,
@@ -296,7 +301,8 @@ def read_request(
     ends = _ends(name, body, members, items, read) if will_be_known else ()
     if array is not None and bytes(memoryview(array)[:1]) == b"[":
         members[name] = _ONLY_ITS_PLACE
-    return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
+    has_images, has_files = shape.may_hold_images(body), shape.may_hold_files(body)
+    return Request(body, members, Conversation(messages), shape, ends, has_images=has_images, has_files=has_files)
 
 
 def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:

@@ -30,6 +30,7 @@ from proxy.core.notices import media as media_notices
 from proxy.core.notices import pages as reading_notices
 from proxy.core.notices import retrieval as own_tool
 from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.notices.writing import Notices
 from proxy.core.overflow import refusal
 from proxy.core.retrieval_tool.reading import Query
@@ -70,7 +71,7 @@ def about_an_artifact():
         for excerpt in (SHOWN, LONG_LINES, replace(SHOWN, head="", rescued=(), tail="")):
             yield notices.truncated(excerpt, CUT, ["src/甲.py"])
         yield notices.omission_note(CUT, 3, 400, [("src/甲.py", ["定义 = 3"])], ["请看"])
-        yield notices.response_text(CUT)
+        yield notices.response_text(CUT, Resume.after(SHOWN, PageSize()))
         yield notices.whole(CUT)
         yield notices.replaced(3)
 
@@ -84,10 +85,10 @@ def about_media():
     for kind in ContentKind:
         found = MediaType("", kind, "")
         yield media_notices.friendly_type(found, "zh")
-        yield media_descriptions.shown(found, 1, behind=True, language="zh")
-        yield media_descriptions.shown(found, 1, behind=False, language="zh")
+        yield media_descriptions.shown(found, 1, "：图.png", behind=True, language="zh")
+        yield media_descriptions.shown(found, 1, "：图.png", behind=False, language="zh")
     for tool, call in product(("工具", ""), ("call_1", "")):
-        yield media_descriptions.label(tool, call, 1, "zh")
+        yield media_descriptions.label(tool, call, 1, "：图.png", "zh")
     yield media_descriptions.spoken("zh")
 
 

@@ -84,7 +84,9 @@ def test_the_upstream_gets_the_image_and_in_the_next_turn_the_same_without_a_dow
     site.pictures["/a.png"] = png()
     request = asking(image(site.url("/a.png")), more=filling)
     assert world.ask(request).status_code == 200
-    assert sent_image(world) == {"type": "image_url", "image_url": {"url": inlined(png()), "detail": "low"}}
+    assert sent_image(world, part=2) == {"type": "image_url", "image_url": {"url": inlined(png()), "detail": "low"}}
+    (name,) = (name for name, content in world.kept.items() if content == png())
+    assert sent_image(world)["text"] == f"[image: a.png, kept in {world.folder / 'tool-output' / name}]"
     first = world.upstream.last.messages
     site.pictures["/a.png"] = png(shade=9)
     for proxy in (0, 1):

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged
 from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
+from support.scripted_upstream import Connection, Request
 
+from proxy.shell.models.trials import EVERY
 from proxy.shell.relay.peeking import HELD_BYTES
 
 EMPTY_BODIES = pytest.mark.parametrize(
@@ -165,7 +167,7 @@ async def test_a_reply_that_is_cut_before_its_first_token_is_tried_again_shorter
         answer = await stage.ask(conversation(9_500))
         assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
         stage.model.plays(saying(200, cut))
-        assert (await stage.ask(conversation(9_500, max_tokens=1))).body == cut
+        assert (await stage.ask(conversation(9_500, model="snug/other", max_tokens=1))).body == cut
 
 
 @pytest.mark.parametrize("second", [b'{"error": "still no"}', b""])
@@ -195,17 +197,19 @@ async def test_a_400_without_a_word_teaches_only_when_less_was_taken(tmp_path: P
         stage.model.plays(accepting)
         await stage.ask(conversation(9_500, model="m"))
         assert estimate(stage.model.bodies[0]) > 9_000, "nothing was learned"
-        refused = [await taken_shorter(stage, 9_500) for _ in range(2)]
+        refused = await taken_shorter(stage, 9_500)
+        taken = stage.model.bodies[1]
         stage.model.plays(accepting)
         answer = await stage.ask(conversation(9_500, model="m"))
         assert answer.attempts == "1"
-        assert estimate(stage.model.bodies[0]) <= 0.9 * min(refused)
+        assert stage.model.bodies == [taken]
+        assert estimate(taken) <= refused / 2
 
 
 async def test_what_was_concluded_and_is_still_too_much_is_tried_again_shorter(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        refused = [await taken_shorter(stage, tokens) for tokens in (9_500, 9_500, 20_000, 20_000)]
-        assert refused == sorted(refused, reverse=True), "each time a little less"
+        refused = [await taken_shorter(stage, tokens) for tokens in (40_000, 40_000, 50_000)]
+        assert refused == sorted(refused, reverse=True), "each time less"
 
 
 async def test_an_edited_request_that_is_refused_without_a_word_goes_up_as_it_came(tmp_path: Path) -> None:
@@ -218,16 +222,24 @@ async def test_an_edited_request_that_is_refused_without_a_word_goes_up_as_it_ca
         assert (answer.status, answer.body, stage.model.bodies[1]) == (400, b"still no", raw)
 
 
+async def counting(connection: Connection, request: Request) -> None:
+    """A model server that takes everything, and counts as the estimate does."""
+    tokens = estimate(request.body)
+    usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+    await saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode())(connection, request)
+
+
 async def test_what_is_taken_in_full_later_refutes_a_400_without_a_word(tmp_path: Path) -> None:
     """A gateway that fails now and then, at any length: https://github.com/earendil-works/pi/issues/9482"""
+    body, sent = conversation(9_500, exchanges=60, model="m"), list[int]()
     async with staged(tmp_path) as stage:
-        for _ in range(3):
-            refused = await taken_shorter(stage, 9_500)
-            usage = {"prompt_tokens": 12_000, "completion_tokens": 2, "total_tokens": 12_002}
-            stage.model.plays(saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode()))
-            answer = await stage.ask(conversation(10_500, model="m"))
-            assert answer.attempts == "1"
-            assert estimate(stage.model.bodies[0]) > refused
+        stage.model.plays(saying(400, b""), counting)
+        assert (await stage.ask(body)).attempts == "2"
+        while not sent or sent[-1] < estimate(body):
+            assert len(sent) < 3 * EVERY
+            stage.model.plays(counting)
+            assert (await stage.ask(body)).attempts == "1"
+            sent.append(estimate(stage.model.bodies[0]))
 
 
 async def test_a_400_with_a_word_passes_after_one_send(tmp_path: Path) -> None:

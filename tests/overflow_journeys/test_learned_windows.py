@@ -78,18 +78,23 @@ async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_t
         assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
 
 
-@pytest.mark.parametrize("refusal", [saying(400, too_long(6_000, 15_000)), saying(400, without_numbers())])
-async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(tmp_path: Path, refusal: Scene) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "sightings"), [(saying(400, too_long(6_000, 15_000)), 2), (saying(400, without_numbers()), 1)]
+)
+async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(
+    tmp_path: Path, refusal: Scene, sightings: int
+) -> None:
     async with staged(tmp_path, **window(20_000)) as stage:
         body = conversation(15_000, model="m")
-        for _ in range(2):
+        for _ in range(sightings):
             assert (await asked(stage, body, refusal, accepting)).status == 200
         sent = []
         while not sent or sent[-1] < 14_000:
             assert len(sent) < 3 * EVERY, sent
             assert (await asked(stage, body, counting(128_000))).attempts == "1"
             sent.append(estimate(stage.model.bodies[0]))
-        assert sum(tokens > sent[0] for tokens in sent) <= 3
+        if sightings == 2:  # a search goes on from each trial
+            assert sum(tokens > sent[0] for tokens in sent) <= 3
 
 
 async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_the_prefix_stays(tmp_path: Path) -> None:
@@ -98,7 +103,7 @@ async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_t
         await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         tried, kept = [], []
-        for number in range(2 * EVERY + 2):
+        for number in range(3 * EVERY + 2):
             answer = await asked(stage, body, *[counting(6_000)] * 2)
             assert answer.status == 200
             kept.append(stage.model.bodies[-1])

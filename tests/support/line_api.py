@@ -101,9 +101,6 @@ class Lines:
     def adds_to_prompt(self, _: Request) -> bool:
         return False
 
-    def may_hold_files(self, _: bytes) -> bool:
-        return False
-
     def may_hold_images(self, raw: bytes) -> bool:
         return _may_hold_images(raw)
 

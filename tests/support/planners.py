@@ -11,7 +11,7 @@ from proxy.shell.planning.planner import Planner
 from support.strategies import exchange, system, user
 
 TENANT = b"owner"
-TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {}}}]
+TOOLS = [{"type": "function", "function": {"name": "run_command", "parameters": {}}}]
 
 
 def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:

@@ -1,6 +1,7 @@
 """JSON pointers (RFC 6901): the part of a JSON text at a path.
 
-Rule: the part keeps its bytes, so numbers and escapes are those of the original; a string is returned as its text.
+Rule: the part keeps its bytes, so numbers and escapes are those of the original; a string is returned as its text. A
+pointer also leads into a string that is JSON itself, as the arguments of tool calls are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def part_at(text: bytes, pointer: str) -> bytes:
 
     >>> part_at(b'{"a/b": [1, {"": 2.50}]}', "/a~1b/1/"), part_at(b'["x\\u000ay"]', "/0")
     (b'2.50', b'x\ny')
+    >>> part_at(b'{"arguments": "{\\"content\\": \\"a\\\\nb\\"}"}', "/arguments/content")
+    b'a\nb'
     """
     if len(pointer) > MAX_POINTER_CHARACTERS or not _POINTER.fullmatch(pointer):
         raise _refused(
@@ -31,7 +34,9 @@ def part_at(text: bytes, pointer: str) -> bytes:
     found: Raw = text
     steps = pointer.split("/")[1:]
     for depth, step in enumerate(steps):
-        found = _step(found, step.replace("~1", "/").replace("~0", "~"), "/".join(["", *steps[:depth]]) or "the whole")
+        found = _step(
+            found, step.replace("~1", "/").replace("~0", "~"), "/".join(["", *steps[:depth]]) or "the artifact"
+        )
     try:
         value = jsontext.value(found) if not steps or bytes(found).startswith(b'"') else None
     except jsontext.NotJson as error:
@@ -41,6 +46,8 @@ def part_at(text: bytes, pointer: str) -> bytes:
 
 def _step(raw: Raw, name: str, where: str) -> Raw:
     try:
+        if bytes(raw).lstrip().startswith(b'"'):
+            raw = jsontext.value(raw).encode("utf-8", "surrogatepass")
         first = bytes(raw).lstrip()[:1]
         if first == b"{":
             members = jsontext.members(raw)
@@ -56,7 +63,7 @@ def _step(raw: Raw, name: str, where: str) -> Raw:
             )
         jsontext.value(raw)
     except jsontext.NotJson as error:
-        raise _refused(f"the artifact is not JSON: {error}") from None
+        raise _refused(f"{where} is not JSON: {error}") from None
     raise _refused(f"{where} is neither an object nor an array")
 
 

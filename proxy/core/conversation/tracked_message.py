@@ -7,7 +7,7 @@ another: each applies to the message as the previous ones left it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -15,24 +15,12 @@ from msgspec.structs import replace
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
+from proxy.core.notices.resume import PageRead
 from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool whose result it is, notices) → edits of that message."""
-
-
-class PlainMessages(Protocol):
-    """Messages that no local step changes, and their sizes."""
-
-    def size_of(self, message: Message, tool: str) -> Size | None:
-        """The size of such a message; None if it is not known to be one."""
-        ...
-
-    def note(self, message: Message, tool: str, size: Size) -> None:
-        """Remember one, of this size. It depends on nothing else: it may hold no media, which may be elsewhere."""
-        ...
-
 
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits that make a message readable for the model, not shorter."""
@@ -54,6 +42,8 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     whole_size: Size
     tool: str = ""
     """The tool whose result it is, as `tool_of` says."""
+    read: PageRead | None = None
+    """The page of an artifact that the call asked for."""
     edits: tuple[Edit, ...] = ()
     """In order; a later edit of the same place replaces an earlier one."""
     following: tuple[Message, ...] = ()
@@ -61,10 +51,12 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     following_size: Size = NOTHING
 
     @classmethod
-    def of(cls, index: int, message: Message, tool: str, counter: Counter) -> TrackedMessage:
+    def of(
+        cls, index: int, message: Message, tool: str, counter: Counter, read: PageRead | None = None
+    ) -> TrackedMessage:
         """A message without edits."""
         size = size_of(message, counter)
-        return cls(index, message, message, size, size, message, size, tool)
+        return cls(index, message, message, size, size, message, size, tool, read)
 
     @property
     def is_system_text(self) -> bool:
@@ -106,6 +98,10 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
             return replace(edited, whole=message, whole_size=size)
         return edited
 
+    def prepared_again(self, steps: Sequence[LocalStep], notices: Notices, counter: Counter) -> TrackedMessage:
+        """The message as it came, after other local steps."""
+        return prepared(self.index, self.original, self.tool, steps, notices, counter, read=self.read)
+
     def followed_by(self, messages: Sequence[Message], counter: Counter) -> TrackedMessage:
         """The entry with messages that are sent right after it."""
         size = sum((size_of(message, counter) for message in messages), NOTHING)
@@ -119,17 +115,13 @@ def prepared(
     steps: Sequence[LocalStep],
     notices: Notices,
     counter: Counter,
-    plain: PlainMessages | None = None,
+    read: PageRead | None = None,
 ) -> TrackedMessage:
-    """A message after the local steps."""
-    known = plain.size_of(message, tool) if plain is not None else None
-    if known is not None:
-        return TrackedMessage(index, message, message, known, known, message, known, tool)
-    entry = TrackedMessage.of(index, message, tool, counter)
+    """A message after the local steps. `read`: the page of an artifact that its call asked for."""
+    entry = TrackedMessage.of(index, message, tool, counter, read)
+    notices = notices if read is None else replace(notices, read=read)
     for step in steps:
         edits = tuple(step(index, entry.message, tool, notices))
         if edits:
             entry = entry.edited(edits, counter)
-    if plain is not None and entry.message is message and not message.may_hold_media:
-        plain.note(message, tool, entry.size)
     return entry

@@ -104,18 +104,34 @@ def default_name(found: MediaType) -> str:
     return f"{kind}.{found.suffix}" if found.suffix else kind
 
 
-def shown(found: MediaType, number: int, *, behind: bool, language: Language) -> str:
-    """The text in place of a content that is shown as media: after the batch, or in the same message."""
+def shown(found: MediaType, number: int, file: str, *, behind: bool, language: Language) -> str:
+    """The text in place of a content that is shown as media: after the batch, or in the same message. `file`: what
+    `named_file` says of it."""
     kind = friendly_kind(found.kind, language)
-    return say(MEDIA, "shown_behind" if behind else "shown_here", language, kind=kind, number=number)
+    return say(MEDIA, "shown_behind" if behind else "shown_here", language, kind=kind, number=number, file=file)
 
 
-def label(tool: str, call: str, number: int, language: Language) -> str:
+def label(tool: str, call: str, number: int, file: str, language: Language) -> str:
     """The text before a content that was moved after its batch, so that the model knows its tool call."""
     of_tool = _plain(tool, _NAME_CHARACTERS) or say(MEDIA, "a_tool", language)
     if call:
-        return say(MEDIA, "of_call", language, tool=of_tool, call=_plain(call, _NAME_CHARACTERS), number=number)
-    return say(MEDIA, "of_result", language, tool=of_tool, number=number)
+        plain_call = _plain(call, _NAME_CHARACTERS)
+        return say(MEDIA, "of_call", language, tool=of_tool, call=plain_call, number=number, file=file)
+    return say(MEDIA, "of_result", language, tool=of_tool, number=number, file=file)
+
+
+def named_file(name: str, artifact: Artifact | None, notices: Notices) -> str:
+    """The file name of a content that is shown, and where the agent finds the file; empty for neither."""
+    plain, language = _plain(name, _NAME_CHARACTERS), notices.language
+    file = say(MEDIA, "file", language, name=plain) if plain else ""
+    if artifact is None or not notices.kept:
+        return file
+    return say(MEDIA, "file_kept", language, file=file, place=notices.place_of(artifact))
+
+
+def fetched_here(name: str, artifact: Artifact, notices: Notices) -> str:
+    """The text beside an image that was fetched and stands where its address stood."""
+    return say(MEDIA, "of_file", notices.language, file=named_file(name, artifact, notices))
 
 
 def spoken(language: Language) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.artifact import Artifact
+from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import ContentKind, MediaType, kind_claimed, media_type, modality_of, plain_mime, text_of
 from proxy.core.content_types.encoded import decoded
 from proxy.core.content_types.table import is_binary, known
@@ -255,7 +255,10 @@ class _Placing:
             return MediaPlacement(route, found, byte_count=len(self.content))
         name = self.attachment.name or default_name(found)
         part = Shown(route, found, self.content, "", name, self.part, self.attachment.is_fetched)
-        return MediaPlacement(route, found, part, byte_count=len(self.content))
+        # The agent has only the address of an image that was fetched, and may want to put the file somewhere.
+        is_kept = self.attachment.is_fetched and self.notices.kept and self.notices.way.folder is not None
+        artifact = Artifact(self.content, FETCHED, found.suffix) if is_kept and route is Route.IMAGE else None
+        return MediaPlacement(route, found, part, "", artifact, len(self.content))
 
     def _is_as_written(self, route: Route) -> bool:
         attachment = self.attachment

@@ -17,7 +17,7 @@ from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
 from proxy.core.conversation.message import TOOL_ROLES, Address, Carried, Item, Message, Part, Parts, Words
 from proxy.core.conversation.references import Resolved, Unfetched, references_in
-from proxy.core.media.descriptions import label, shown, spoken
+from proxy.core.media.descriptions import fetched_here, label, named_file, shown, spoken
 from proxy.core.media.placement import not_here, place
 from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality, ToolImages
@@ -142,7 +142,7 @@ class _Work(Struct):
         def words_for(attachment: Attachment) -> Replacement | None:
             if len(self.done) >= MAX_REPLACED:
                 return None
-            placed = self._placed(attachment, None)
+            placed, name = self._placed(attachment, None)
             if placed.stays:
                 return None
             self._note(placed)
@@ -150,16 +150,15 @@ class _Work(Struct):
                 return Replacement(placed.words)
             self.shown += 1
             if self._goes_behind:
-                self._put_behind(placed.part)
+                self._put_behind(placed.part, name)
             else:
                 here.append(placed.part)
-            words = shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
-            return Replacement(words, is_shown=True)
+            return Replacement(self._shown_words(placed, name), is_shown=True)
 
         return [Words(self.message.with_replaced(text, words_for), like), *here]
 
     def _routed_media(self, part: Part, attachment: Attachment) -> list[Item]:
-        placed = self._placed(attachment, part.rest)
+        placed, name = self._placed(attachment, part.rest)
         if placed.stays and (not self._goes_behind or attachment.shape is Shape.BLOCK):
             return [Carried(part.raw)]
         self._note(placed)
@@ -167,29 +166,41 @@ class _Work(Struct):
             return [Words(placed.words, instead_of=part.rest)]
         item = Carried(part.raw) if placed.part is None else placed.part
         if not self._goes_behind:
-            return [item]
+            kept = placed.artifact
+            return [item] if kept is None else [Words(fetched_here(name, kept, self.notices)), item]
         self.shown += 1
-        self._put_behind(item)
-        words = shown(placed.found, self.shown, behind=True, language=self.notices.language)
-        return [Words(words, instead_of=part.rest)]
+        self._put_behind(item, name)
+        return [Words(self._shown_words(placed, name), instead_of=part.rest)]
+
+    def _shown_words(self, placed: MediaPlacement, name: str) -> str:
+        file = named_file(name, placed.artifact, self.notices)
+        return shown(placed.found, self.shown, file, behind=self._goes_behind, language=self.notices.language)
 
     @property
     def _goes_behind(self) -> bool:
         return self.target in (ToolImages.USER_AFTER_BATCH, ToolImages.USER_AFTER_ASSISTANT)
 
-    def _put_behind(self, item: Item) -> None:
-        words = label(self.tool, self.message.answers, self.shown, self.notices.language)
+    def _put_behind(self, item: Item, name: str) -> None:
+        file = named_file(name, None, self.notices)
+        words = label(self.tool, self.message.answers, self.shown, file, self.notices.language)
         self.behind += [Words(words), item]
 
-    def _placed(self, attachment: Attachment, part: bytes | None) -> MediaPlacement:
-        found = self.resolved.get(attachment.address) if attachment.is_elsewhere else None
+    def _placed(self, attachment: Attachment, part: bytes | None) -> tuple[MediaPlacement, str]:
+        """Where a content goes, and the name of its file."""
+        origin = attachment.address
+        found = self.resolved.get(origin) if attachment.is_elsewhere else None
         if isinstance(found, Unfetched):
-            return not_here(attachment, found, self.notices)
+            return not_here(attachment, found, self.notices), ""
         if found is not None:
             attachment = attachment.fetched(found.content, found.declared, found.name)
         can_hold = self.message.role != "assistant" and self.target is not ToolImages.TEXT
         is_too_many = self._is_too_many(attachment)
-        return place(self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many)
+        placed = place(
+            self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many
+        )
+        if found is not None and placed.part is not None and origin.startswith("artifact:"):
+            placed = replace(placed, artifact=None)  # it is kept already, and its place is known
+        return placed, attachment.name
 
     def _is_too_many(self, attachment: Attachment) -> bool:
         """Whether enough images are shown without this one: the newest parts are, and the first ones of a text."""

@@ -80,6 +80,8 @@ class ModelProfile(Struct, frozen=True):
     """Of the window."""
     image_tokens: tuple[tuple[str, int], ...] = ()
     """Of images, by `image_key`, as the upstream has been seen to count them."""
+    input_bytes: int | None = None
+    """Of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
     """Of the prompt alone, where an upstream limits its characters."""
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -6,11 +6,17 @@ turn of a conversation. A way that is not known to work for this client is not n
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
-from proxy.core.artifact import Artifact
+
+class Named(Protocol):
+    """An artifact, or what refers to one."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
 
 
 class ArtifactAccess(Struct, frozen=True):
@@ -27,9 +33,10 @@ class ArtifactAccess(Struct, frozen=True):
     by_hash: bool = False
     """Whether a gateway fetches them for the agent, by their hash."""
 
-    def path_of(self, artifact: Artifact) -> str | None:
+    def path_of(self, artifact: Named) -> str | None:
         """The file, as the agent sees it.
 
+        >>> from proxy.core.artifact import Artifact
         >>> ArtifactAccess("C:\\\\kept").path_of(Artifact(b"", "sh"))
         'C:\\\\kept\\\\tool_sh_e3b0c44298fc1c14.txt'
         """
@@ -38,7 +45,7 @@ class ArtifactAccess(Struct, frozen=True):
         separator = "\\" if "\\" in self.folder and "/" not in self.folder else "/"
         return f"{self.folder.rstrip(separator)}{separator}{artifact.id}"
 
-    def url_of(self, artifact: Artifact) -> str | None:
+    def url_of(self, artifact: Named) -> str | None:
         """The address."""
         return None if self.url is None else f"{self.url}/{artifact.id}"
 

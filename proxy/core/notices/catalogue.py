@@ -52,7 +52,10 @@ CUTS: Final[Phrases] = {
         " Give that file to a sub-agent and ask it for what you need.",
         " 可让子代理处理该文件并返回所需信息。",
     ),
-    "page": (" Read or search that file in parts, from line {line} on.", " 可从第 {line} 行起分段读取或搜索该文件。"),
+    "page": (
+        " Read or search that file in parts, from line {line} on, {count} lines at a time.",
+        " 可从第 {line} 行起分段读取或搜索该文件，每次 {count} 行。",
+    ),
     "shell": (" To go on reading: {command}", " 继续阅读：{command}"),
     "call_whole": (" To get the whole: {call}", " 获取完整内容：{call}"),
     "call": (" The whole is kept; to go on reading: {call}", " 完整内容已保存，继续阅读：{call}"),
@@ -77,8 +80,7 @@ CUTS: Final[Phrases] = {
         "\nLines of them, under the file or command that they come from, as last seen; … stands for more:",
         "\n其中部分行如下，列在其来源文件或命令之下，为最近一次所见；… 表示略去：",
     ),
-    "response": ("An excerpt; the whole is kept in {place}.", "此处为节选，完整内容保存在 {place}。"),
-    "call_response": ("An excerpt; for the whole: {call}", "此处为节选，完整内容：{call}"),
+    "response": ("An excerpt.", "此处为节选。"),
     "replaced": (
         "characters shown as \ufffd here, as the upstream does not take them: {count:,}",
         "上游不接受的字符在此显示为 \ufffd，共 {count:,} 个",
@@ -134,6 +136,10 @@ READING: Final[Phrases] = {
         "Not read: at most {calls} artifacts are read at once. Call again for this one.",
         "未读取：一次最多读取 {calls} 个工件。请再次调用以读取此工件。",
     ),
+    "no_room": (
+        "{name} was not read: there is no room for a page. Go on with what you have.",
+        "未读取 {name}：没有空间容纳一页。请根据已有内容继续。",
+    ),
     "stopped": (
         "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
         "（回答到此为止：模型已读取 {rounds} 页，并要求继续读取。）",
@@ -182,18 +188,21 @@ MEDIA: Final[Phrases] = {
         " 建议创建具备相应能力的智能体协助处理。",
     ),
     "shown_here": (
-        "[{kind} {number} of this message is shown behind this text]",
-        "[本消息的第 {number} 个附件（{kind}）显示在此文本之后]",
+        "[{kind} {number} of this message is shown behind this text{file}]",
+        "[本消息的第 {number} 个附件（{kind}）显示在此文本之后{file}]",
     ),
     "shown_behind": (
-        "[{kind} {number} of this result is shown in the user message behind the tool results]",
-        "[此结果的第 {number} 个附件（{kind}）显示在工具结果之后的用户消息中]",
+        "[{kind} {number} of this result is shown in the user message behind the tool results{file}]",
+        "[此结果的第 {number} 个附件（{kind}）显示在工具结果之后的用户消息中{file}]",
     ),
-    "of_result": ("[attachment {number} of the result of {tool}]", "[{tool} 结果的第 {number} 个附件]"),
+    "of_result": ("[attachment {number} of the result of {tool}{file}]", "[{tool} 结果的第 {number} 个附件{file}]"),
     "of_call": (
-        "[attachment {number} of the result of {tool}, call {call}]",
-        "[{tool} 结果（调用 {call}）的第 {number} 个附件]",
+        "[attachment {number} of the result of {tool}, call {call}{file}]",
+        "[{tool} 结果（调用 {call}）的第 {number} 个附件{file}]",
     ),
+    "file": (": {name}", "：{name}"),
+    "file_kept": ("{file}, kept in {place}", "{file}，保存在 {place}"),
+    "of_file": ("[image{file}]", "[图片{file}]"),
     "a_tool": ("a tool", "工具"),
     "spoken": ("I look at what the tools have returned.", "我来看一下工具返回的内容。"),
 }
@@ -378,8 +387,9 @@ TOOL: Final[Mapping[str, str]] = {
     "lines": "400-480, or -80 for the last 80",
     "grep": "A regular expression: only lines that match, numbered",
     "context": "With grep: lines around each match",
+    "json": "A part of JSON: /messages/3/content",
 }
-"""What the proxy's own tool does, and its parameters. About 130 tokens with the schema around them; English whatever
+"""What the proxy's own tool does, and its parameters. About 150 tokens with the schema around them; English whatever
 the language of the notices, like the names in it."""
 
 SEARCH_TOOL: Final[Mapping[str, str]] = {

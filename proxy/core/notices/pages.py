@@ -10,14 +10,18 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.grep import Hits
 from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.catalogue import FOUND, PAGES, QUOTED, Language, framed, say
+from proxy.core.notices.catalogue import FOUND, MARK, PAGES, QUOTED, Language, framed, say
+from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
 from proxy.core.text.lines import Page
+from proxy.core.text.measures import utf8_length
 
 
 def page_header(page: Page, name: str, language: Language) -> str:
@@ -26,7 +30,7 @@ def page_header(page: Page, name: str, language: Language) -> str:
         PAGES,
         "page",
         language,
-        first=page.first,
+        first=f"{page.first}:{page.skipped_bytes}" if page.skipped_bytes else page.first,
         last=page.last,
         total=page.total_lines,
         name=name,
@@ -45,6 +49,68 @@ def hits_header(hits: Hits, name: str, language: Language) -> str:
     if hits.following is not None:
         said += say(PAGES, "stopped", language, following=hits.following)
     return framed(said) + "\n"
+
+
+def shorter_page(text: str, limits: ExcerptLimits) -> str | None:
+    """As much of a page as fits, under a header that is true of it and names the rest; None if it is no page, or not
+    even its first line fits."""
+    if not text.startswith(MARK):
+        return None
+    headers = ((language, pattern.match(text)) for language, pattern in _whole_headers())
+    language, found = next((one for one in headers if one[1] is not None), ("en", None))
+    if found is None:
+        return None
+    room = replace(
+        limits,
+        max_bytes=max(0, limits.max_bytes - utf8_length(found[0]) - _MORE_NUMBERS_BYTES),
+        max_chars=limits.max_chars and max(0, limits.max_chars - len(found[0]) - _MORE_NUMBERS_BYTES),
+        max_lines=max(0, limits.max_lines - 1),
+        direction=Direction.HEAD,
+    )
+    numbers = {name: value.replace(",", "") for name, value in found.groupdict().items() if value and name != "name"}
+    body = text[found.end() :]
+    shown = excerpt(body, room).head
+    if "count" in numbers:
+        return _fewer_hits(shown, body, numbers, found["name"], language)
+    return _fewer_lines(shown, numbers, found["name"], language) if shown else None
+
+
+def _fewer_lines(shown: str, numbers: Mapping[str, str], name: str, language: Language) -> str:
+    first, _, skipped = numbers["first"].partition(":")
+    line_bytes = utf8_length(shown[shown.rfind("\n") + 1 :])
+    begin, ended = int(first), shown.count("\n")
+    line_bytes += int(skipped or 0) if not ended else 0
+    following = f"{begin + ended}:{line_bytes}" if line_bytes else f"{begin + ended}"
+    page = Page(
+        shown.encode("utf-8", "surrogatepass"),
+        begin,
+        begin + ended - (1 if shown.endswith("\n") else 0),
+        f"{following}-{_end_of(numbers)}",
+        True,
+        int(numbers["total"]),
+        int(numbers["bytes"]),
+        int(skipped or 0),
+    )
+    return page_header(page, name, language) + shown
+
+
+def _fewer_hits(shown: str, body: str, numbers: Mapping[str, str], name: str, language: Language) -> str | None:
+    shown = shown[: shown.rfind("\n") + 1].removesuffix("--\n")
+    omitted = _ROW.search(body, len(shown))
+    if not shown or omitted is None:
+        return None
+    count = len(_HIT.findall(shown))
+    following = f"{omitted['line']}:{omitted['byte']}" if omitted["byte"] else omitted["line"]
+    last = max(int(numbers["first"]), int(omitted["line"]) - (0 if omitted["byte"] else 1))
+    total = int(numbers["total"])
+    hits = Hits(b"", count, int(numbers["first"]), last, f"{following}-{_end_of(numbers)}", total)
+    return hits_header(hits, name, language) + shown
+
+
+def _end_of(numbers: Mapping[str, str]) -> str:
+    """The last line that was asked for."""
+    following = numbers.get("cut") or numbers.get("more") or numbers.get("stopped")
+    return following.rpartition("-")[2] if following else numbers["last"]
 
 
 def listing_header(shown: int, total: int, language: Language) -> str:
@@ -113,25 +179,46 @@ def _places_of(way: ArtifactAccess) -> tuple[str, ...]:
     return (*places, 'read_artifact(id="') if places or way.tool else (" ", '"', "'")
 
 
-def _pattern_of(words: str) -> str:
-    """The pattern of a header with these words."""
+def _pattern_of(key: str, column: int, *, named: bool) -> str:
+    """The pattern of a header with the words of a phrase. `named`: with a group for each number; that of the next page
+    has the name of its phrase."""
+    words = PAGES[key][column]
     literals, filled = re.split(r"\{\w+[:,]*\}", words), re.findall(r"\{(\w+)", words)
     values = [ARTIFACT_NAME if name == "name" else r"[\d,:-]{1,40}" for name in filled]
+    if named:
+        groups = [key if name == "following" else name for name in filled]
+        values = [f"(?P<{name}>{value})" for name, value in zip(groups, values, strict=True)]
     return "".join(re.escape(literal) + value for literal, value in zip(literals, [*values, ""], strict=True))
 
 
-def _header_patterns(column: int) -> str:
+def _header_patterns(column: int, *, named: bool = False) -> tuple[str, str]:
     page, hits, cut, more, stopped = (
-        _pattern_of(PAGES[name][column]) for name in ("page", "hits", "cut", "more", "stopped")
+        _pattern_of(key, column, named=named) for key in ("page", "hits", "cut", "more", "stopped")
     )
-    return f"{page}(?:{cut}|{more})?|{hits}(?:{stopped})?"
+    return f"{page}(?:{cut}|{more})?", f"{hits}(?:{stopped})?"
 
 
 @functools.cache  # compiled for the first text that holds such words: 2 ms
 def _foreign() -> re.Pattern[str]:
     """What looks like a notice and is no header of a page."""
-    headers = "|".join(_header_patterns(column) for column in (0, 1))
+    headers = "|".join(pattern for column in (0, 1) for pattern in _header_patterns(column))
     return re.compile(rf"\[\s{{0,9}}context-proxy\s{{0,9}}:(?! (?:{headers})\])", re.IGNORECASE)
 
 
+@functools.cache
+def _whole_headers() -> tuple[tuple[Language, re.Pattern[str]], ...]:
+    """The first line of each kind of page, by language."""
+    languages: tuple[Language, Language] = ("en", "zh")
+    return tuple(
+        (language, re.compile(rf"{re.escape(MARK)}{pattern}\]\n"))
+        for column, language in enumerate(languages)
+        for pattern in _header_patterns(column, named=True)
+    )
+
+
 _NAMED: Final = re.compile(ARTIFACT_NAME)
+_MORE_NUMBERS_BYTES: Final = 40
+"""By which the header of a shorter page may be longer."""
+_ROW: Final = re.compile(r"^(?P<line>\d{1,12})(?::(?P<byte>\d{1,12})(?=:…)|[:-])", re.MULTILINE)
+_HIT: Final = re.compile(r"^\d{1,12}:", re.MULTILINE)
+"""Rows of a search: of a match, or of its context; of a long line, with the byte at which the row begins."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -15,18 +15,15 @@ from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import CUTS, MARK, Language, framed, say
+from proxy.core.notices.resume import PageRead, PageSize, Resume
 from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
-from proxy.core.text.lines import PAGE_BYTES
 from proxy.core.text.measures import count_lines, utf8_length
 
 NAMES_WORDS_BYTES: Final = 32
 """The most that a list of names costs besides the names."""
+Kept: TypeAlias = Artifact | PageRead
+"""What is kept somewhere: an artifact, or the one from which a page was read."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
-
-_PAGE_LINES: Final = 80
-"""Of a suggested page: what a person would read at a time."""
-_PAGE_BYTES: Final = 16_000
-"""Of a suggested page with long lines: the most that this many lines of usual length have."""
 
 
 class Notices(Struct, frozen=True):
@@ -43,10 +40,14 @@ class Notices(Struct, frozen=True):
     """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
     clean: Callable[[str], str] | None = None
     """Applied to words that quote a message, for an upstream that does not accept every character."""
+    page: PageSize = PageSize()
+    """How much a page that is suggested may hold."""
+    read: PageRead | None = None
+    """The page of an artifact that the result is: it is continued in that artifact."""
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
         """An excerpt with its notice in the gap. `brief`: the same in as few words as possible, for small excerpts."""
-        notice = self._shown(shown, artifact, Resume.after(shown), brief=brief) + self._names(names)
+        notice = self._shown(shown, artifact, self.resume(shown), brief=brief) + self._names(names)
         rescued = "".join(f"{line}\n" for line in shown.rescued)
         return "".join([_closed(shown.head), self._framed(notice), rescued, shown.tail])
 
@@ -55,8 +56,15 @@ class Notices(Struct, frozen=True):
         before the excerpt is made."""
         lines, size = count_lines(text), utf8_length(text)
         all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
-        resumes = (Resume(lines, size, size, is_over_a_page) for is_over_a_page in (False, True))
+        resumes = Resume.longest(text, self.page, self.read)
         return max((self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes), key=len)
+
+    def resume(self, shown: Excerpt) -> Resume:
+        """Where reading continues after the head of an excerpt."""
+        if self.read is not None:
+            page = self.read.without_frame(shown.head, shown.head + shown.gap + shown.tail)
+            return Resume.between(page, shown.gap + shown.tail[: self.page.bytes], self.page, self.read)
+        return Resume.after(shown, self.page)
 
     def _shown(self, shown: Excerpt, artifact: Artifact, resume: Resume, *, brief: bool) -> str:
         counts = {
@@ -103,11 +111,10 @@ class Notices(Struct, frozen=True):
         """The text in the middle of an argument that is cut."""
         return framed(self._say("arguments") + self._kept_at(artifact, "whole", "call_whole"))
 
-    def response_text(self, artifact: Artifact) -> str:
+    def response_text(self, artifact: Artifact, resume: Resume, *, brief: bool = False) -> str:
         """The `text` of a tool response whose data was cut."""
-        # The data is mostly one line; the whole of it would be cut again, at the same place.
-        by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
-        return framed(self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}"))
+        way = self._way_back_brief if brief else self.way_back
+        return framed(self._say("response") + way(artifact, resume))
 
     def replaced(self, count: int) -> str:
         """How many characters of a text were replaced, because the model's upstream does not accept them."""
@@ -119,56 +126,67 @@ class Notices(Struct, frozen=True):
 
     def way_back(self, artifact: Artifact, resume: Resume) -> str:
         """Where the whole is, and how to continue reading."""
-        place = self.way.path_of(artifact)
-        if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING:
-            return self._kept_at(artifact, "whole", "call", lines=resume.lines)
+        kept = self.read or artifact
+        place = self.way.path_of(kept)
+        if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING or self._counts_bytes(resume):
+            return self._kept_at(kept, "whole", "call", resume=resume)
         whole = self._say("whole", place=place)
         if self.reach is AgentFileAccess.SHELL:
             return whole + self._say("shell", command=resume.command(place))
-        return whole + self._say(self.reach.value, place=place, line=resume.line)
+        return whole + self._say(self.reach.value, line=resume.line, count=max(1, resume.whole_lines))
 
     def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
         if not self.kept:
             return self._say("unkept")
-        place = self.way.path_of(artifact)
+        kept = self.read or artifact
+        place = self.way.path_of(kept)
         if self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say("more", place=resume.command(place))
-        call = self._call(artifact, {"lines": resume.lines})
+        call = self._call(kept, resume.query(), is_needed=self._counts_bytes(resume))
         if call is not None:
             return self._say("more", place=call)
-        place = self.place_of(artifact)
-        return self._say(
-            "more" if self.reach is AgentFileAccess.NOTHING else "more_from", place=place, line=resume.line
-        )
+        more = "more" if self.reach is AgentFileAccess.NOTHING else "more_from"
+        return self._say(more, place=self.place_of(kept), line=resume.line)
 
-    def place_of(self, artifact: Artifact) -> str:
+    def _counts_bytes(self, resume: Resume) -> bool:
+        """Whether the agent's tool for files, which counts lines and cuts long ones, cannot read on, but ours can."""
+        return self.reach is AgentFileAccess.PAGE and self.way.tool and not resume.is_by_lines
+
+    def place_of(self, kept: Kept) -> str:
         """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither, with
         the hash if a gateway fetches it by that: written as LiteLLM looks for it."""
         if self.way.by_hash:
-            return f"{artifact.id} (hash={artifact.hash})"
-        return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
+            return f"{kept.id} (hash={kept.hash})"
+        return self.way.path_of(kept) or self.way.url_of(kept) or kept.id
 
-    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **asked: str) -> str:
+    def _kept_at(
+        self, kept: Kept, in_place: str, by_call: str, by_shell: str = "", resume: Resume | None = None, **asked: str
+    ) -> str:
         """Where it is kept: the call that fetches it if the agent needs one and can make it, otherwise its place.
-        `by_shell`: a shell command for the file at `{place}`."""
+        `by_shell`: a shell command for the file at `{place}`; `resume`: where a page begins."""
         if not self.kept:
             return self._say("unkept")
-        place = self.way.path_of(artifact)
+        place = self.way.path_of(kept)
         if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say(by_call, call=by_shell.format(place=place))
-        call = self._call(artifact, asked)
-        return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
+        if resume is None:
+            call = self._call(kept, asked)
+        else:
+            call = self._call(kept, resume.query(), is_needed=self._counts_bytes(resume))
+        return self._say(in_place, place=self.place_of(kept)) if call is None else self._say(by_call, call=call)
 
-    def _call(self, artifact: Artifact, asked: Mapping[str, str]) -> str | None:
-        url = self.way.url_of(artifact)
-        if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None:
+    def _call(self, kept: Kept, asked: Mapping[str, str], *, is_needed: bool = False) -> str | None:
+        url = self.way.url_of(kept)
+        if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None and not is_needed:
             return None  # a tool that opens files needs only the path
         if self.reach is AgentFileAccess.SHELL and url is not None:
             keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
+            if "lines" in asked and self.page.served_bytes is not None:
+                asked = {**asked, "bytes": str(self.page.served_bytes)}
             query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
             return f"curl -s{keys} '{url}{query}'"
         if self.way.tool:
-            return f'read_artifact(id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in asked.items()) + ")"
+            return f'read_artifact(id="{kept.id}"' + "".join(f', {k}="{v}"' for k, v in asked.items()) + ")"
         return None
 
     def _parts(self, shown: Excerpt) -> str:
@@ -201,48 +219,6 @@ def is_ours(text: str) -> bool:
             return True
         start = text.find(MARK, end)
     return False
-
-
-class Resume(Struct, frozen=True):
-    """Where reading continues after the first part that an excerpt shows."""
-
-    line: int
-    """Counted from 1."""
-    line_bytes: int
-    """The bytes of that line that are shown."""
-    total_bytes: int
-    """The bytes of the text that are shown before that place."""
-    is_over_a_page: bool
-    """Whether the next lines are longer than one result may show: a page of them would be cut at the same place."""
-
-    @classmethod
-    def after(cls, shown: Excerpt) -> Resume:
-        """After the head."""
-        line_start = shown.head.rfind("\n") + 1
-        line_bytes = utf8_length(shown.head[line_start:])
-        return cls(shown.head.count("\n") + 1, line_bytes, utf8_length(shown.head), _is_over_a_page(shown))
-
-    @property
-    def lines(self) -> str:
-        """A page, as a query of an artifact asks for it."""
-        begin = f"{self.line}:{self.line_bytes}" if self.line_bytes else f"{self.line}"
-        return f"{begin}-{self.line + _PAGE_LINES}"
-
-    def command(self, place: str) -> str:
-        """The shell command that reads it."""
-        if self.is_over_a_page:
-            return f"tail -c +{self.total_bytes + 1} '{place}' | head -c {_PAGE_BYTES}"
-        return f"sed -n '{self.line},{self.line + _PAGE_LINES}p' '{place}'"
-
-
-def _is_over_a_page(shown: Excerpt) -> bool:
-    """Whether the next lines are longer than one result may show."""
-    end = 0
-    for _ in range(_PAGE_LINES):
-        end = shown.gap.find("\n", end) + 1
-        if end == 0:
-            return utf8_length(shown.gap) > PAGE_BYTES
-    return utf8_length(shown.gap[:end]) > PAGE_BYTES
 
 
 def _closed(text: str) -> str:

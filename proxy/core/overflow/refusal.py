@@ -22,6 +22,8 @@ overflow by this text. https://community.openai.com/t/error-this-models-maximum-
 _OPENAI_OTHER: Final = (
     "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
 )
+_OPENAI_UNNAMED: Final = "Your input exceeds the context window of this model."
+"""Of the Responses API, for a limit that nobody has named: what is not known is not told."""
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "size": " That is the request for {model} with everything optional already left out",
@@ -31,6 +33,7 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
         "put_in": "a page of {tool} after messages[{index}] ({tokens:,} tokens)",
         "tools": "the tool list ({tokens:,} tokens)",
+        "reply": " Lower the reply limit of {reply:,} tokens first.",
         "member": "the member {name} ({tokens:,} tokens)",
         "advice": " Shorten the system text or the tool list, or use a model with a larger window.",
     },
@@ -42,6 +45,7 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
         "put_in": "messages[{index}] 之后的一页 {tool}（{tokens:,} 个 token）",
         "tools": "工具列表（{tokens:,} 个 token）",
+        "reply": "请先降低 {reply:,} 个 token 的回复上限。",
         "member": "成员 {name}（{tokens:,} 个 token）",
         "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
     },
@@ -51,13 +55,19 @@ _MAX_NAME_CHARS: Final = 64
 _NO_MEMBERS: Final[Mapping[str, int]] = {}
 
 
-_REFUSED_TWICE: Final[dict[Language, str]] = {
-    "en": "The upstream refused this request as too long, and once more after its prompt or its reply limit had been "
-    "lowered; the prompt then had about {tokens:,} tokens. The system text, the last user message, the tool list and "
-    "the newest results have to stay: shorten these, ask for a shorter reply, or use a model with a larger window.",
-    "zh": "上游认为此请求过长；压缩提示或降低回复上限后再次被拒绝，当时提示约有 {tokens:,} 个 token。"
-    "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、请求更短的回复，或改用窗口更大的模型。",
+_REFUSED_TWICE: Final[dict[Language, tuple[str, str]]] = {
+    "en": (
+        "The upstream refused this request as too long, and once more after its prompt or its reply limit had been "
+        "lowered; the prompt then had about {tokens:,} tokens.",
+        " The system text, the last user message, the tool list and the newest results have to stay: shorten these, "
+        "begin a new conversation, or use a model with a larger window.",
+    ),
+    "zh": (
+        "上游认为此请求过长；压缩提示或降低回复上限后再次被拒绝，当时提示约有 {tokens:,} 个 token。",
+        "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、开始新的对话，或改用窗口更大的模型。",
+    ),
 }
+"""What happened, and what to do."""
 
 
 _EMPTY_TWICE: Final[dict[Language, str]] = {
@@ -86,9 +96,12 @@ def empty_twice(tokens: int, language: Language) -> str:
     return _EMPTY_TWICE[language].format(tokens=tokens)
 
 
-def refused_twice(tokens: int, language: Language) -> str:
-    """The message for a client whose request was refused again after a harsher cut. `tokens`: the model's."""
-    return _REFUSED_TWICE[language].format(tokens=tokens)
+def refused_twice(tokens: int, language: Language, reply_tokens: int | None = None) -> str:
+    """The message for a client whose request was refused again after a harsher cut. `tokens`: the model's;
+    `reply_tokens`: the request's own reply limit."""
+    happened, advice = _REFUSED_TWICE[language]
+    reply = "" if reply_tokens is None else _WORDS[language]["reply"].format(reply=reply_tokens)
+    return happened.format(tokens=tokens) + reply + advice
 
 
 def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int]:
@@ -114,22 +127,24 @@ def does_not_fit(
     members: Mapping[str, int] = _NO_MEMBERS,
     *,
     window_is_told: bool = False,
+    is_unnamed: bool = False,
     says_sizes: bool = True,
     sizes: tuple[int, int] | None = None,
+    reply_tokens: int | None = None,
 ) -> str:
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
-    members that count. `window_is_told`: whether the upstream has
-    just stated the window, by its own count, of which nothing else is known yet. `says_sizes`: whether the message
-    begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan
-    that the upstream has refused although it fits by our count."""
+    members that count. `window_is_told`: whether the upstream has just stated the window, by its own count, of which
+    nothing else is known yet; `is_unnamed`: whether nobody has stated any. `says_sizes`: whether the message begins
+    with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan that
+    the upstream has refused although it fits by our count. `reply_tokens`: the request's own reply limit."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.ceiling_tokens)
     if window_is_told and room > window_tokens:
         after, room = after * window_tokens // room, window_tokens
-    is_bound = not budget.room_is_guessed
-    text = []
+    is_bound = not budget.room_is_guessed and not is_unnamed
+    text = [_OPENAI_UNNAMED] if is_unnamed else []
     if is_bound and size.tokens > budget.ceiling_tokens:
         window_tokens = max(window_tokens, room)  # after a refusal that showed a guess to be too small
         after, reserved = max(after, room + 1), window_tokens - room
@@ -162,4 +177,6 @@ def does_not_fit(
     said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
     if largest:
         said += words["largest"].format(largest=", ".join(words for _, words in largest[:_MAX_TOLD]))
+    if reply_tokens is not None and reply_tokens > budget.reserved_reply_tokens and budget.max_reply_tokens is None:
+        said += words["reply"].format(reply=reply_tokens)
     return said + words["advice"]

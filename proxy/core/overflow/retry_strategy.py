@@ -20,7 +20,8 @@ EMERGENCY_SHARE: Final = 0.6
 EMERGENCY_REPLY_SHARE: Final = 0.3
 """Of the true limit at most, for the reply beside such a prompt: a window limits both together."""
 BLIND_SHARE: Final = 0.5
-"""Of the refused size, if the upstream does not state its limit: windows come in powers of two."""
+"""Of the refused size, if the upstream does not state its limit and nothing is known to fit: windows come in powers of
+two."""
 ALWAYS_SMALLER: Final = 0.9
 """Of the refused size, whatever limit the upstream states."""
 MIN_USEFUL_REPLY_TOKENS: Final = 256
@@ -32,6 +33,15 @@ _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
 
 
+_TOO_LARGE: Final = 413
+"""Anthropic's `request_too_large` (32 MB), nginx' and express' `Request Entity Too Large`, GitHub Copilot's: a proxy
+before the API counts bytes and states no limit in any unit."""
+
+
+LEAST_LIMIT_BYTES: Final = 65_536
+"""No server limits bodies to less: express takes 100 KB by default, axum 2 MB, nginx 1 MB."""
+
+
 class Rung(StrEnum):
     """The kind of a send."""
 
@@ -41,6 +51,7 @@ class Rung(StrEnum):
     EMERGENCY = "emergency"
     WITHOUT_MEDIA = "without_media"
     FITTED = "fitted"
+    FEWER_BYTES = "fewer_bytes"
     ORIGINAL = "original"
     REPAIRED = "repaired"
 
@@ -60,10 +71,15 @@ class Attempt(Struct, frozen=True):
     sure_tokens: int | None = None
     """The size of a prompt that surely fits, by the upstream's count of the one before: if the plan that the next turn
     will continue from is that small, it is better than the goal."""
+    is_search: bool = False
+    """Whether nobody states the limit: the plan is the one that the next turn will continue from, in a window that fits
+    the goal."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
     unseals: bool = False
     """Whether the repair leaves out reasoning that the upstream cannot verify."""
+    goal_bytes: int | None = None
+    """The maximum size of the prompt in bytes."""
 
 
 class Situation(Struct, frozen=True):
@@ -73,12 +89,16 @@ class Situation(Struct, frozen=True):
     """Of the prompt that is sent first."""
     chars: int
     """Of its text."""
+    bytes: int
+    """Of the whole."""
     reply_tokens: int | None
     """The reply limit that is sent first; None if the request has none."""
     edited: bool
     """Whether the first send differs from the original request."""
     original_could_fit: bool
     """Whether the original request fits the window by our estimate."""
+    guess_tokens: int | None = None
+    """The size of a prompt, by our estimate, that is sent next if this one is refused without a number; None: half."""
     tried_over_tokens: int | None = None
     """The learned window, if the first send is larger to find out whether that window still holds."""
 
@@ -99,6 +119,13 @@ class Outcome(Struct, frozen=True):
     that this one was cut."""
 
     @property
+    def is_over_bytes(self) -> bool:
+        """Whether the body was too large, in whatever words. A 413 without any, for a request that is not long for its
+        window, means bytes, too."""
+        kinds = (VerdictKind.BYTES, VerdictKind.UNKNOWN)
+        return self.status == _TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
+
+    @property
     def is_final(self) -> bool:
         """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
         know of."""
@@ -113,7 +140,7 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
     """The sends for one request."""
     outcome = yield Attempt(Rung.FIRST)
     verdict = outcome.verdict
-    if verdict.is_overflow and _still_holds(verdict, situation.tried_over_tokens):
+    if (verdict.is_overflow or verdict.is_suspect) and _still_holds(verdict, situation.tried_over_tokens):
         yield Attempt(Rung.AS_KNOWN)
     elif verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
@@ -121,7 +148,10 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
             yield Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
         else:
             shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
-            yield Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation))
+            is_search = verdict.is_overflow and verdict.limit is None
+            yield Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation), is_search=is_search)
+    elif outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
+        yield Attempt(Rung.FEWER_BYTES, goal_bytes=int(situation.bytes * BLIND_SHARE))
     elif outcome.fitting_tokens is not None:
         yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
     elif verdict.kind is VerdictKind.MEDIA and outcome.media:
@@ -138,7 +168,7 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
     ):
         yield Attempt(Rung.ORIGINAL)
     elif verdict.is_suspect:
-        yield Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation))
+        yield Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation), is_search=True)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
@@ -175,7 +205,7 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
     """Tokens, by our estimate, for the second send."""
     estimate = situation.estimate_tokens
     if verdict.limit is None:
-        return int(estimate * BLIND_SHARE)
+        return int(estimate * BLIND_SHARE) if situation.guess_tokens is None else situation.guess_tokens
     if verdict.unit is Unit.CHARS:
         ours_per_theirs = estimate / max(1, situation.chars)
         return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))

@@ -19,10 +19,10 @@ from proxy.core.notices.pages import hits_header, page_header
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of
 from proxy.errors import BadArtifactQuery
 
-PARAMETERS: Final = ("lines", "grep", "context", "max", "json", "stat")
+PARAMETERS: Final = ("lines", "grep", "context", "max", "json", "bytes", "stat")
 _ALLOWED: Final = (
     "allowed are `lines=400-480`, `grep=REGEX` with `context=2` and `max=50`, `json=/pointer`, these three also "
-    "together, or `stat` alone"
+    "together, with `bytes=8000` at the most, or `stat` alone"
 )
 _MAX_DIGITS: Final = 6
 
@@ -33,6 +33,8 @@ class Query(Struct, frozen=True):
     lines: LineRange | None = None
     search: Search | None = None
     pointer: str | None = None
+    max_bytes: int = PAGE_BYTES
+    """Of the page, besides its header."""
     stat: bool = False
 
     @classmethod
@@ -58,7 +60,9 @@ class Query(Struct, frozen=True):
         pointer = asked.get("json")
         if pointer is not None and len(pointer) > MAX_POINTER_CHARACTERS:
             raise BadArtifactQuery(f"`json` must have at most {MAX_POINTER_CHARACTERS:,} characters", param="json")
-        return cls(lines, search, pointer, "stat" in asked)
+        if not (max_bytes := _number(asked, "bytes", PAGE_BYTES)):
+            raise BadArtifactQuery("`bytes` must be at least 1", param="bytes")
+        return cls(lines, search, pointer, min(max_bytes, PAGE_BYTES), "stat" in asked)
 
 
 def read(
@@ -69,7 +73,7 @@ def read(
 
     A TimeoutError instead of bytes ends a search. Raises RangeOutside.
     """
-    wanted = query.lines or LineRange(1)
+    wanted, max_bytes = query.lines or LineRange(1), min(max_bytes, query.max_bytes)
     if query.search is not None:
         hits: Hits = yield from hits_of(index, wanted, query.search, max_bytes)
         return hits_header(hits, name, language).encode() + hits.text

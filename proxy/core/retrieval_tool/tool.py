@@ -42,6 +42,7 @@ SPEC: Final = ToolSpec(
             "lines": {"type": "string", "description": TOOL["lines"]},
             "grep": {"type": "string", "description": TOOL["grep"]},
             "context": {"type": "integer", "description": TOOL["context"]},
+            "json": {"type": "string", "description": TOOL["json"]},
         },
         "required": ["id"],
     },
@@ -58,10 +59,11 @@ _BETWEEN: Final = re.compile(r"(?<=\d)\s*(?:-|,|–|\.\.+|to)\s*(?=\d)")
 
 def is_offered(names: Sequence[str], policy: RetrievalPolicy) -> bool:
     """Whether an agent with tools of these names also gets ours: never beside a tool of the same name, and never beyond
-    the maximum number of tools; `auto`: if the agent has tools, and none of them can read a file."""
+    the maximum number of tools; `auto`: if the agent has tools, and none of them is a shell. A tool that reads
+    files sees only those on its machine, and of a long line only the beginning."""
     if policy == "never" or RETRIEVAL_TOOL in names or len(names) >= MAX_TOOLS:
         return False
-    return policy == "always" or (bool(names) and reach_with(names) is AgentFileAccess.NOTHING)
+    return policy == "always" or (bool(names) and reach_with(names, sees_files=False) is AgentFileAccess.NOTHING)
 
 
 class Wanted(Struct, frozen=True):
@@ -91,7 +93,7 @@ def wanted_by(arguments: str) -> Wanted | None:
     if not named:
         return None
     lines, grep, context = _lines(found.get("lines")), _text(found.get("grep")), _text(found.get("context")).strip()
-    asked = {"lines": lines, "grep": grep, "context": context if grep else ""}
+    asked = {"lines": lines, "grep": grep, "context": context if grep else "", "json": _text(found.get("json")).strip()}
     return Wanted(named[-1], {name: text for name, text in asked.items() if text})
 
 

@@ -122,6 +122,8 @@ class Page(Discreet, frozen=True):
     """Whether it shows less than was asked for."""
     total_lines: int
     total_bytes: int
+    skipped_bytes: int = 0
+    """Of its first line, before the page."""
 
 
 def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) -> Generator[Span, bytes, Page]:
@@ -153,7 +155,7 @@ def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) ->
         until = last if cut else last + (last - first + 1)
         inside = "" if text.endswith(b"\n") else f":{wanted.skipped_bytes + len(text)}"
         following = f"{first + ended}{inside}-{min(until, index.total_lines)}"
-    return Page(text, first, shown_last, following, cut, index.total_lines, index.size)
+    return Page(text, first, shown_last, following, cut, index.total_lines, index.size, wanted.skipped_bytes)
 
 
 def begin_of(index: LineIndex, line: int, more_bytes: int) -> Generator[Span, bytes, tuple[int, bytes]]:

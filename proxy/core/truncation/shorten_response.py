@@ -17,6 +17,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Address
 from proxy.core.notices.pages import quoted
+from proxy.core.notices.resume import Resume, written_length
 from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
@@ -32,12 +33,6 @@ _FRAME_SHARE: Final = 0.6
 _SCALES: Final = (1.0, 0.97, 0.9, 0.75, 0.5, 0.15, 0.0)
 """Of the room for a preview as its own draft measured it, tried in turn: in JSON a quote takes two bytes and a control
 character six, and they are not evenly spread over a text."""
-
-
-def asks_to_stay(response: Mapping[str, Raw]) -> bool:
-    """Whether a response itself asks to be left alone."""
-    context = jsontext.value(response.get("context", b"null"))
-    return isinstance(context, dict) and context.get("truncation_skip") is True
 
 
 def has_its_bulk_in_shape(response: Mapping[str, Raw]) -> bool:
@@ -60,7 +55,7 @@ def shortened_response(
 ) -> Edit | None:
     """The same shape with a preview of its bulk; None if that would save nothing."""
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json")
-    shortening = _Shortening.of(response, limits, artifact, notices)
+    shortening = _Shortening.of(text, response, limits, artifact, notices)
     shortened = shortening.fitted(preview_chars)
     if utf8_length(shortened) >= utf8_length(text):
         return None
@@ -70,31 +65,40 @@ def shortened_response(
 class _Shortening(Struct, frozen=True):
     """One response while it is being shortened."""
 
+    text: str
+    """The whole response."""
+    member: str
+    """Of which a preview is made: `data` or `text`, whichever is longer."""
     bulk: str
-    """The text to preview: that of `data` or of `text`, whichever is longer."""
-    beside: Mapping[str, Any]
-    """The other members of the new `data`: short data if `text` was the bulk."""
-    frame: Mapping[str, bytes]
-    """The members of the new response, with `data` still without a preview."""
+    """The text to preview."""
+    written: str
+    """That member as it stands in the response."""
+    artifact: Artifact
+    notices: Notices
     limits: ExcerptLimits
-    place: str | None
-    is_bare: bool
+    frame: Mapping[str, bytes] = {}
+    """The members of the new response, with `data` and `text` still without a preview."""
+    beside: Mapping[str, Any] = {}
+    """The other members of the new `data`: short data if `text` was the bulk."""
+    said: str = ""
+    """What the response itself says besides the bulk."""
+    is_bare: bool = False
     """Whether there is not even room for the numbers of the cut."""
 
     @classmethod
     def of(
-        cls, response: Mapping[str, Raw], limits: ExcerptLimits, artifact: Artifact, notices: Notices
+        cls, text: str, response: Mapping[str, Raw], limits: ExcerptLimits, artifact: Artifact, notices: Notices
     ) -> _Shortening:
         """With as many of the other members as there is room for."""
         name = max(_SHORTENED, key=lambda name: len(bytes(response.get(name, b""))))
+        written = bytes(response[name]).decode("utf-8", "surrogatepass")
         opened = jsontext.value(response[name])
-        is_text = isinstance(opened, str)
-        bulk = opened if is_text else bytes(response[name]).decode("utf-8", "surrogatepass")
-        if not is_text:  # JSON ends with brackets
+        bulk = opened if isinstance(opened, str) else written
+        if bulk is written or notices.read is not None:  # JSON ends with brackets, and a page continues elsewhere
             limits = replace(limits, direction=Direction.HEAD)
-        place = notices.place_of(artifact) if notices.kept else None
-        for frame, beside, is_bare in _frames(response, name, limits, notices.response_text(artifact)):
-            found = cls(bulk, beside, frame, limits, place, is_bare)
+        whole = cls(text, name, bulk, written, artifact, notices, limits)
+        for frame, beside, said, is_bare in _frames(response, name, limits):
+            found = replace(whole, frame=frame, beside=beside, said=said, is_bare=is_bare)
             if utf8_length(found.framed(_nothing_of(bulk))) <= limits.max_bytes * _FRAME_SHARE:
                 break
         return found
@@ -129,37 +133,48 @@ class _Shortening(Struct, frozen=True):
                 "original_bytes": shown.total_bytes,
                 "kept_lines": shown.kept_lines,
                 "kept_bytes": shown.kept_bytes,
-                "full_output_path": self.place,
+                "full_output_path": self.notices.place_of(self.artifact) if self.notices.kept else None,
             }
         if not self.is_bare or shown.kept_bytes:
             data["preview"] = _preview(shown)
-        return jsontext.join_object({**self.frame, "data": jsontext.dump(data)}).decode("utf-8", "surrogatepass")
+        note = self.notices.response_text(self.artifact, self._resume(shown), brief=self.is_bare)
+        text = f"{note} {self.said}" if self.said else note
+        members = {**self.frame, "data": jsontext.dump(data), "text": jsontext.dump(text)}
+        return jsontext.join_object(members).decode("utf-8", "surrogatepass")
+
+    def _resume(self, shown: Excerpt) -> Resume:
+        """Where reading continues in the whole response, and in the part of which there is a preview."""
+        if self.notices.read is not None:
+            return self.notices.resume(shown)
+        is_text = self.bulk is not self.written
+        begin = self.text.find(self.written)
+        begin += written_length(self.written, len(shown.head)) if is_text else len(shown.head)
+        page = self.notices.page
+        inside = Resume.after(shown, page)
+        return Resume.between(self.text[:begin], self.text[begin:], page).in_part(f"/{self.member}", inside)
 
 
 def _frames(
-    response: Mapping[str, Raw], bulk: str, limits: ExcerptLimits, note: str
-) -> Iterator[tuple[Mapping[str, bytes], Mapping[str, Any], bool]]:
-    """Members of the new response, and what is put beside the preview, from everything to the minimum."""
+    response: Mapping[str, Raw], bulk: str, limits: ExcerptLimits
+) -> Iterator[tuple[Mapping[str, bytes], Mapping[str, Any], str, bool]]:
+    """Members of the new response, what is put beside the preview, and what is said after the note, from everything to
+    the minimum."""
     aside_bytes = limits.max_bytes * _ASIDE_SHARE
     said = jsontext.value(response.get("text", b"null"))
     is_told = bulk != "text" and isinstance(said, str) and 0 < utf8_length(said) <= aside_bytes
     status = jsontext.value(response["status"])
     is_word = isinstance(status, str) and status != "error"  # a number is an HTTP status, and says more
-    written = {
-        "status": b'"partial"' if is_word else bytes(response["status"]),
-        "data": b"null",
-        "text": jsontext.dump(f"{note} {said}" if is_told else note),
-    }
+    least = {"status": b'"partial"' if is_word else bytes(response["status"]), "data": b"null", "text": b"null"}
     beside: Mapping[str, Any] = {}
     if bulk == "text" and len(bytes(response["data"])) <= aside_bytes:
         data = jsontext.value(response["data"])
         beside = data if isinstance(data, dict) else {} if data is None else {"value": data}
-    yield {name: written.get(name, bytes(raw)) for name, raw in response.items()} | written, beside, False
-    least = {"status": written["status"], "data": b"null", "text": jsontext.dump(note)}
+    every = {name: least.get(name, bytes(raw)) for name, raw in response.items()} | least
+    yield every, beside, said if is_told else "", False
     error = {"error": bytes(response["error"])} if "error" in response else {}
     if len(error.get("error", b"")) <= aside_bytes:
-        yield least | error, {}, False
-    yield least, {}, True
+        yield least | error, {}, "", False
+    yield least, {}, "", True
 
 
 def _nothing_of(bulk: str) -> Excerpt:

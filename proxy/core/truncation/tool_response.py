@@ -17,13 +17,24 @@ _MEMBERS: Final = frozenset({"status", "data"})
 
 def tool_response(text: str) -> Mapping[str, Raw] | None:
     """The members of a result in this shape; None if the text is something else."""
+    found = json_object(text)
+    return found if found is not None and found.keys() >= _MEMBERS else None
+
+
+def json_object(text: str) -> Mapping[str, Raw] | None:
+    """The members of a result that is a JSON object."""
     if not text.lstrip().startswith("{"):
         return None
     try:
-        found = jsontext.members(text.encode("utf-8", "surrogatepass"))
+        return jsontext.members(text.encode("utf-8", "surrogatepass"))
     except jsontext.NotJson:
         return None
-    return found if found.keys() >= _MEMBERS else None
+
+
+def asks_to_stay(found: Mapping[str, Raw]) -> bool:
+    """Whether a JSON object itself asks to be left alone: `{"context": {"truncation_skip": true}}`."""
+    context = jsontext.opened(found.get("context"))
+    return isinstance(context, dict) and context.get("truncation_skip") is True
 
 
 def with_note(response: Mapping[str, Raw], note: str) -> str:

@@ -15,14 +15,15 @@ from msgspec.structs import replace
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Address, Message
-from proxy.core.notices.pages import quoted
+from proxy.core.notices.pages import quoted, shorter_page
+from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text.excerpt import Excerpt, ExcerptLimits, excerpt
+from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
 from proxy.core.text.measures import utf8_length
-from proxy.core.truncation.shorten_response import asks_to_stay, has_its_bulk_in_shape, shortened_response
-from proxy.core.truncation.tool_response import tool_response
+from proxy.core.truncation.shorten_response import has_its_bulk_in_shape, shortened_response
+from proxy.core.truncation.tool_response import asks_to_stay, json_object, tool_response
 
 NAMES_SHARE: Final = 0.05
 """At most, of an excerpt's room, for the names that occur only in the omitted part."""
@@ -45,6 +46,8 @@ class TruncateToolOutput(Struct, frozen=True):
     never: frozenset[str] = frozenset()
     preview_chars: int | None = None
     """Length of the preview of a result that is cut; None: as much as its limits allow."""
+    bound_by: str = "settings"
+    """What sets the bytes of `limits`: `settings`, or `window` for its share of the window."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
@@ -68,11 +71,13 @@ class TruncateToolOutput(Struct, frozen=True):
     ) -> Iterator[Edit]:
         shown = quoted(text, notices.way)
         is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
-        response = None if limits.admit(text) or is_excerpt else tool_response(text)
-        if limits.admit(text) or is_excerpt or (response is not None and asks_to_stay(response)):
+        found = None if limits.admit(text) or is_excerpt else json_object(text)
+        if limits.admit(text) or is_excerpt or (found is not None and asks_to_stay(found)):
             edit = _as_quoted(index, at, text, shown, tool)
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT
+            if tool in self.tools:
+                notices = replace(notices, page=PageSize.within(self.limits, limits))
             edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
         if edit is not None:
             yield edit
@@ -102,6 +107,10 @@ def shortened_result(
 ) -> Edit | None:
     """An excerpt with a notice instead of a text, in the common shape of a tool response if the text has it; None if
     that would save nothing."""
+    page = shorter_page(text, limits)
+    if page is not None:
+        whole = Artifact(text.encode("utf-8", "surrogatepass"), tool)
+        return Edit(index, at, page, reason, whole, tool, len(text), len(page))
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
         return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
@@ -120,6 +129,8 @@ def _excerpted(
     text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
 ) -> str:
     """As much of a text as fits the limits together with the notice, and with names that only the rest contains."""
+    if notices.read is not None:  # it continues after its head
+        limits = replace(limits, direction=Direction.HEAD)
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
     notice = notices.longest_truncated(text, artifact, brief=False)
     brief = utf8_length(notice) > smallest * NOTICE_SHARE
@@ -131,7 +142,7 @@ def _excerpted(
     max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
     room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
     shown = excerpt(text, room.previewed(preview_chars))
-    names = _names_left_out(shown, names_bytes)
+    names = _names_left_out(shown, names_bytes) if notices.read is None else ()
     head, tail = quoted(shown.head, notices.way), quoted(shown.tail, notices.way)
     rescued = tuple(quoted(line, notices.way) for line in shown.rescued)
     shown = replace(shown, head=head, rescued=rescued, tail=tail)

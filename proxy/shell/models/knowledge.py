@@ -13,9 +13,11 @@ from typing import Annotated, Final, Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import facts
 from proxy.core.models.facts import Fact, Facts
 from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.search import Search
 from proxy.core.overflow import Scope, Unit
 from proxy.shell.resources.bounded import with_newest
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
@@ -24,6 +26,11 @@ MAX_KEYS: Final = 64
 """Keys whose refusals are remembered for one model; the oldest go first."""
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
 """Forgetting too early costs one refusal that the client does not see; believing too long costs context."""
+
+FOUND_SHARE: Final = 0.9
+"""Of the smallest refused request: an accepted one of this size is as good as the limit."""
+_LARGER: Final = 1.05
+"""Times the largest accepted request, for another one to be news: a conversation grows with every turn."""
 
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
@@ -37,12 +44,18 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
     """A limit on the input in characters."""
     doubted_tokens: _Tokens | None = None
     """A limit that was seen once and must be seen again."""
-    refused_tokens: _Tokens | None = None
-    """The smallest request, prompt and reply by our count, that was refused without a limit being named."""
-    inferred_tokens: _Tokens | None = None
-    """The window inferred from such refusals."""
+    unnamed: Search | None = None
+    """The search for a limit that no refusal has named."""
     taught: int = 0
     """Unix time of the latest of them."""
+
+    @property
+    def inferred_tokens(self) -> int | None:
+        """The window in which a prompt of the size that is searched for, and its reply, fit."""
+        if self.unnamed is None:
+            return None
+        reserve = min(self.unnamed.guess // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS)
+        return min(LARGEST_TOKENS, self.unnamed.guess + max(self.unnamed.reply, reserve))
 
     @property
     def bounds_tokens(self) -> bool:
@@ -56,7 +69,7 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def with_limit(self, limit: int, scope: Scope, unit: Unit = Unit.TOKENS) -> Self:
         """With a limit that a refusal printed; it replaces what was doubted or inferred."""
-        found = replace(self, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
+        found = replace(self, doubted_tokens=None, unnamed=None)
         if unit is Unit.CHARS:
             return replace(found, input_chars=limit)
         return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
@@ -68,10 +81,19 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
             found = replace(found, window_tokens=None)
         if self.input_tokens is not None and prompt_tokens > self.input_tokens:
             found = replace(found, input_tokens=None)
-        unnamed = self.inferred_tokens if self.inferred_tokens is not None else self.refused_tokens
-        if unnamed is not None and prompt_tokens > unnamed:
-            found = replace(found, inferred_tokens=None, refused_tokens=None)
         return found
+
+    def without_under(self, window_tokens: int) -> Self:
+        """Without limits in tokens that are smaller than a window that the server itself reports since."""
+        limits = (self.window_tokens, self.input_tokens, self.inferred_tokens)
+        if not any(limit is not None and limit < window_tokens for limit in limits):
+            return self
+        return replace(self, window_tokens=None, input_tokens=None, doubted_tokens=None, unnamed=None)
+
+    def after_pass(self, size: int) -> Self:
+        """After a prompt of this size was accepted, as far as that moves the search for a limit."""
+        unnamed = self.unnamed and self.unnamed.after_pass(size)
+        return self if unnamed is self.unnamed else replace(self, unnamed=unnamed)
 
 
 class Knowledge(Refusals, frozen=True, omit_defaults=True):
@@ -82,24 +104,25 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
     facts: Facts = {}
     """All other lessons, by name and tenant."""
 
-    def limits(self, by: str | None = None) -> tuple[ModelLimits, str] | None:
+    def limits(self, by: str | None = None, supposed: Search | None = None) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source; None if there are none. `by`
-        None: those of the tenant taught last."""
+        None: those of the tenant taught last. `supposed`: taken for what its latest refusal has taught."""
         newest = max(self.of_keys, key=lambda tenant: self.of_keys[tenant].taught, default="")
         own = self.of(newest if by is None else by)
+        own = own if supposed is None else replace(own, unnamed=supposed)
         refusals: Refusals = own if own.bounds_tokens else self
         cut = facts.binding(self.facts, facts.CUT_TO, by)
         if cut is not None and refusals.bounds_tokens and int(cut.at) <= refusals.taught:
             cut = None
         if cut is not None:
             refusals = Refusals(window_tokens=int(cut.value))
-        is_inferred = refusals.inferred_tokens is not None
+        is_inferred = refusals.unnamed is not None
         window = refusals.window_tokens if refusals.window_tokens is not None else refusals.input_tokens
         images = facts.values(self.facts, facts.IMAGE, by)
         taken = facts.binding(self.facts, facts.TAKEN, by)
         limits = ModelLimits(
-            window_tokens=refusals.inferred_tokens if is_inferred else window,
-            input_tokens=refusals.input_tokens,
+            window_tokens=window if refusals.unnamed is None else refusals.inferred_tokens,
+            input_tokens=refusals.input_tokens if refusals.unnamed is None else refusals.unnamed.guess,
             image_tokens=tuple((image, int(cost)) for image, cost in images.items()) or None,
             input_chars=self.input_chars if own.input_chars is None else own.input_chars,
             refused=frozenset(kind for kind in Modality if facts.binding(self.facts, f"{facts.REFUSES}{kind}", by))
@@ -156,6 +179,18 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         of_keys = {by: own for by, own in self.of_keys.items() if own != own.with_limit(limit, scope, unit)}
         return replace(self.with_limit(limit, scope, unit), of_keys=of_keys)
 
+    def without_limits_under(self, window_tokens: int) -> Knowledge:
+        """Without what the refusals of any tenant have taught that the server's own later word contradicts."""
+        of_keys = {by: own.without_under(window_tokens) for by, own in self.of_keys.items()}
+        is_same = all(own is self.of_keys[by] for by, own in of_keys.items())
+        found = self.without_under(window_tokens)
+        return found if is_same else replace(found, of_keys=of_keys)
+
+    def after_pass_of(self, by: str, size: int) -> Knowledge:
+        """After a prompt of this tenant was accepted, as far as that moves a search for a limit."""
+        found, own = self.after_pass(size), self.of(by)
+        return found if own.after_pass(size) is own else found.taught_by(by, own.after_pass(size))
+
     def with_cut(self, by: str, window_tokens: int, stated_tokens: int | None, now: float) -> Knowledge:
         """With a window to which the upstream was found to cut this tenant's prompt, in place of what its refusals
         taught; `stated_tokens`: the certain window at the time. The server's own word binds all."""
@@ -168,6 +203,30 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         found = self.facts.get(facts.CUT_TO, {})
         wrong = [by for by, cut in found.items() if cut.value and is_wrong(cut)]
         return replace(self, facts=facts.refuted(self.facts, facts.CUT_TO, wrong, now)) if wrong else self
+
+    def input_bytes(self, by: str | None) -> int | None:
+        """Between the largest request that was accepted and the smallest that was refused: half way while they are far
+        apart, so that a few refusals find the limit, then what was accepted."""
+        refused = facts.binding(self.facts, facts.BYTES_REFUSED, by)
+        if refused is None:
+            return None
+        accepted = facts.binding(self.facts, facts.BYTES_TAKEN, by)
+        taken = 0 if accepted is None else min(accepted.value, refused.value)
+        return int(taken if taken >= refused.value * FOUND_SHARE else (taken + refused.value) / 2)
+
+    def with_bytes(self, by: str, taken: int, refused: int | None, now: float) -> Knowledge:
+        """With a request that was accepted, after a larger one was refused, if anything of it is news."""
+        found = self.facts
+        if refused is not None:
+            smallest = facts.binding(found, facts.BYTES_REFUSED, by)
+            if smallest is None or refused < smallest.value or taken >= smallest.value:
+                found = facts.with_values(found, by, {facts.BYTES_REFUSED: refused}, now)
+        elif (known := facts.binding(found, facts.BYTES_REFUSED, by)) is not None and taken >= known.value:
+            found = facts.with_values(found, by, {facts.BYTES_REFUSED: 0}, now)
+        largest = facts.binding(found, facts.BYTES_TAKEN, by)
+        if largest is None or taken > largest.value * _LARGER or (refused is not None and largest.value >= refused):
+            found = facts.with_values(found, by, {facts.BYTES_TAKEN: taken}, now)
+        return self if found is self.facts else replace(self, facts=found)
 
     def refuted_by(self, prompt_tokens: int, by: str = "", now: float = 0.0) -> Knowledge:
         """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""

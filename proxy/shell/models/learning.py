@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from proxy.core.models import facts
 from proxy.core.models.profile import Modality
+from proxy.core.models.search import Search
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
@@ -33,19 +34,20 @@ from proxy.shell.models.calibration import (
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.models.shared_file import SharedFile
-from proxy.shell.resources.bounded import with_newest
+from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 _CONFIRMED_SECONDS: Final = 24 * 3600.0
 """How often, at most, a limit that is met again is renewed."""
-_UNDER_REFUSED: Final = 0.9
-"""Of the smallest refused request: a window half as large as believed is found in seven refusals, and at most a tenth
-of it stays unused."""
+_MAX_SIZES: Final = 512
+"""Models and tenants of which the sizes are remembered that were accepted, or refused without a word."""
 
 _FAR_OVER: Final = 1.25
 """Times a guess: a prompt that grows from turn to turn does not move it at each turn."""
 
+_EVERY_MODEL: Final = "*"
+"""In place of a model: what refuses a body for its bytes stands before all models of an upstream."""
 _NOTHING: Final = Knowledge()
 
 
@@ -66,6 +68,10 @@ class Learning:
         """Unix time at which something in it expires."""
         self._samples: dict[tuple[str, str, str], Samples] = {}
         """By model, counter and tenant. Per worker: only what is adopted is worth a write."""
+        self._passed: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
+        """The largest accepted prompts, by model and tenant; per worker."""
+        self._suspected: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
+        """The smallest prompts refused without a word since something was accepted."""
         self._log = logger()
         self.version = 0
         """Changes when a limit or a ratio is new, from this worker or another."""
@@ -76,7 +82,7 @@ class Learning:
     @property
     def models(self) -> tuple[str, ...]:
         """The models about which anything is known."""
-        return tuple(self._known)
+        return tuple(model for model in self._known if model != _EVERY_MODEL)
 
     @property
     def known(self) -> Known:
@@ -103,15 +109,23 @@ class Learning:
         self._change(changed)
         self.version += 1
 
-    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
+    def limits(
+        self, model: str, by: str | None = None, supposed: Search | None = None
+    ) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
-        `by` None: those of the tenant taught last, to show to people."""
-        return self._of(model).limits(by)
+        `by` None: those of the tenant taught last, to show to people. `supposed`: taken for what its latest refusal
+        has taught."""
+        found, most = self._of(model).limits(by, supposed), self._of(_EVERY_MODEL).input_bytes(by)
+        if most is None or not self._enabled:
+            return found if self._enabled else None
+        limits, said = found or (ModelLimits(), "learned from a refusal")
+        return replace(limits, input_bytes=most), said
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
-        known = self._of(model)
-        return by if known.of(by).binds or facts.are_told_by(known.facts, by) else ""
+        known, every = self._of(model), self._of(_EVERY_MODEL)
+        is_apart = facts.are_told_by(known.facts, by) or facts.are_told_by(every.facts, by)
+        return by if known.of(by).binds or is_apart else ""
 
     def ratio(self, model: str, counted_by: str, by: str | None = None, confirmed: bool = False) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured), for this tenant's requests;
@@ -184,12 +198,13 @@ class Learning:
             self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """The server itself reports what it has allocated: smaller windows found earlier no longer hold, unless the
-        server reported the same then."""
+        """The server itself reports a window anew: smaller limits found earlier no longer hold, nor smaller windows to
+        which prompts were cut, unless the server reported the same then."""
         known, now = self._of(model), self._clock()
 
         def without(found: Knowledge) -> Knowledge:
-            return found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            cut_less = found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            return cut_less.without_limits_under(window_tokens)
 
         if without(known) is not known:
             self._adopt(model, without)
@@ -216,36 +231,66 @@ class Learning:
         if self._learn(model, by, {f"{facts.IMAGE}{image}": cost for image, cost in tokens.items()}):
             self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
 
-    def note_unnamed_refusal(self, model: str, requested_tokens: int, by: str = "") -> None:
-        """Infer the window from refusals that name no limit: a little less than the smallest refused request, from the
-        second on. Otherwise every long request to such an upstream would be sent twice for ever.
+    def search(self, model: str, by: str = "") -> Search | None:
+        """The search for a limit that no refusal of this tenant, or of two others, has named."""
+        known = self._of(model)
+        return known.of(by).unnamed or known.unnamed
 
-        `requested_tokens`: the prompt and the requested reply; either may be too much. `by`: the tenant of the request.
-        """
-        if not self._enabled or not SMALLEST_WINDOW_TOKENS <= requested_tokens <= LARGEST_TOKENS:
+    def search_after(self, model: str, refused_tokens: int, reply: int, by: str = "", scale: float = 1.0) -> Search:
+        """The search for a limit after a refusal that names none. `scale`: what a prompt has by the counter of
+        `refused_tokens` for one token of those that were noted."""
+        key = key_of(model), by
+        passed = int((self._passed.get(key) or 0) * scale)
+        suspected = int((self._suspected.get(key) or refused_tokens / scale) * scale)
+        known = self._of(model).of(by).unnamed
+        if known is None:
+            return Search.begun(min(refused_tokens, suspected), passed, reply)
+        return known.after_refusal(min(refused_tokens, suspected), passed, reply)
+
+    def note_unnamed_refusal(self, model: str, search: Search, by: str = "") -> None:
+        """Keep the search after a refusal that names no limit: the next requests are fitted to its guess."""
+        if not self._enabled or not 2 * SMALLEST_WINDOW_TOKENS <= search.refused <= LARGEST_TOKENS:
             return
         self.refresh()
         known = self._of(model)
-        own = known.of(by)
-        if own.refused_tokens is None:
-            self._teach_tenant(model, by, lambda found: replace(found, refused_tokens=requested_tokens))
+        if known.of(by).unnamed == search:
             return
-        smallest = min(own.refused_tokens, requested_tokens)
-        inferred = max(SMALLEST_WINDOW_TOKENS, int(smallest * _UNDER_REFUSED))
-        if own.inferred_tokens is not None and own.inferred_tokens <= inferred:
-            return
-        others = [found.inferred_tokens for tenant, found in known.of_keys.items() if tenant != by]
-        seen = max((tokens for tokens in others if tokens is not None), default=None)
-        self._teach_tenant(model, by, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
+        self._passed.pop((key_of(model), by))
+        self._suspected.pop((key_of(model), by))
+        others = [found.unnamed for tenant, found in known.of_keys.items() if tenant != by]
+        seen = max((other for other in others if other is not None), key=lambda other: other.guess, default=None)
+        self._teach_tenant(model, by, lambda found: replace(found, unnamed=search))
         if seen is not None:  # the limit that all of them met is below the larger one at least
-            self._teach(model, lambda found: replace(found, inferred_tokens=max(seen, inferred)))
+            widest = max(seen, search, key=lambda one: one.guess)
+            self._teach(model, lambda found: replace(found, unnamed=widest))
+        self._log_search(model, search, for_all=seen is not None)
+
+    def note_suspected(self, model: str, refused_tokens: int, by: str = "") -> None:
+        """Remember the size of a prompt refused without a word: the next second send will be smaller."""
+        key = key_of(model), by
+        self._suspected.put(key, min(refused_tokens, self._suspected.get(key) or refused_tokens))
+
+    def note_passed(self, model: str, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
+        """Remember the size of an accepted prompt, for the search for a limit that no refusal names. Only a first send
+        may raise the guess: the next turn continues from a second one."""
+        key = key_of(model), by
+        if prompt_tokens > (self._passed.get(key) or 0):
+            self._passed.put(key, prompt_tokens)
+        if prompt_tokens >= (self._suspected.get(key) or math.inf):
+            self._suspected.pop(key)
+        if self._enabled and is_first and self._of(model).after_pass_of(by, prompt_tokens) is not self._of(model):
+            self._adopt(model, lambda found: found.after_pass_of(by, prompt_tokens))
+            self._log_search(model, self._of(model).of(by).unnamed, for_all=False)
+
+    def _log_search(self, model: str, search: Search | None, *, for_all: bool) -> None:
+        tokens = None if search is None else search.guess
         self._log.info(
             "limit_learned",
             model=key_of(model),
-            limit_tokens=inferred,
-            scope=Scope.WINDOW.value,
+            limit_tokens=tokens,
+            scope=Scope.INPUT.value,
             inferred=True,
-            for_all=seen is not None,
+            for_all=for_all,
         )
         self.version += 1
 
@@ -258,6 +303,19 @@ class Learning:
         """Keep that an upstream accepts only text in tool results."""
         if self._learn(model, by, {facts.RESULTS_HOLD_TEXT: 1}):
             self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
+
+    def note_bytes(self, taken: int, refused: int | None, by: str = "") -> None:
+        """Keep how many bytes a request had that was accepted, and how many it had when it was refused for them; None:
+        it was not. What was accepted matters only while a larger one is known to be refused."""
+        known = self._of(_EVERY_MODEL)
+        if refused is None and facts.binding(known.facts, facts.BYTES_REFUSED, by) is None:
+            return
+        now = self._clock()
+        met = known.with_bytes(by, taken, refused, now)
+        if self._enabled and met is not known:
+            self._adopt(_EVERY_MODEL, lambda found: found.with_bytes(by, taken, refused, now))
+            self._log.info("limit_learned", model=_EVERY_MODEL, limit_bytes=met.input_bytes(by), taken_bytes=taken)
+            self.version += 1
 
     def note_tool_refused(self, model: str, by: str = "") -> None:
         """Keep that an upstream does not accept the proxy's own tool."""

@@ -17,8 +17,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
+from proxy.core.models.search import Search
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
@@ -40,8 +42,11 @@ class Learned(Protocol):
     def note_allocated(self, model: str, window_tokens: int) -> None:
         """Compare it with what a self-hosted server reports as allocated."""
 
-    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
-        """What binds this tenant's requests; `by` None: those of the tenant taught last."""
+    def limits(
+        self, model: str, by: str | None = None, supposed: Search | None = None
+    ) -> tuple[ModelLimits, str] | None:
+        """What binds this tenant's requests; `by` None: those of the tenant taught last. `supposed`: taken for what its
+        latest refusal has taught."""
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
@@ -63,6 +68,7 @@ MAX_PROFILES: Final = 1024
 _VALUES: Final = (
     "window_tokens",
     "input_tokens",
+    "input_bytes",
     "input_chars",
     "output_tokens",
     "modalities",
@@ -96,6 +102,8 @@ class ModelResolver:
             self._from_upstream,
             self.catalogue.find,
         )
+        self._stated: BoundedMap[str, int] = BoundedMap(MAX_PROFILES)
+        """The windows that a self-hosted server reported when they were last compared with what was learned."""
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
         self._reading: asyncio.Future[None] | None = None
@@ -103,9 +111,9 @@ class ModelResolver:
         self._told: set[str] = set()
         """Models whose guessed window has been reported."""
 
-    def profile(self, model: str, by: str = "") -> ModelProfile:
+    def profile(self, model: str, by: str = "", supposed: Search | None = None) -> ModelProfile:
         """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
-        A microsecond if it is remembered, else about 30.
+        A microsecond if it is remembered, else about 30. `supposed`: taken for what its latest refusal has taught.
 
         The very first one reads the catalogue, 20 ms, unless `start` had time to.
         """
@@ -113,6 +121,8 @@ class ModelResolver:
         name = model[:MAX_NAME_CHARS]
         apart = self._learned.taught_apart(name, by) if by and self._learned is not None else None
         learned = self._learned.version if self._learned is not None else 0
+        if supposed is not None:
+            return self._resolve(name, by, (self._generation, learned), supposed)
         return self._remembered(name, apart, (self._generation, learned))
 
     async def settle(self, model: str, by: str, body_bytes: int) -> bool:
@@ -122,7 +132,7 @@ class ModelResolver:
         if body_bytes <= SMALL_BODY_BYTES:
             return False
         before = self.profile(name, by)
-        if before.window_is_guessed or before.cuts_silently:
+        if before.window_is_guessed or before.cuts_silently or self.discovery.is_in_doubt:
             await self.discovery.settle(name)
         after = self.profile(name, by)
         if after.window_is_guessed:
@@ -155,11 +165,12 @@ class ModelResolver:
         self._generation += 1
 
     def _reconsider(self) -> None:
-        """Compare what was learned with what a self-hosted server reports now."""
+        """Compare what was learned with what a self-hosted server reports now, if that is news."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
-            allocated = self.discovery.allocated(model)
-            if learned is not None and allocated is not None and (window := allocated[0].window_tokens) is not None:
+            window = self.discovery.stated(model)
+            if learned is not None and window is not None and self._stated.get(model) != window:
+                self._stated.put(model, window)
                 learned.note_allocated(model, window)
 
     def start(self) -> None:
@@ -194,11 +205,17 @@ class ModelResolver:
     def _from_upstream(self, model: str) -> tuple[ModelLimits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
-    def _resolve(self, model: str, by: str | None, version: tuple[int, int]) -> ModelProfile:  # noqa: ARG002 - for the memory
+    def _resolve(
+        self,
+        model: str,
+        by: str | None,
+        version: tuple[int, int],  # noqa: ARG002 - for the memory
+        supposed: Search | None = None,
+    ) -> ModelProfile:
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
         witness, taken = Witness.GUESSED, 0
-        learned = self._learned.limits(model, by) if self._learned is not None else None
+        learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
         for said in (self._configured(model), learned, *(source(model) for source in self._sources)):
             limits, phrase = said or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)

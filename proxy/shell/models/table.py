@@ -33,6 +33,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
     "input_chars": "input limit, characters",
+    "input_bytes": "input limit, bytes",
     "output_tokens": "output limit",
     "modalities": "reads",
     "refused": "has refused",
@@ -128,12 +129,18 @@ def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: Trun
         table.add_row(label, _shown(profile, field), _plain(_source(profile, field)))
     ratio, measured = learned_ratio
     table.add_row("its tokens for one of ours", f"{ratio:.2f}", _plain("learned from usage" if measured else "default"))
-    table.add_row("a tool result at most", _limits(results.limits), "settings and window")
+    table.add_row("a tool result at most", _limits(results.limits), _bound_by(results))
     for tool in sorted(results.tools)[:MAX_TOOLS]:
         table.add_row(_plain(f"one of {tool}"), _limits(results.tools[tool]), "tool_output.tools")
     if results.never:
         table.add_row("never cut", _plain(", ".join(sorted(results.never)[:MAX_TOOLS])), "tool_output.never")
     return table
+
+
+def _bound_by(results: TruncateToolOutput) -> str:
+    """What limits a result."""
+    chars = "settings" if results.limits.max_chars is None else "max_tool_result_chars"
+    return "share of the window, settings" if results.bound_by == "window" else chars
 
 
 def _limits(limits: ExcerptLimits) -> str:
@@ -189,6 +196,7 @@ def _as_json(found: _Asked, name: str | None) -> dict[str, Any]:
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
             "tool_results": {
                 **_limits_as_json(results.limits),
+                "bound_by": results.bound_by,
                 "tools": {tool: _limits_as_json(own) for tool, own in sorted(results.tools.items())},
                 "never": sorted(results.never),
             },

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from proxy.config.settings import ModelSettings, Settings, ToolLimits
+from proxy.config.settings import ModelSettings, Settings, ToolLimits, ToolOutputSettings
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
 from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit, Pipeline
@@ -22,10 +22,11 @@ from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages, Witness
 from proxy.core.models.providers import reply_is_apart, usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Language
+from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -34,11 +35,11 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.sanitise import SanitiseText
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
-from proxy.shell.planning.plain_messages import KnownPlainMessages
-from proxy.shell.resources.shared_table import SharedTable
 
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""
+_BYTES_PER_CHARACTER: Final = 4
+"""In UTF-8, at the most."""
 
 
 class Capabilities(NamedTuple):
@@ -56,10 +57,8 @@ class Capabilities(NamedTuple):
 class Pipelines:
     """Builds pipelines from one set of settings."""
 
-    def __init__(self, settings: Settings, table: SharedTable | None = None) -> None:
-        """`table`: where workers tell each other of messages; None: there is one worker."""
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._table = table
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
@@ -129,22 +128,18 @@ class Pipelines:
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
-        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
+        was_refused = not is_replayed or profile.witness is Witness.INFERRED
         entry = entry_of(self._settings.models, capabilities.model)
+        page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
+        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
         limit = entry.max_images if entry is not None else None
-        plain = None
-        if self._table is not None:
-            others = [step for step in local if not isinstance(step, RouteMedia)]  # which leaves plain messages alone
-            plain = KnownPlainMessages(self._table, others, counter.name, way)
+        showing = _Showing(local)
         return Pipeline(
-            plain=plain,
-            images=None if limit is None else ImageLimit(limit, _showing(local, 0)),
+            images=None if limit is None else ImageLimit(limit, showing(0)),
             always=sanitise,
             local=local,
-            compaction_steps=compaction_steps(notices, budget),
-            last_resorts=last_resorts(
-                notices, budget, functools.partial(_showing, local), counter, was_refused=not is_replayed
-            ),
+            compaction_steps=compaction_steps(notices, budget, showing, counter),
+            last_resorts=last_resorts(notices, budget, showing, counter, was_refused=was_refused),
             notices=notices,
             counter=counter,
             budget=budget,
@@ -181,16 +176,14 @@ class Pipelines:
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output
-        arriving = every.max_bytes if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
-        limits = ExcerptLimits(
-            max_lines=every.max_lines,
-            max_bytes=min(every.max_bytes, arriving),
-            max_chars=entry.max_tool_result_chars if entry is not None else None,
-            direction=every.direction,
-            head_share=every.head_share,
+        share = None if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
+        stated = entry.max_tool_result_chars if entry is not None else None
+        limits = _in_characters(
+            every, stated, share, ExcerptLimits(direction=every.direction, head_share=every.head_share)
         )
-        own = {name: _own(limits, stated) for name, stated in every.tools.items()}
-        return TruncateToolOutput(limits, own, every.never, every.preview_chars)
+        own = {name: _own(every, limits, one, share) for name, one in every.tools.items()}
+        bound_by = "window" if limits.max_bytes == share else "settings"
+        return TruncateToolOutput(limits, own, every.never, every.preview_chars, bound_by)
 
 
 def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
@@ -207,22 +200,45 @@ def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[Loca
     return tuple(structs.replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
 
 
-def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
-    """The same steps, but a message keeps `images` images at the most; its others are described."""
-    return tuple(
-        structs.replace(step, routes=structs.replace(step.routes, max_images=images))
-        if isinstance(step, RouteMedia)
-        else step
-        for step in steps
+class _Showing(Struct, frozen=True):
+    """The same steps, but a message keeps only some of its images; its others are described."""
+
+    steps: tuple[LocalStep, ...]
+
+    def __call__(self, images: int) -> tuple[LocalStep, ...]:
+        """With so many images at the most."""
+        return tuple(
+            structs.replace(step, routes=structs.replace(step.routes, max_images=images))
+            if isinstance(step, RouteMedia)
+            else step
+            for step in self.steps
+        )
+
+
+def _in_characters(
+    every: ToolOutputSettings, max_chars: int | None, share: int | None, like: ExcerptLimits
+) -> ExcerptLimits:
+    """The limits where `max_chars` is stated for results: it replaces lines and bytes that nobody states. The share of
+    the window, in bytes, always holds."""
+    replaces = max_chars is not None
+    lines_stand = not replaces or "max_lines" in every.model_fields_set
+    bytes_stand = not replaces or "max_bytes" in every.model_fields_set
+    most = every.max_bytes if bytes_stand else max(every.max_bytes, _BYTES_PER_CHARACTER * (max_chars or 0))
+    return structs.replace(
+        like,
+        max_lines=every.max_lines if lines_stand else max(every.max_lines, max_chars or 0),
+        max_bytes=most if share is None else min(most, share),
+        max_chars=max_chars,
     )
 
 
-def _own(every: ExcerptLimits, stated: ToolLimits) -> ExcerptLimits:
+def _own(every: ToolOutputSettings, limits: ExcerptLimits, stated: ToolLimits, share: int | None) -> ExcerptLimits:
     """The limits of one tool: those stated for it, the rest as for every tool."""
-    return ExcerptLimits(
-        max_lines=stated.max_lines or every.max_lines,
-        max_bytes=stated.max_bytes or every.max_bytes,
-        max_chars=stated.max_chars or every.max_chars,
-        direction=stated.direction or every.direction,
-        head_share=every.head_share,
+    if stated.max_chars is not None:
+        limits = _in_characters(every, stated.max_chars, share, limits)
+    return structs.replace(
+        limits,
+        max_lines=stated.max_lines or limits.max_lines,
+        max_bytes=stated.max_bytes or limits.max_bytes,
+        direction=stated.direction or limits.direction,
     )

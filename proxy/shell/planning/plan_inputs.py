@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_too
 from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
 from proxy.core.models.names import has_open_weights
 from proxy.core.models.profile import Modality, ModelProfile
+from proxy.core.models.search import Search
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.image_tokens import with_images_of
@@ -29,8 +30,14 @@ from proxy.shell.planning.wanted import while_wanted
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
-ProfileOf: TypeAlias = Callable[[str, str], ModelProfile]
-"""(model, tenant of the request) → what the model accepts."""
+
+class ProfileOf(Protocol):
+    """What a model accepts."""
+
+    def __call__(self, model: str, by: str, supposed: Search | None = None, /) -> ModelProfile:
+        """For this tenant's requests. `supposed`: taken for what its latest refusal has taught."""
+
+
 RatioOf: TypeAlias = Callable[[str, str, str, bool], tuple[float, bool]]
 """(model, name of its counter, tenant of the request, whether over 1 only as far as a refusal has confirmed it) → (the
 upstream's tokens for one of ours, whether that was measured)."""
@@ -63,10 +70,19 @@ class SendTerms(NamedTuple):
     """Of the prompt, after a refusal."""
     most_tokens: int | None = None
     """Of the prompt, if what must stay exceeds the goal."""
+    goal_bytes: int | None = None
+    """Of the prompt, after a refusal for its bytes."""
     keeping: bool = True
     """Whether artifacts can be kept."""
+    supposed: Search | None = None
+    """Taken for what the latest refusal has taught."""
     without: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text, after a refusal."""
+
+    @property
+    def is_for_one_send(self) -> bool:
+        """Whether no later plan continues from one on these terms."""
+        return self.goal_tokens is not None or self.goal_bytes is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +145,7 @@ class KnownInputs:
 
     def of(self, wire: Wire, request: Request, tenant: str, terms: SendTerms, *, rough: bool) -> PlanInputs:
         """The inputs of a plan; `rough`: whether a rough count is enough while the request is far under its room."""
-        limits = self._limits(request, tenant)
+        limits = self._limits(request, tenant, terms.supposed)
         roughly = rough and not request.has_images and request.full_bytes <= limits.rough_bytes
         members = wire.long_members(request)
         texts = _Texts(
@@ -141,14 +157,15 @@ class KnownInputs:
         inputs = limits.known.get(key)
         if inputs is None:
             inputs = self._built(wire, limits, terms, texts, roughly=roughly)
-            if terms.goal_tokens is None:  # hardly two second sends are alike
+            if not terms.is_for_one_send and terms.supposed is None:  # hardly two second sends are alike
                 self._make_room(texts.bytes)
                 limits.known[key] = inputs
         return inputs
 
-    def _limits(self, request: Request, tenant: str) -> _Limits:
+    def _limits(self, request: Request, tenant: str, supposed: Search | None) -> _Limits:
         """The limits for a request's model and reply limit, remembered while its profile is the same object."""
-        profile = self._profile_of(request.model, tenant)
+        known_of = (request.model, tenant)
+        profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
         texts = counter_for(profile.tokenizer, profile.model)
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
@@ -184,6 +201,8 @@ class KnownInputs:
             budget = replace(budget, count_may_be_wrong=True)
         if terms.goal_tokens is not None:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
+        if terms.goal_bytes is not None:
+            budget = budget.for_bytes(terms.goal_bytes)
         counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
         base, members, file_access, has_subagent = beside(wire, texts, counter, terms.access.folder is not None)
@@ -195,7 +214,7 @@ class KnownInputs:
             terms.access,
             keeping=terms.keeping,
             subagent=has_subagent,
-            is_replayed=terms.goal_tokens is None,
+            is_replayed=not terms.is_for_one_send,
             results_hold_media=wire.results_hold_media,
         )
         return PlanInputs(

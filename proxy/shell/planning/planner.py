@@ -10,19 +10,20 @@ import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import structs
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.in_place import Compressed, compressed
-from proxy.core.compaction.plain_plan import plain_plan
-from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
+from proxy.core.compaction.plan import Pipeline, Plan, Progress, Reading, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
+from proxy.core.models.search import Search
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
 from proxy.core.text.rope import Body
@@ -188,6 +189,15 @@ class Planner:
         stay is more."""
         return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
 
+    async def plan_for_bytes(self, refused: Planned, goal_bytes: int, *, keeping: bool) -> Planned:
+        """A smaller plan for a request that was refused for its bytes."""
+        return await self._again(refused, goal_bytes=goal_bytes, keeping=keeping)
+
+    async def plan_supposing(self, refused: Planned, search: Search, *, keeping: bool) -> Planned:
+        """The plan for a request that was refused without a number, as its next turn will be planned once the refusal
+        has taught."""
+        return await self._again(refused, supposed=search, keeping=keeping)
+
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""
         return await self._again(refused, without=media, keeping=keeping)
@@ -199,14 +209,18 @@ class Planner:
         request = repaired(refused.wire, refused.request, refusal, text)
         return await self._made_for(refused, request, keeping=keeping)
 
-    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+    async def plan_unsealed(self, refused: Planned, refusal: str, *, keeping: bool) -> Planned:
         """A plan for the history of a request without the reasoning that its upstream could not verify."""
-        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+        request = refused.wire.unsealed(refused.request, refused.plan.sent, refusal)
+        return await self._made_for(refused, request, keeping=keeping)
+
+    def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
+        """Leave out in the next turns, too, the sealed reasoning that a repair has left out."""
+        self._refused_seals.note(refused.tenant, refused.request, repaired.request)
 
     def note_unsealed(self, refused: Planned, accepted: Planned) -> None:
-        """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
-        accepted the request."""
-        self._refused_seals.note(refused.tenant, refused.request)
+        """The same, for a repair that the upstream has accepted."""
+        self.note_refused_seals(refused, accepted)
         # The next turn continues from what was accepted, not from what was refused.
         tenant = bytes.fromhex(refused.tenant)
         match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
@@ -214,20 +228,23 @@ class Planner:
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
-        return await in_thread(self.made, refused.wire, request, refused.tenant, terms, refused.resolved)
+        made = partial(self.made, reading=refused.reading)
+        return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
 
-    async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
-        """The plan for a request with more messages at its end, on the same terms as its own plan."""
+    async def plan_further(self, planned: Planned, messages: Sequence[Message], *, may_cut: bool = False) -> Planned:
+        """The plan for a request with more messages at its end, on the same terms as its own plan. `may_cut`: whether
+        what the model works on may be cut for them."""
         request, known = planned.request.continued(messages), len(planned.request.conversation)
+        told = known if planned.reading is None else planned.reading.told
+        made = partial(self.made, reading=Reading(told, may_cut=may_cut))
         terms = planned.inputs.terms
-        return await in_thread(
-            self.made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known
-        )
+        return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)
 
     async def _again(self, planned: Planned, **changes: Any) -> Planned:
         """Another plan for a request, on other terms."""
         terms = planned.inputs.terms._replace(**changes)
-        return await in_thread(self.made, planned.wire, planned.request, planned.tenant, terms, planned.resolved)
+        made = partial(self.made, reading=planned.reading)
+        return await in_thread(made, planned.wire, planned.request, planned.tenant, terms, planned.resolved)
 
     async def keep_hidden(self, tenant: str, hidden: Hidden) -> None:
         """Keep what a response hides from its client; it is put back into the client's next requests."""
@@ -313,7 +330,6 @@ class Planner:
             shared,
             others,
             goes_on=goes_on,
-            will_be_known=will_be_known,
         )
         return replace(planned, unknown=unknown) if unknown else planned
 
@@ -329,25 +345,22 @@ class Planner:
         others: Mapping[int, Message] = _NO_OTHERS,
         *,
         goes_on: bool = False,
-        will_be_known: bool = True,
+        reading: Reading | None = None,
     ) -> Planned:
         """The plan for a request; may be called from any thread. `known` is a plan whose first `shared` messages are
         the first of this request, except for `others` at their indexes; `goes_on`: whether this is the next turn of the
-        same conversation; `will_be_known`: whether a later one may continue from this plan."""
+        same conversation; `reading`: what the proxy has read since the client's request."""
         # What has been counted exactly is not estimated again: both decide the same.
         is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
         inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
-        steps, progress = _steps(request, inputs, resolved), None
-        made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
-        if made is None:
-            made, progress = plan(
-                request.conversation, inputs.base, steps, _progress(known, inputs, shared, others, steps)
-            )
+        steps = _steps(request, inputs, resolved)
+        earlier = _progress(known, inputs, shared, others, steps)
+        made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
         lowered = _lowered(request, made)
         if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
             # Nothing is given up, of the messages or the reply, before the model's own counter has counted.
             inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
-            made, progress = plan(request.conversation, inputs.base, _steps(request, inputs, resolved))
+            made, progress = plan(request.conversation, inputs.base, _steps(request, inputs, resolved), reading=reading)
             lowered = _lowered(request, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, len(request.healed))
@@ -365,6 +378,7 @@ class Planner:
             last_sent,
             resolved,
             offered=offered,
+            reading=reading,
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from proxy.core.artifact import Artifact
+from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import media_type
 from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
@@ -32,8 +32,6 @@ PATIENCE: Final = 3
 turn; until then the reference stays as it is."""
 READ_SECONDS: Final = 10.0
 """Longest wait for the store."""
-TOOL: Final = "fetched"
-"""The part of a downloaded image's name that says where it comes from."""
 
 Found: TypeAlias = Fetched | Unfetched
 
@@ -192,7 +190,7 @@ class Resolver:
             await self._findings.note(Finding(digest, "", "", "", *said), tenant)
             return found
         kind = media_type(found.content, found.declared, found.name)
-        artifact = Artifact(found.content, TOOL, kind.suffix)
+        artifact = Artifact(found.content, FETCHED, kind.suffix)
         if await self._store.keep((artifact,), tenant):
             return None
         self._log.info("image_fetched", host=host, type=kind.mime, bytes=len(found.content), artifact=artifact.id)

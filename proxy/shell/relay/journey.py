@@ -73,6 +73,7 @@ class Journey(Discreet, frozen=True):
         return Situation(
             estimate_tokens=plan.after.tokens,
             chars=plan.after.chars,
+            bytes=plan.after.bytes,
             reply_tokens=reply[1] if reply else None,
             edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),

@@ -16,6 +16,7 @@ from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.models.providers import is_own_server
+from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
@@ -62,9 +63,8 @@ class Judge:
         decision.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
-        if verdict.is_overflow and verdict.limit is None:
-            self._learn_from_unnamed_refusal(verdict, planned)
-        elif verdict.kind is not VerdictKind.ACCEPTED:
+        is_search = verdict.is_overflow and verdict.limit is None
+        if verdict.kind is not VerdictKind.ACCEPTED and not is_search:
             self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
@@ -154,25 +154,53 @@ class Judge:
             model, counted_by = counted.request.model, counted.inputs.counted_by
             self._learning.note_count(model, counted_by, estimate_tokens, verdict.prompt, counted.tenant)
 
-    def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
-        """Keep the size that was refused by an upstream that does not state its limit."""
-        if verdict.may_be_echo or not _is_comparable(planned):
-            return
-        reply = planned.reply_limit or planned.request.reply_limit
-        requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
-        self._learning.note_unnamed_refusal(planned.request.model, requested, planned.tenant)
+    def search_after(self, refused: Planned, counted: Planned | None = None) -> Search | None:
+        """The search for a limit after a refusal that names none, in the model's tokens; None if the size of the
+        request is unknown. `counted`: another plan for the same request, whose counter counts."""
+        if not refused.request.shape.is_whole:
+            return None
+        scale = 1.0
+        if counted is not None and counted.inputs.counted_by != refused.inputs.counted_by:
+            scale = counted.plan.before.tokens / max(1, refused.plan.before.tokens)
+        limit = refused.reply_limit or refused.request.reply_limit
+        size, reply = max(1, int(refused.tokens_after * scale)), limit[1] if limit else 0
+        if reply > size:  # rather both together are too much
+            size, reply = size + reply, 0
+        return self._learning.search_after(refused.request.model, size, reply, refused.tenant, scale)
 
-    def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
+    def search_of(self, planned: Planned) -> Search | None:
+        """The search that bounds a request; None if it is bound by something else."""
+        is_bound = planned.inputs.profile.witness is Witness.INFERRED
+        return self._learning.search(planned.request.model, planned.tenant) if is_bound else None
+
+    def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
+        """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
+        smaller prompt is accepted."""
+        search = self.search_after(refused, counted)
+        if search is None or verdict.may_be_echo or not _is_comparable(refused):
+            return
+        if verdict.is_overflow:
+            self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
+        else:
+            self._learning.note_suspected(refused.request.model, search.refused, refused.tenant)
+
+    def learn_what_was_refused(
+        self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned, sent: Planned
+    ) -> None:
         """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
-        only after the same request was accepted without them, or shorter."""
+        only after the same request was accepted without them, or shorter, as `sent`."""
         if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
             return
         if refusal.is_conditional:
             return
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
             self._learning.note_tool_refused(refused.request.model, refused.tenant)
-        if attempt.rung is Rung.EMERGENCY and refusal.is_suspect:
-            self._learn_from_unnamed_refusal(refusal, refused)
+        if attempt.rung is Rung.FEWER_BYTES:
+            self._learning.note_bytes(sent.plan.after.bytes, refused.plan.after.bytes, refused.tenant)
+        if attempt.rung is Rung.EMERGENCY and attempt.is_search:
+            if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
+                self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
+            self._learning.note_passed(sent.request.model, sent.tokens_after, sent.tenant, is_first=False)
         if attempt.rung is not Rung.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
@@ -194,6 +222,11 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
+        if went_well:
+            self._learning.note_bytes(planned.plan.after.bytes, None, planned.tenant)
+        if went_well and planned.request.shape.is_whole:
+            passed = planned.tokens_after if counted is None else counted
+            self._learning.note_passed(planned.request.model, passed, planned.tenant)
         if not _is_comparable(planned):
             return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
@@ -245,11 +278,7 @@ class Judge:
 def _is_comparable(planned: Planned) -> bool:
     """Whether the upstream's count of a prompt is one of the text that we have counted."""
     wire, size = planned.wire, planned.plan.after
-    return (
-        sum(planned.inputs.members.values()) <= size.tokens * RATIO_STEP
-        and not wire.adds_to_prompt(planned.request)
-        and not any(wire.may_hold_files(message.raw) for message in planned.plan.sent)
-    )
+    return sum(planned.inputs.members.values()) <= size.tokens * RATIO_STEP and not wire.adds_to_prompt(planned.request)
 
 
 def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:

@@ -20,7 +20,7 @@ from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
 from proxy.core.overflow.retry_strategy import Outcome, Rung
-from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
+from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
 from proxy.shell.http.bodies import Received
@@ -214,10 +214,14 @@ class Relay:
                 return response
             try:
                 outcome = await self._outcome(response, send, journey.kept, decision, is_first=is_first)
+                if outcome.verdict.is_overflow:
+                    self._models.discovery.doubt()
                 following = await sends.following(outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned)
+                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
                     if fallback is not None and not _is_better(outcome):
+                        if send.attempt.unseals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
+                            self._planner.note_refused_seals(journey.planned, send.planned)  # these are others
                         await response.aclose()
                         return fallback
                     self._raise_for(send, outcome)
@@ -283,14 +287,20 @@ class Relay:
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
-            raise overflow(refused_twice(tokens, language), send.planned, outcome.verdict)
+            asked = send.planned.request.reply_limit
+            said = refused_twice(tokens, language, asked[1] if asked else None)
+            raise overflow(said, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
     async def _send(self, target: bytes, headers: Headers, body: Outgoing, decision: Decision) -> UpstreamResponse:
         decision.upstream = self._upstream.host
         decision.note_sent(body.length)
-        answer = await self._upstream.send("POST", target, headers, body)
+        try:
+            answer = await self._upstream.send("POST", target, headers, body)
+        except UpstreamUnreachable:
+            self._models.discovery.doubt()
+            raise
         decision.note_answer(answer.status)
         return answer
 

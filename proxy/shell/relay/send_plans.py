@@ -17,7 +17,15 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, retry_strategy
+from proxy.core.overflow.retry_strategy import (
+    ALWAYS_SMALLER,
+    Attempt,
+    Outcome,
+    RetryStrategy,
+    Rung,
+    Situation,
+    retry_strategy,
+)
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
@@ -57,10 +65,11 @@ class Sends:
         if self._strategy is None:
             if outcome.is_final or not self._retries:
                 return None  # nearly always: no situation is described that no strategy will ask about
-            self._strategy = retry_strategy(self._journey.situation)
+            self._strategy = retry_strategy(self._plans.situation(self._journey))
             next(self._strategy)  # is the first send, which is over
         attempt = _next(self._strategy, outcome)
         if attempt is None:
+            self._plans.note_final(outcome, self.current.planned)
             return None
         found = await self._plans.send_after(self._journey, attempt, outcome, self.current.planned)
         if found is not None:
@@ -87,22 +96,41 @@ class SendPlans:
             raise self._refusal(planned)
         return Sends(self, journey, SendPlan(_FIRST, planned), retries=self._retries)
 
+    def situation(self, journey: Journey) -> Situation:
+        """What the retry strategy must know, with what is sent next if nobody states a limit."""
+        situation, search = journey.situation, self._judge.search_after(journey.first)
+        guess = None if search is None else int(search.guess / journey.first.inputs.budget.ratio)
+        return (
+            situation if guess is None or guess >= situation.estimate_tokens else replace(situation, guess_tokens=guess)
+        )
+
+    def note_final(self, outcome: Outcome, planned: Planned) -> None:
+        """Learn from a refusal without a number that no smaller send follows."""
+        verdict = outcome.verdict
+        if verdict.is_suspect or (verdict.is_overflow and verdict.limit is None):
+            self._judge.learn_search(verdict, planned)
+
     async def send_after(
         self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned
     ) -> SendPlan | None:
         """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
         ContextOverflow."""
         if attempt.rung is Rung.AS_KNOWN:
+            profile = journey.planned.inputs.profile
+            if outcome.verdict.limit is not None:
+                self._trials.note_confirmed((profile.model, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
         if attempt.rung is Rung.REPAIRED:
-            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
-            repair = self._planner.plan_unsealed if attempt.unseals else repaired
-            planned = await self._made(partial(repair, journey.planned), journey.tenant)
+            repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+            told = outcome.verdict.upstream_message
+            planned = await self._made(partial(repair, journey.planned, told), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
+        if attempt.goal_bytes is not None:
+            return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:
@@ -111,6 +139,8 @@ class SendPlans:
         if asking is not None:
             return SendPlan(attempt, asking)
         planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        if attempt.is_search:
+            self._judge.learn_search(outcome.verdict, refused, planned)
         if refused.members:  # it was asked at once
             planned = planned.left_to_the_upstream() or planned
         self._judge.learn_from_recount(outcome.verdict, refused, planned)
@@ -119,6 +149,12 @@ class SendPlans:
         if outcome.verdict.is_overflow:
             raise self._refusal(planned, outcome.verdict)
         return None
+
+    async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
+        """About half of a body that was too large, or as little as can be."""
+        planned = await self._made(partial(self._planner.plan_for_bytes, journey.planned, goal_bytes), journey.tenant)
+        is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes * ALWAYS_SMALLER
+        return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
 
     async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
         """As much as the upstream reads uncut, in place of a prompt that it has cut silently."""
@@ -142,7 +178,9 @@ class SendPlans:
             planned.request.put_in,
             planned.inputs.members,
             window_is_told=is_told,
+            is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
+            reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
@@ -161,12 +199,14 @@ class SendPlans:
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
-        if not self._trials.is_due(profile.model):
+        if not self._trials.is_due((profile.model, planned.tenant, profile.window_tokens)):
             return None
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
-        goal = int(profile.window_tokens * LARGER / budget.ratio)
-        larger = await self._planner.plan_for(planned, goal, keeping=True)
-        proves_it = larger.plan.fits and larger.tokens_after > profile.window_tokens * PROVES
+        search = self._judge.search_of(planned)
+        window = profile.window_tokens
+        known, refused = (window, window) if search is None else (search.guess, search.refused)
+        larger = await self._planner.plan_for(planned, int(refused * LARGER / budget.ratio), keeping=True)
+        proves_it = larger.plan.fits and larger.tokens_after > known * PROVES
         if not proves_it or not await self._is_safe(larger, tenant):
             return None
         decision.note_plan(larger)
@@ -182,23 +222,42 @@ class SendPlans:
     async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
         """The plan for a second send: the one that the next turn will continue from if that surely fits, so that a
         prompt cache is lost once, not twice; otherwise one cut down to its goal, or as far below the true limit as
-        possible, with the shortest useful reply limit."""
+        possible, with the shortest useful reply limit. The attempt names the goal that was used, as the plan counts."""
         if attempt.sure_tokens is not None and journey.plan_for is None:
             planned = await self._as_next_turn(journey)
             sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
             if planned.plan.fits and planned.plan.after.tokens <= sure:
-                return planned, replace(attempt, reply_tokens=None)
+                return planned, replace(attempt, goal_tokens=sure, reply_tokens=None)
+        if attempt.is_search and journey.plan_for is None:
+            planned = await self._as_searched(journey)
+            goal = _as_counted(goal_tokens, journey.planned, planned)
+            if planned.plan.fits and planned.plan.after.tokens <= goal:
+                return planned, replace(attempt, goal_tokens=goal)
         planned = await self._harsher(journey, goal_tokens, attempt.most_tokens)
-        if attempt.most_tokens is None or planned.plan.after.tokens <= _as_counted(
-            goal_tokens, journey.planned, planned
-        ):
-            return planned, attempt
+        goal = _as_counted(goal_tokens, journey.planned, planned)
+        if attempt.most_tokens is None or planned.plan.after.tokens <= goal:
+            return planned, replace(attempt, goal_tokens=goal)
+        attempt = replace(attempt, goal_tokens=_as_counted(attempt.most_tokens, journey.planned, planned))
         reply = attempt.least_reply_tokens
         return planned, attempt if reply is None else replace(attempt, reply_tokens=reply)
 
     async def _as_next_turn(self, journey: Journey) -> Planned:
         """The plan for a request with the current knowledge of its model."""
         return await self._made(partial(self._planner.plan_again, journey.planned), journey.tenant)
+
+    async def _as_searched(self, journey: Journey) -> Planned:
+        """The plan that the next turn will continue from, after a refusal that names no limit."""
+        counted: Planned | None = None
+        for _ in range(2):  # the first plan may find that the request has to be counted by another counter
+            search = self._judge.search_after(journey.planned, counted)
+            if search is None:
+                return journey.planned
+            supposing = partial(self._planner.plan_supposing, journey.planned, search)
+            planned = await self._made(supposing, journey.tenant)
+            if planned.inputs.counted_by == (counted or journey.planned).inputs.counted_by:
+                break
+            counted = planned
+        return planned
 
     async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
         """The plan for a second send of `goal_tokens`, counted as the first was; the plan says whether it fits."""

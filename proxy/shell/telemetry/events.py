@@ -30,14 +30,16 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("model_limits",),
         "the limits that hold for a model, when they are first used and whenever they differ: the window, where it "
-        "comes from, and how it is known (`stated`, `learned`, `inferred`, `guessed`)",
+        "comes from, and how it is known (`stated`, `learned`, `inferred`, `guessed`); the most lines, bytes and "
+        "characters of a tool result, and whether `settings` or the share of the `window` set the bytes",
     ),
     (("tool_output_truncated", "artifact_saved"), "a tool result was cut; all of it is in the file of that name"),
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),
     (("media_refused", "media_refusal_learned"), "media were refused and sent as text instead; what is remembered"),
     (
         ("overflow_detected", "overflow_retried", "original_retried"),
-        "the upstream refused; what was sent next, with the same members as `request_planned`",
+        "the upstream refused; what was sent next, with the same members as `request_planned`, and the goal that was "
+        "used",
     ),
     (
         ("waiting_request_lost",),

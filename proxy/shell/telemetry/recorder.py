@@ -14,6 +14,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
@@ -83,9 +84,10 @@ class Recorder:
                     kept_chars=edit.after_chars,
                     artifact=edit.artifact.id,
                 )
-        room = planned.room_tokens
-        is_new = planned.known_messages == 0 and room is not None and planned.tokens_before > room // 2
-        if room is not None and is_new and (system := system_tokens(planned)) > room // 2:
+        budget = planned.plan.budget
+        room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
+        is_new = planned.known_messages == 0 and planned.tokens_before > room // 2
+        if is_new and (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
                 request_id=decision.request_id,
@@ -135,6 +137,7 @@ class Recorder:
             room_tokens=planned.room_tokens,
             reads=None if profile.modalities is None else sorted(profile.modalities),
             counted_by=planned.inputs.counted_by,
+            **_result_limits(planned),
         )
 
     def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
@@ -265,6 +268,21 @@ def system_tokens(planned: Planned) -> int:
     """The model's tokens in system and developer text, which can never be shortened."""
     tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES and not block.tool)
     return planned.plan.budget.model_tokens(tokens)
+
+
+def _result_limits(planned: Planned) -> dict[str, Any]:
+    """The most that a tool result may have when it arrives, and what sets it; nothing while nothing can be kept."""
+    steps = (step for step in planned.inputs.pipeline.local if isinstance(step, TruncateToolOutput))
+    return {
+        name: value
+        for step in steps
+        for name, value in (
+            ("result_lines", step.limits.max_lines),
+            ("result_bytes", step.limits.max_bytes),
+            ("result_chars", step.limits.max_chars),
+            ("result_bound_by", step.bound_by),
+        )
+    }
 
 
 def _described_changes(planned: Planned) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _BY_ADDRESS: Final = (
 )
 _TYPE_NAMES: Final = ("mimeType", "mime_type", "media_type", "mediaType", "content_type", "contentType", "format")
 _FILE_NAMES: Final = ("filename", "file_name", "fileName", "name", "title", "display_name", "displayName")
+_DESCRIBING: Final = ("metadata", "meta")
 _BLOCK_TYPES: Final = frozenset({"image", "audio", "video", "document", "file"})
 
 
@@ -57,24 +58,28 @@ def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
 
 
 def name_in(*members: Any) -> str:
-    """The file name that objects state for their content, themselves or in their `metadata`; the first object with a
-    name decides.
+    """The file name that objects state for their content, themselves, in their `metadata` or in their `meta`; the first
+    object with a name decides.
 
-    >>> name_in({"data": "…"}, {"name": "a", "metadata": {"filename": "b.png"}})
+    >>> name_in({"data": "…"}, {"name": "a", "meta": {"filename": "b.png"}})
     'b.png'
     """
     for one in members:
-        metadata = one.get("metadata") if isinstance(one, Mapping) else None
-        for name in _FILE_NAMES:
-            if found := string_in(one, name) or string_in(metadata, name):
-                return found
+        stating = [one, *_about(one)]
+        if found := next((found for name in _FILE_NAMES for each in stating if (found := string_in(each, name))), ""):
+            return found
     return ""
 
 
 def declared_in(*members: Any) -> str:
-    """The media type that objects state for their content, themselves or in their `metadata`."""
-    stating = (one for member in members if isinstance(member, Mapping) for one in (member, member.get("metadata")))
+    """The media type that objects state for their content, in the same places."""
+    stating = (one for member in members for one in (member, *_about(member)))
     return next((found for one in stating for name in _TYPE_NAMES if (found := string_in(one, name))), "")
+
+
+def _about(found: Any) -> list[Any]:
+    """The members of an object that describe it."""
+    return [found.get(name) for name in _DESCRIBING] if isinstance(found, Mapping) else []
 
 
 def _held(shape: Shape, inside: Any, member: str = "data", name: str = "") -> Attachment | None:

@@ -24,6 +24,7 @@ _DECLARED: Final = (
     b"resource\\",
     b"file_data\\",
     b"format\\",
+    b"Buffer\\",
     *(name + end + b"\\" for name in (b"mime", b"media", b"content") for end in (b"_type", b"Type")),
 )
 """In a text: the end of a JSON name that announces content of any length."""

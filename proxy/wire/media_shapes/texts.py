@@ -7,7 +7,7 @@ data URI, a block, a declared type) is proof enough, however short it is. A text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import structs
@@ -145,12 +145,19 @@ def _is_small(found: Any) -> bool:
     and level by level: which depth the decoder itself refuses depends on the version of Python."""
     count, containers = 1, [found]
     for _ in range(_MAX_DEPTH):
-        inner = [value for one in containers for value in (one.values() if isinstance(one, dict) else one)]
+        inner = [value for one in containers for value in _inside(one)]
         count += len(inner)
         containers = [value for value in inner if isinstance(value, dict | list)]
         if not containers or count > _MAX_NODES:
             return count <= _MAX_NODES
     return False
+
+
+def _inside(found: Any) -> Iterable[Any]:
+    """The values to walk through; the bytes of a buffer are none."""
+    if isinstance(found, dict):
+        return () if found.get("type") == "Buffer" else found.values()
+    return found if isinstance(found, list) else ()
 
 
 def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, bytes | None]:
@@ -223,6 +230,12 @@ def _changes(
             yield from _changes(item, (*path, position), replace, nested)
     elif isinstance(found, dict):
         name = name_in(found) or around
+        buffer = _buffer(found)
+        if buffer is not None:
+            stands = replace(Attachment(Shape.TEXT, plain=buffer, name=name))
+            if stands is not None:
+                yield path, jsontext.dump({"type": "text", "text": stands.words})
+            return
         block = attachment_of(found) if isinstance(found.get("type"), str) else None
         if block is not None and _holds_content(block, found):
             stands = replace(structs.replace(_in_text(block), name=block.name or around))
@@ -238,6 +251,18 @@ def _changes(
                 yield from _string_changes(item, (*path, member), replace, nested, claim, name)
             else:
                 yield from _changes(item, (*path, member), replace, nested, name)
+
+
+def _buffer(found: Mapping[str, Any]) -> bytes | None:
+    """The bytes of a Node.js `Buffer` in JSON, if they are no text. https://nodejs.org/api/buffer.html#buftojson"""
+    data = found.get("data")
+    if found.get("type") != "Buffer" or not isinstance(data, list) or len(data) < MIN_CHARACTERS:
+        return None
+    try:
+        content = bytes(data)
+    except (TypeError, ValueError):
+        return None
+    return content if media_type(content).kind is not ContentKind.TEXT else None
 
 
 def _string_changes(

@@ -72,6 +72,21 @@ def test_what_is_not_there_or_no_pointer_is_refused_without_showing_content(poin
     assert "bar" not in refused.value.message
 
 
+def test_a_pointer_leads_into_a_string_that_is_json_and_shows_its_text_in_lines():
+    arguments = json.dumps({"path": "a.py", "content": "def a():\n    return 1\n", "edits": [{"new": "é\nb"}]})
+    kept = json.dumps({"messages": [{"tool_calls": [{"function": {"arguments": arguments}}]}]}).encode()
+    call = "/messages/0/tool_calls/0/function/arguments"
+    assert part_at(kept, f"{call}/content") == b"def a():\n    return 1\n"
+    assert part_at(kept, f"{call}/edits/0/new") == "é\nb".encode()
+    assert part_at(kept, call) == arguments.encode()
+
+
+@pytest.mark.parametrize("text", ["words", "{broken", "5", '"{}"'])
+def test_a_pointer_into_a_string_that_is_no_object_says_which_part_is_none(text):
+    with pytest.raises(BadArtifactQuery, match=r"^/arguments is "):
+        part_at(json.dumps({"arguments": text}).encode(), "/arguments/content")
+
+
 @pytest.mark.parametrize(
     ("text", "pointer"), [(b"not json", ""), (b"not json", "/a"), (b"{broken", "/a"), (b"[1,", "/0")]
 )

@@ -38,7 +38,8 @@ def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, asked, exac
     if profile.input_tokens is not None and budget.room_tokens:
         assert budget.room_tokens * ratio <= profile.input_tokens
     if asked is not None and not rules.clamp_reply and budget.room_tokens:
-        assert budget.room_tokens * ratio + asked <= profile.window_tokens
+        reserved = min(asked, 4_096, profile.window_tokens // 2)
+        assert budget.room_tokens * ratio + reserved <= profile.window_tokens
 
 
 @given(PROFILES, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**6), RULES)
@@ -80,9 +81,12 @@ def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_ro
     assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 15_000
 
 
-def test_a_reply_that_may_not_be_lowered_is_kept_in_full():
+@pytest.mark.parametrize(
+    ("window", "reply", "room"), [(16_000, 3_000, 13_000), (16_000, 15_900, 11_904), (4_000, 4_000, 2_000)]
+)
+def test_nothing_is_cut_for_a_reply_limit_alone_that_may_not_be_lowered(window, reply, room):
     rules = BudgetRules(margin_tokens=0, clamp_reply=False)
-    assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 4_000
+    assert budget_for(ModelProfile("m", window), reply, exact=True, rules=rules).room_tokens == room
 
 
 def test_an_estimate_has_four_times_the_margin_of_an_exact_count():

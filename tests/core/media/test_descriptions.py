@@ -71,10 +71,10 @@ def test_what_comes_without_a_name_is_called_by_its_kind():
 
 
 def test_words_beside_media_name_whose_they_are():
-    assert label("shot", "call_1", 2, "en") == "[attachment 2 of the result of shot, call call_1]"
-    assert label("", "", 1, "zh") == "[工具 结果的第 1 个附件]"
-    assert "user message" in shown(PNG, 1, behind=True, language="en")
-    assert shown(PNG, 1, behind=False, language="zh") == "[本消息的第 1 个附件（图片）显示在此文本之后]"
+    assert label("shot", "call_1", 2, "", "en") == "[attachment 2 of the result of shot, call call_1]"
+    assert label("", "", 1, "：图.png", "zh") == "[工具 结果的第 1 个附件：图.png]"
+    assert "user message" in shown(PNG, 1, "", behind=True, language="en")
+    assert shown(PNG, 1, "", behind=False, language="zh") == "[本消息的第 1 个附件（图片）显示在此文本之后]"
     assert spoken("en") != spoken("zh")
 
 

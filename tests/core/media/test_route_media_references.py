@@ -15,7 +15,7 @@ from proxy.core.conversation.references import Fetched, FetchError, Unfetched, r
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.writing import Notices
 from proxy.wire.chat_completions.message import ChatMessage
 
@@ -37,6 +37,12 @@ def inlined(content=PNG, declared="image/png"):
     return image(data_url(content, declared))
 
 
+def beside(content=PNG, suffix="png", name="a.png"):
+    """The text that stands beside an image that was fetched."""
+    place = f"/data/tool-output/{Artifact(content, 'fetched', suffix).id}"
+    return {"type": "text", "text": f"[image: {name}, kept in {place}]"}
+
+
 def routed(role, content, resolved, reads=SEEING, target=ToolImages.KEEP, **routes):
     """The content that is sent, and the edits."""
     message = ChatMessage.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
@@ -49,14 +55,25 @@ def routed(role, content, resolved, reads=SEEING, target=ToolImages.KEEP, **rout
 @pytest.mark.parametrize("role", ["user", "tool"])
 def test_an_image_that_was_fetched_stands_where_its_address_stood(role, reads):
     content, edits = routed(role, [{"type": "text", "text": "see"}, image()], {URL: FETCHED}, reads)
-    assert content == [{"type": "text", "text": "see"}, inlined()]
+    assert content == [{"type": "text", "text": "see"}, beside(), inlined()]
+    assert [edit.artifact for edit in edits] == [Artifact(PNG, "fetched", "png")]
     assert [(edit.media.route, edit.media.mime, edit.media.byte_count) for edit in edits] == [
         ("image", "image/png", len(PNG))
     ]
 
 
 def test_what_a_server_says_of_its_type_is_corrected_by_the_bytes():
-    assert routed("user", [image()], {URL: Fetched(JPEG, "image/png", "a.png")})[0] == [inlined(JPEG, "image/jpeg")]
+    assert routed("user", [image()], {URL: Fetched(JPEG, "image/png", "a.png")})[0] == [
+        beside(JPEG, "jpg"),
+        inlined(JPEG, "image/jpeg"),
+    ]
+
+
+def test_no_path_stands_beside_an_image_where_the_agent_sees_no_folder():
+    message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
+    (edit,) = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: FETCHED})(4, message, "shot", Notices("en", NOWHERE))
+    assert content_after(message, edit) == [inlined()]
+    assert edit.artifact is None
 
 
 @pytest.mark.parametrize("reads", [SEEING, TEXT, None])

@@ -11,7 +11,8 @@ from proxy.core.artifact import Artifact
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import MARK
-from proxy.core.notices.writing import Notices, Resume, is_ours
+from proxy.core.notices.resume import PageSize, Resume
+from proxy.core.notices.writing import Notices, is_ours
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
 from proxy.core.text.measures import count_lines, utf8_length
 
@@ -75,7 +76,7 @@ def test_the_text_stands_around_its_notice_and_the_way_back_names_the_first_line
     ("reach", "words"),
     [
         (AgentFileAccess.SUBAGENT, "Give that file to a sub-agent"),
-        (AgentFileAccess.PAGE, "Read or search that file in parts, from line 3 on."),
+        (AgentFileAccess.PAGE, "Read or search that file in parts, from line 3 on, 81 lines at a time."),
         (AgentFileAccess.SHELL, "sed -n '3,83p' '/data/tool-output/tool_messages_"),
         (AgentFileAccess.NOTHING, "The whole is kept in /data/tool-output/tool_messages_"),
     ],
@@ -89,7 +90,7 @@ def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, word
 
 @pytest.mark.parametrize(
     "text",
-    ["x" * 200_000, "first\n" + "中文" * 60_000, "".join(f"{'x' * 3_000}{n}\n" for n in range(99))],
+    ["x" * 200_000, "first\n" + "中文" * 60_000, "".join(f"{'x' * 50_000}{n}\n" for n in range(9))],
     ids=["one line", "Chinese", "long lines"],
 )
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -112,6 +113,7 @@ def test_other_tools_are_told_of_lines_however_long_these_are():
 URL = "http://proxy:8787/artifacts"
 ELSEWHERE = ArtifactAccess(None, URL, ("Authorization: Bearer",))
 CUT = Artifact(b"a\n" * 10, "bash")
+FROM_3 = Resume.between("a\n" * 2, "a\n" * 8, PageSize())
 
 
 @pytest.mark.parametrize(
@@ -159,13 +161,16 @@ CUT = Artifact(b"a\n" * 10, "bash")
     ],
 )
 def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_words):
-    assert Notices("en", way, reach).way_back(CUT, Resume(3, 0, 0, is_over_a_page=False)) == words
-    assert Notices("zh", way, reach).way_back(CUT, Resume(3, 0, 0, is_over_a_page=False)) == zh_words
+    assert Notices("en", way, reach).way_back(CUT, FROM_3) == words
+    assert Notices("zh", way, reach).way_back(CUT, FROM_3) == zh_words
     told = [
         ours
         for language in ("en", "zh")
         for notes in [Notices(language, way, reach)]
-        for ours in (notes.truncated(excerpt("a\n" * 10, ExcerptLimits(2, 10)), CUT, ()), notes.response_text(CUT))
+        for ours in (
+            notes.truncated(excerpt("a\n" * 10, ExcerptLimits(2, 10)), CUT, ()),
+            notes.response_text(CUT, FROM_3),
+        )
     ] + [Notices("en", way, reach).omission_note(CUT, 3, 400)]
     assert all(is_ours(text) for text in told)
 
@@ -186,10 +191,27 @@ def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_ar
     assert note.count(CUT.id) == 1
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "for the whole: "), ("zh", "完整内容：")])
-def test_a_shell_reads_a_tool_response_by_bytes_as_the_whole_would_be_cut_to_the_same(language, words):
-    told = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).response_text(CUT)
-    assert told.endswith(f"{words}tail -c +1 '/d/{CUT.id}' | head -c 16000]")
+@pytest.mark.parametrize(
+    ("reach", "way", "words"),
+    [
+        (AgentFileAccess.SHELL, ArtifactAccess("/d", URL), f"sed -n '3,83p' '/d/{CUT.id}'"),
+        (AgentFileAccess.PAGE, ArtifactAccess("/d", URL), "from line 3 on, 81 lines at a time"),
+        (AgentFileAccess.SUBAGENT, ArtifactAccess("/d", URL), "Give that file to a sub-agent"),
+        (AgentFileAccess.SHELL, ArtifactAccess(None, URL), f"'{URL}/{CUT.id}?lines=3-83'"),
+        (AgentFileAccess.NOTHING, ArtifactAccess(tool=True), f'read_artifact(id="{CUT.id}", lines="3-83")'),
+    ],
+)
+def test_a_tool_response_hints_at_the_same_tools_as_any_other_result(reach, way, words):
+    told = Notices("en", way, reach).response_text(CUT, FROM_3)
+    assert told.startswith(f"{MARK}An excerpt. The whole is kept")
+    assert words in told
+    assert CUT.id in Notices("zh", way, reach).response_text(CUT, FROM_3, brief=True)
+
+
+def test_a_file_reader_is_offered_our_tool_for_lines_that_it_would_cut_itself():
+    shown, way = excerpt("x" * 200_000, ExcerptLimits()), ArtifactAccess("/d", URL, (), True)
+    told = Notices("en", way, AgentFileAccess.PAGE).truncated(shown, CUT, ())
+    assert f'read_artifact(id="{CUT.id}", lines="1:{len(shown.head)}-81")' in told
 
 
 def test_code_of_an_agent_finds_the_path_where_there_is_one():
@@ -204,7 +226,7 @@ def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(languag
     told = [
         lost.truncated(excerpt("a" * 500, ExcerptLimits(9, 50)), artifact, ()),
         lost.omission_note(artifact, 3, 400),
-        lost.response_text(artifact),
+        lost.response_text(artifact, FROM_3),
     ]
     assert all(words in text and artifact.id not in text for text in told)
 
@@ -226,7 +248,7 @@ def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_w
 
 def test_a_tool_response_says_where_the_whole_is():
     artifact = Artifact(b"{}", "search", "json")
-    assert f"/data/tool-output/{artifact.id}" in notices().response_text(artifact)
+    assert f"/data/tool-output/{artifact.id}" in notices().response_text(artifact, FROM_3)
 
 
 @given(
@@ -239,7 +261,7 @@ def test_our_own_notices_are_recognised(text, language, reach, names):
     assert is_ours(ours.truncated(excerpt(text, ExcerptLimits(50, 500)), artifact, names))
     lines = [(name, [text[:300]]) for name in names]
     assert is_ours(ours.omission_note(artifact, 3, 5, [("asked", text[:300]), ("done", text[:300])], lines))
-    assert is_ours(ours.response_text(artifact))
+    assert is_ours(ours.response_text(artifact, FROM_3))
 
 
 @pytest.mark.parametrize(

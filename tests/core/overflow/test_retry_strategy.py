@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry_strategy import (
+    LEAST_LIMIT_BYTES,
     MIN_USEFUL_REPLY_TOKENS,
     Attempt,
     Outcome,
@@ -62,7 +64,7 @@ def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | Non
     return dict(enumerate(sends(situation, Outcome(status, verdict)))).get(1)
 
 
-SENT = Situation(estimate_tokens=10_000, chars=40_000, reply_tokens=4_000, edited=True, original_could_fit=True)
+SENT = Situation(10_000, 40_000, 80_000, 4_000, edited=True, original_could_fit=True)
 
 
 @given(SITUATIONS, STATUSES, VERDICTS, VERDICTS)
@@ -130,8 +132,8 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
     for status in (400, 422):
         assert second(SENT, status, Verdict(kind)) == Attempt(Rung.ORIGINAL)
     assert second(SENT, 500, Verdict(kind)) is None
-    assert second(Situation(10, 40, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
-    assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
 
 
 def test_a_history_with_broken_seals_is_sent_without_them_once():
@@ -171,32 +173,32 @@ def over_rate(limit: int, requested: int) -> Verdict:
 def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
     attempt = second(SENT, 413, over_rate(6_000, 14_000))
     assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600)
-    beside_no_reply = Situation(10_000, 40_000, None, edited=False, original_could_fit=True)
+    beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
     assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
 
 
 def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
     """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
-    word = Situation(900, 3_600, 32_000, edited=False, original_could_fit=True)
+    word = Situation(900, 3_600, 5_400, 32_000, edited=False, original_could_fit=True)
     assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
-    uncounted = Situation(7_000, 28_000, 4_000, edited=False, original_could_fit=True)
+    uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
     assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
 
 
 @pytest.mark.parametrize("edited", [True, False])
 def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
-    situation = Situation(10_000, 40_000, None, edited=edited, original_could_fit=True)
+    situation = Situation(10_000, 40_000, 60_000, None, edited=edited, original_could_fit=True)
     assert second(situation, 429, over_rate(6_000, 6_000)) is None
     assert second(situation, 429, Verdict(VerdictKind.RATE, limit=6_000)) is None
 
 
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
-    unedited = Situation(10_000, 40_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000)
+    unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
+    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000, is_search=True)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
-    cut = Situation(10_000, 40_000, 4_000, edited=True, original_could_fit=False)
+    cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
     assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
     assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
@@ -209,8 +211,9 @@ def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
     assert emergency_goal(less, SENT) == int(8_000 * 0.6)
 
 
-def test_without_a_limit_half_of_what_was_refused_is_sent():
+def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fit():
     assert emergency_goal(Verdict(VerdictKind.PROMPT), SENT) == 5_000
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), replace(SENT, guess_tokens=9_000)) == 9_000
 
 
 def test_a_limit_in_characters_is_turned_into_tokens():
@@ -228,7 +231,7 @@ def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
 
 @pytest.mark.parametrize("status", [400, 404, 415, 422, 500])
 def test_refused_media_are_sent_as_text_once(status):
-    situation = Situation(1_000, 4_000, None, edited=False, original_could_fit=True)
+    situation = Situation(1_000, 4_000, 6_000, None, edited=False, original_could_fit=True)
     both = frozenset({Modality.VISION, Modality.FILE})
     refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
     made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
@@ -240,3 +243,24 @@ def test_refused_media_are_sent_as_text_once(status):
     others = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.AUDIO})), both))
     assert others[1].refused == both
     assert second(situation, status, refused) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "suspect", "is_sent"),
+    [
+        (413, VerdictKind.BYTES, False, True),
+        (413, VerdictKind.UNKNOWN, False, True),
+        (413, VerdictKind.UNKNOWN, True, False),
+        (413, VerdictKind.MEDIA, False, False),
+        (400, VerdictKind.BYTES, False, False),
+    ],
+)
+def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_sent):
+    found = second(SENT, status, Verdict(kind, is_suspect=suspect))
+    assert (found is not None and found.rung is Rung.FEWER_BYTES) is is_sent
+    assert not is_sent or (found.goal_bytes, found.goal_tokens) == (40_000, None)
+
+
+def test_a_small_body_is_refused_by_no_server_for_its_bytes():
+    small = replace(SENT, bytes=LEAST_LIMIT_BYTES - 1)
+    assert second(small, 413, Verdict(VerdictKind.BYTES)) is None

@@ -61,6 +61,14 @@ def test_a_response_may_ask_to_be_left_alone(skip, cuts):
     assert len(cut(json.dumps(response(context={"truncation_skip": skip})))) == cuts
 
 
+@pytest.mark.parametrize(
+    ("found", "cuts"), [({"context": {"truncation_skip": True}}, 0), ({"context": []}, 1), ([], 1)]
+)
+def test_any_json_object_may_ask_to_be_left_alone(found, cuts):
+    text = json.dumps({**found, "rows": "x" * 90_000} if isinstance(found, dict) else [*found, "x" * 90_000])
+    assert len(cut(text)) == cuts
+
+
 def test_data_of_any_kind_is_previewed_as_the_beginning_of_its_json():
     rows = [{"row": n, "of": "x\n"} for n in range(9_000)]
     shown = json.loads(cut_text(json.dumps(response(data=rows))))

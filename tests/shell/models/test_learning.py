@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
@@ -46,6 +47,17 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def refused(found: Learning, tokens: int, by: str = "", reply: int = 0) -> None:
+    """A refusal that names no limit."""
+    found.note_unnamed_refusal("m", found.search_after("m", tokens, reply, by), by)
+
+
+def guess(found: Learning, by: str = "") -> int | None:
+    """The limit that is searched for."""
+    search = found.search("m", by)
+    return search and search.guess
 
 
 def window(found: Learning, model: str = "m", *, by: str | None = None) -> int | None:
@@ -167,12 +179,10 @@ def test_only_the_tenant_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) 
 
 def test_a_window_that_refusals_without_words_tell_of_binds_all_once_two_tenants_have_met_them(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for _ in range(2):
-        found.note_unnamed_refusal("m", 20_000, "one")
-    assert (window(found, by="one"), window(found, by="new")) == (18_000, None)
-    for _ in range(2):
-        found.note_unnamed_refusal("m", 30_000, "two")
-    assert (window(found, by="one"), window(found, by="new")) == (18_000, 27_000)
+    refused(found, 20_000, "one")
+    assert (guess(found, "one"), guess(found, "new")) == (10_000, None)
+    refused(found, 30_000, "two")
+    assert (guess(found, "one"), guess(found, "two"), guess(found, "new")) == (10_000, 15_000, 15_000)
 
 
 def test_of_one_model_no_more_tenants_are_remembered_than_are_allowed(tmp_path: Path) -> None:
@@ -229,8 +239,8 @@ def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(estimate: int, co
 def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(tmp_path: Path) -> None:
     found = learning(tmp_path)
     for _ in range(3):
-        found.note_unnamed_refusal("m", 30_000)
-        found.note_usage("m", "bytes", 31_000, 31_000, "req-1")
+        refused(found, 30_000)
+        found.note_passed("m", 31_000)
     assert found.limits("m") is None
 
 
@@ -247,33 +257,67 @@ def test_exactly_half_is_believed_at_once(tmp_path: Path) -> None:
     assert window(found) == BELIEVED // 2
 
 
-def test_refusals_that_name_no_limit_bound_the_prompt_from_the_second_on(tmp_path: Path) -> None:
+def test_one_refusal_that_names_no_limit_bounds_the_prompt(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    found.note_unnamed_refusal("m", 30_000)
-    assert found.limits("m") is None
     with capture_logs() as log:
-        found.note_unnamed_refusal("m", 40_000)
+        refused(found, 30_000, reply=9_000)
+        refused(found, 40_000)
     limits, phrase = found.limits("m") or pytest.fail("nothing learned")
-    assert (limits.window_tokens, limits.input_tokens) == (27_000, None)
+    assert (limits.window_tokens, limits.input_tokens) == (24_000, 15_000)
     assert phrase == "inferred from refusals that name no limit"
     assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
-        ("limit_learned", 27_000, True)
+        ("limit_learned", 15_000, True)
     ]
-    found.note_unnamed_refusal("m", 27_000)
-    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].window_tokens == 24_300
+    refused(found, 12_000)
+    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 6_000
 
 
-def test_a_longer_prompt_that_is_refused_without_a_number_teaches_nothing_more(tmp_path: Path) -> None:
+def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_it(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for tokens in (30_000, 30_000, 50_000, 30_000):
-        found.note_unnamed_refusal("m", tokens)
-    assert (found.limits("m") or pytest.fail("nothing learned"))[0].window_tokens == 27_000
+    for tokens in (20_000, 26_000, 24_000):
+        found.note_passed("m", tokens)
+    refused(found, 30_000)
+    version = found.version
+    assert guess(found) == 26_000
+    found.note_passed("m", 23_000)
+    assert (guess(found), found.version) == (26_000, version)
+    found.note_passed("m", 25_000)
+    assert (guess(found), guess(learning(tmp_path)), found.version) == (28_000, 28_000, version + 1)
+    found.note_passed("m", 30_000)
+    assert (guess(found), found.limits("m")) == (None, None)
+
+
+def test_a_second_send_that_is_accepted_raises_nothing(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    refused(found, 30_000)
+    found.note_passed("m", 14_500, is_first=False)
+    assert guess(found) == 15_000
+    found.note_passed("m", 14_000)
+    assert guess(found) == 22_000
+
+
+def test_a_refusal_without_a_word_only_halves_the_next_second_send(
+    tmp_path: Path,
+) -> None:
+    found = learning(tmp_path)
+    found.note_suspected("m", 30_000)
+    found.note_suspected("m", 14_000)
+    assert found.limits("m") is None
+    assert found.search_after("m", 31_000, 0).guess == 7_000
+    assert found.search_after("m", 15_500, 0, scale=0.5).guess == 3_500
+    found.note_passed("m", 14_000)
+    assert found.search_after("m", 31_000, 0).guess == 15_500
+
+
+def test_sizes_are_converted_to_the_counter_of_the_refusal(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_passed("m", 26_000)
+    assert found.search_after("m", 15_000, 0, scale=0.5).guess == 13_000
 
 
 def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for tokens in (30_000, 30_000):
-        found.note_unnamed_refusal("m", tokens)
+    refused(found, 30_000)
     found.note_refusal("m", refusal(60_000), BELIEVED)
     assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens is None
     assert window(found) == 60_000
@@ -282,8 +326,7 @@ def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Pa
 @pytest.mark.parametrize("tokens", [0, -5, 10**9])
 def test_an_absurd_prompt_bounds_nothing(tokens: int, tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for _ in range(3):
-        found.note_unnamed_refusal("m", tokens)
+    found.note_unnamed_refusal("m", Search(tokens, tokens // 2))
     assert found.limits("m") is None
 
 
@@ -607,16 +650,6 @@ def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tm
     ]
 
 
-def test_a_prompt_that_was_taken_refutes_what_was_inferred_and_where_that_came_from(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    for tokens in (30_000, 30_000):
-        found.note_unnamed_refusal("m", tokens)
-    found.note_usage("m", "bytes", 27_001, 27_001, "req-1")
-    assert found.limits("m") is None
-    found.note_unnamed_refusal("m", 50_000)
-    assert found.limits("m") is None, "it begins anew, with two refusals"
-
-
 def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) -> None:
     first, second = learning(tmp_path), learning(tmp_path)
     version = second.version
@@ -765,8 +798,8 @@ def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path)
     learning(tmp_path).note_refusal("m", refusal(60_000), BELIEVED)
     before = (tmp_path / "learned.json").read_bytes()
     found = learning(tmp_path, enabled=False)
-    for _ in range(2):
-        found.note_unnamed_refusal("m", 30_000)
+    refused(found, 30_000)
+    found.note_passed("m", 14_900)
     found.note_refusal("n", refusal(60_000), BELIEVED)
     use(found, *[1.22] * MIN_SAMPLES)
     assert (found.limits("m"), found.limits("n"), found.ratio("m", "bytes")) == (None, None, (1.0, False))
@@ -929,3 +962,58 @@ def _agree(one: Learning, two: Learning, base: Known) -> None:
     agreed = merged(base, one.known, two.known)
     one.take(agreed, one.known)
     two.take(agreed, two.known)
+
+
+def most_bytes(found: Learning, by: str = "one", model: str = "m") -> int | None:
+    limits = found.limits(model, by)
+    return limits[0].input_bytes if limits else None
+
+
+def test_a_limit_in_bytes_is_sought_between_the_largest_accepted_and_the_smallest_refused_body(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_bytes(90_000, None, "one")
+    assert (most_bytes(found), found.known) == (None, {}), "nothing is refused"
+    found.note_bytes(50_000, 100_000, "one")
+    assert (most_bytes(found), most_bytes(found, model="other"), found.models) == (75_000, 75_000, ())
+    found.note_bytes(74_000, None, "one")
+    assert most_bytes(found) == 87_000
+    version = found.version
+    found.note_bytes(75_000, None, "one")
+    assert found.version == version, "a little more is no news"
+    found.note_bytes(43_000, 87_000, "one")
+    assert most_bytes(found) == 80_500
+    found.note_bytes(80_000, None, "one")
+    assert most_bytes(found) == 80_000, "as good as the limit"
+    found.note_bytes(88_000, None, "one")
+    assert most_bytes(found) is None, "the server has grown"
+
+
+def test_a_body_that_was_refused_although_it_was_accepted_before_begins_the_search_anew(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_bytes(50_000, 100_000, "one")
+    found.note_bytes(20_000, 40_000, "one")
+    assert most_bytes(found) == 30_000
+
+
+def test_a_limit_in_bytes_binds_another_tenant_only_after_a_second_one(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_bytes(50_000, 100_000, "one")
+    assert most_bytes(found, "new") is None
+    found.note_bytes(60_000, 120_000, "two")
+    assert most_bytes(found, "new") == 85_000
+    assert (found.taught_apart("m", "one"), found.taught_apart("m", "new")) == ("one", "")
+    off = learning(tmp_path / "off", enabled=False)
+    off.note_bytes(50_000, 100_000, "one")
+    assert most_bytes(off) is None
+
+
+def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None, "one")
+    found.note_allocated("m", 4_096)
+    assert window(found, by="one") == 4_096
+    found.note_allocated("m", 16_384)
+    assert window(found, by="one") is None
+    refused(found, 20_000, "two")
+    found.note_allocated("m", 16_384)
+    assert guess(found, "two") is None

@@ -47,7 +47,7 @@ class Taught:
     def note_allocated(self, model: str, window_tokens: int) -> None:
         raise AssertionError("nothing is known of any model")
 
-    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
+    def limits(self, model: str, *_: object) -> tuple[ModelLimits, str] | None:
         self.asked_for.append(model)
         return self.said
 

@@ -74,7 +74,9 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> 
     assert rows("large")["one of Read"].startswith("2 000 lines, 200 000 bytes, 1 000 characters ")
     assert rows("large")["never cut"].startswith("Task")
     found = json.loads(printed("small", as_json=True, models=models, tool_output=tools))["tool_results"]
-    assert found["max_bytes"] == 5_400
+    assert (found["max_bytes"], found["bound_by"]) == (5_400, "window")
+    assert rows("small")["a tool result at most"].endswith("share of the window, settings")
+    assert rows("large")["a tool result at most"].endswith("max_tool_result_chars")
     assert found["tools"]["Read"]["max_bytes"] == 200_000
 
 

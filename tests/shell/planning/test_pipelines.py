@@ -49,6 +49,22 @@ def test_a_model_has_a_limit_in_characters(stated, meant):
     assert truncate(tool_output={"tools": tools}).limits_of("Read").max_chars == meant
 
 
+def test_a_limit_in_characters_replaces_the_default_lines_and_bytes_and_no_others():
+    models = [{"match": "gpt-*", "max_tool_result_chars": 32_000}]
+    assert truncate(models=models).limits.admit("读取\n" * 10_666)
+    assert truncate(models=models).limits.max_lines == 32_000
+    assert truncate(models=models, tool_output={"max_bytes": 20_000}).limits.max_bytes == 20_000
+    assert truncate(models=models, tool_output={"max_lines": 90}).limits.max_lines == 90
+    assert truncate("gpt-x", 3_500, models=models).limits.max_bytes == 10_500, "the share of the window holds"
+    own = truncate("m", 3_500, tool_output={"tools": {"Read": {"max_chars": 32_000}}}).limits_of("Read")
+    assert (own.max_lines, own.max_bytes, own.max_chars) == (32_000, 10_500, 32_000)
+
+
+@pytest.mark.parametrize(("tokens", "bound_by"), [(3_500, "window"), (100_000, "settings"), (None, "settings")])
+def test_what_sets_the_limit_of_a_result_is_known(tokens, bound_by):
+    assert truncate("m", tokens).bound_by == bound_by
+
+
 def test_no_result_takes_more_than_its_share_of_the_window_when_it_arrives():
     assert truncate("m", 3_500).limits.max_bytes == 10_500
     assert truncate("m", 100_000).limits.max_bytes == 51_200

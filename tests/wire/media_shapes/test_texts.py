@@ -219,6 +219,32 @@ def test_a_member_of_json_that_is_only_called_like_a_part_stays(members):
     assert replaced(text) == (text, [])
 
 
+@pytest.mark.parametrize("frame", [lambda found: found, lambda found: {"files": [{"name": "a.png", "body": found}]}])
+def test_a_buffer_of_node_is_the_content_that_its_numbers_are(frame):
+    text = json.dumps(frame({"type": "Buffer", "data": [*PNG]}))
+    found = []
+    replaced_text = with_replaced(text, lambda one: found.append(one) or Replacement(STANDS))
+    assert [one.content() for one in found] == [PNG]
+    assert json.loads(replaced_text) == frame({"type": "text", "text": STANDS})
+    assert may_hold_media(json.dumps({"role": "tool", "content": text}).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [[*b"only words, in numbers, of which there are a few more than sixty-four"], [300] * 90, ["x"] * 90, "x", [1]],
+)
+def test_a_buffer_of_text_or_of_anything_else_stays(data):
+    text = json.dumps({"type": "Buffer", "data": data})
+    assert with_replaced(text, lambda _: Replacement(STANDS)) == text
+
+
+def test_a_long_buffer_is_read_however_many_numbers_it_has():
+    content = PNG + bytes(250_000)
+    found = []
+    with_replaced(json.dumps({"type": "Buffer", "data": [*content]}), lambda one: found.append(one.content()))
+    assert found == [content]
+
+
 def test_what_stands_beside_an_address_in_json_is_read_too():
     product = {"type": "product", "image_url": "https://example.org/a.png", "thumbnail": ENCODED}
 

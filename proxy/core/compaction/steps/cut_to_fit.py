@@ -19,11 +19,10 @@ from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Address
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
-from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 _MIN_TEXT_BYTES: Final = 120
@@ -100,26 +99,6 @@ class CutArguments(Struct, frozen=True):
                     yield Change(found)
 
 
-class DescribeImages(Struct, frozen=True):
-    """A last resort: images in messages that must stay are described, the oldest first, and no more than needed."""
-
-    showing: Callable[[int], Sequence[LocalStep]]
-    """The local steps for a message that keeps a given number of images, its last ones."""
-    notices: Notices
-    counter: Counter
-
-    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
-        """One change for each message and each number of images that stay: half as many each time."""
-        for entry in window.staying():
-            shown = entry.images
-            while shown:
-                shown //= 2
-                steps = self.showing(shown)
-                yield Change(
-                    redone=prepared(entry.index, entry.original, entry.tool, steps, self.notices, self.counter)
-                )
-
-
 def excerpted(
     entries: Sequence[TrackedMessage],
     goal_tokens: int,
@@ -152,6 +131,7 @@ def _excerpted(
     last_allowed: _Allowed,
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
+    notices = notices if entry.read is None else replace(notices, read=entry.read)
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)

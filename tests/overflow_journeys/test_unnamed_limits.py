@@ -1,0 +1,150 @@
+"""Refusals that name no limit: one is enough to stay under it, and the search for it comes to an end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.overflow_stage import COMPLETION, Stage, accepting, saying, staged
+from support.overflow_words import conversation, estimate, raw_messages, without_numbers
+from support.scripted_upstream import Connection, Request
+
+from proxy.shell.models.trials import EVERY
+
+
+@dataclass
+class Unnamed:
+    """A model server that does not name its limit, in tokens by the estimate."""
+
+    limit: int
+    refusal: bytes
+    refused: list[int] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+
+    async def __call__(self, connection: Connection, request: Request) -> None:
+        tokens = estimate(request.body)
+        (self.refused if tokens > self.limit else self.taken).append(tokens)
+        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+        taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
+        await (saying(400, self.refusal) if tokens > self.limit else taken)(connection, request)
+
+    async def turn(self, stage: Stage, tokens: int, **more: Any) -> tuple[int, str | None]:
+        """The status that the client sees, and the sends that it took."""
+        stage.model.plays(self, self)
+        answer = await stage.ask(conversation(tokens, exchanges=60, model="m", **more))
+        return answer.status, answer.attempts
+
+
+SAYINGS = pytest.mark.parametrize("refusal", [without_numbers(), b""], ids=["words", "nothing"])
+
+
+@SAYINGS
+async def test_a_growing_session_meets_few_refusals_and_then_none(tmp_path: Path, refusal: bytes) -> None:
+    server = Unnamed(20_000, refusal)
+    body, attempts = json.loads(conversation(12_000, exchanges=30, model="m")), []
+    async with staged(tmp_path) as stage:
+        for turn in range(120):
+            stage.model.plays(server, server)
+            answer = await stage.ask(json.dumps(body).encode())
+            assert answer.status == 200
+            attempts.append(answer.attempts)
+            call = {"id": f"c{turn}", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+            result = {"role": "tool", "tool_call_id": f"c{turn}", "content": f"{turn}: " + "it waited and wrote; " * 70}
+            body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    trials = [tokens for tokens in server.refused[1:] if tokens > server.refused[0]]
+    assert len(trials) <= len(attempts) // EVERY
+    assert len(server.refused) - len(trials) <= 3, server.refused
+    assert max(server.taken[-30:]) > 0.85 * server.limit, "and the limit is found nearly"
+
+
+@SAYINGS
+@pytest.mark.parametrize("limit", [17_000, 9_000, 4_000])
+async def test_a_session_that_is_already_long_converges(tmp_path: Path, refusal: bytes, limit: int) -> None:
+    server = Unnamed(limit, refusal)
+    async with staged(tmp_path) as stage:
+        seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
+    failed = [status for status, _ in seen if status != 200]
+    assert len(failed) <= 2, seen
+    assert seen[-6:] == [(200, "1")] * 6
+    assert len(server.refused) <= 6, server.refused
+
+
+@SAYINGS
+async def test_the_second_send_is_what_the_next_turn_continues_from(tmp_path: Path, refusal: bytes) -> None:
+    server = Unnamed(30_000, refusal)
+    async with staged(tmp_path) as stage:
+        body, sent = json.loads(conversation(50_000, exchanges=60, model="m")), list[list[bytes]]()
+        for _ in range(2):
+            stage.model.plays(server, server)
+            assert (await stage.ask(json.dumps(body).encode())).status == 200
+            sent.append(raw_messages(stage.model.bodies[-1]))
+            body["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+    assert sent[1][: len(sent[0])] == sent[0]
+    assert (len(server.refused), len(server.taken)) == (1, 2)
+
+
+async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(tmp_path: Path) -> None:
+    server = Unnamed(40_000, without_numbers())
+    async with staged(tmp_path) as stage:
+        assert await server.turn(stage, 39_200) == (200, "1")
+        assert await server.turn(stage, 40_400) == (200, "2")
+        assert [await server.turn(stage, 40_400 + 300 * number) for number in range(6)] == [(200, "1")] * 6
+
+
+async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path) -> None:
+    """Text of people, which is sent over a stated window by an estimate alone, because that may be half over."""
+    words = "the unit started and wrote its state, then it waited for the next message to arrive; "
+
+    def said(words_of: int) -> bytes:
+        text = [{"role": "system", "content": "Answer."}, {"role": "user", "content": words * words_of}]
+        return json.dumps({"model": "m", "messages": text}).encode()
+
+    server = Unnamed(6_000, without_numbers())
+    async with staged(tmp_path) as stage:
+        attempts = []
+        for number in range(14):
+            stage.model.plays(server, server)
+            answer = await stage.ask(said(420 + number))
+            assert answer.status == 200
+            attempts.append(answer.attempts)
+    assert attempts.count("2") <= 3
+    assert attempts[-8:] == ["1"] * 8
+
+
+async def test_a_second_key_is_not_bound_by_the_search_of_the_first(tmp_path: Path) -> None:
+    server = Unnamed(20_000, without_numbers())
+    async with staged(tmp_path) as stage:
+        body = conversation(30_000, exchanges=60, model="m")
+        stage.model.plays(server, server)
+        await stage.ask(body, authorization="Bearer one")
+        stage.model.plays(accepting)
+        await stage.ask(body, authorization="Bearer two")
+        assert stage.model.bodies == [body]
+
+
+@pytest.mark.parametrize("reply", [None, 2_000])
+async def test_words_of_the_request_itself_begin_no_search(tmp_path: Path, reply: int | None) -> None:
+    words = "Your input exceeds the context window of this model."
+    more: dict[str, Any] = {"user": words} | ({} if reply is None else {"max_tokens": reply})
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, without_numbers()), accepting)
+        assert (await stage.ask(conversation(15_000, model="m", **more))).status == 200
+        stage.model.plays(accepting)
+        await stage.ask(conversation(15_000, model="m"))
+        assert estimate(stage.model.bodies[0]) > 14_000
+
+
+async def test_the_proxys_own_refusal_states_no_figure_that_nobody_sent(tmp_path: Path) -> None:
+    refusal = without_numbers()
+    hopeless = {"model": "m", "messages": [{"role": "system", "content": "Never leave this out. " * 4_000}]}
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, refusal), saying(400, refusal))
+        answer = await stage.ask(json.dumps(hopeless).encode())
+    message = json.loads(answer.body)["error"]["message"]
+    assert answer.status == 400
+    assert json.loads(refusal)["error"]["message"] in message
+    for word in ("completion", "maximum context length", "the room for"):
+        assert word not in message
