@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from proxy.core.conversation.message import Message
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.text.jsontext import Raw
 from proxy.core.text.rope import Body
@@ -66,6 +67,10 @@ class JsonWire:
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Nothing: the upstream holds nothing of the conversation."""
         return {}
+
+    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+        """Without any: which of it is broken is not said."""
+        return request.unsealed()
 
     def continues(self, _: Request) -> str:
         """Nothing, for the same reason."""

@@ -97,6 +97,10 @@ class Wire(Protocol):
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
         """The message that answers this message's call of a client's tool."""
 
+    def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
+        """The request without the sealed reasoning that the upstream could not verify when it got the messages `sent`;
+        `refusal`: its words, which may name the place."""
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
 

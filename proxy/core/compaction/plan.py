@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -28,7 +28,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
 from proxy.core.text.discreet import Discreet
@@ -87,8 +87,6 @@ class Pipeline:
     otherwise one cut is made at the end, which keeps as much as fits."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
-    plain: PlainMessages | None = field(default=None, compare=False)
-    """What is known of messages, from other conversations and other processes too."""
 
     def without_steps(self) -> Pipeline:
         """The same for a request that is sent as it came, whatever its size."""
@@ -283,9 +281,8 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
             pages.update((call_id, page) for call_id, page in asked if page is not None)
         tool = tool_of(message, tools, has_begun=index >= begins)
-        local, notices = pipeline.local, pipeline.notices
         read = pages.get(message.answers) if pages else None
-        entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain, read)
+        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size
         window.add(entry)
         if pipeline.images is not None:

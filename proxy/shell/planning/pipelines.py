@@ -35,8 +35,6 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.sanitise import SanitiseText
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
-from proxy.shell.planning.plain_messages import KnownPlainMessages
-from proxy.shell.resources.shared_table import SharedTable
 
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""
@@ -59,10 +57,8 @@ class Capabilities(NamedTuple):
 class Pipelines:
     """Builds pipelines from one set of settings."""
 
-    def __init__(self, settings: Settings, table: SharedTable | None = None) -> None:
-        """`table`: where workers tell each other of messages; None: there is one worker."""
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._table = table
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
@@ -138,12 +134,7 @@ class Pipelines:
         notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
         limit = entry.max_images if entry is not None else None
         showing = _Showing(local)
-        plain = None
-        if self._table is not None:
-            others = [step for step in local if not isinstance(step, RouteMedia)]  # which leaves plain messages alone
-            plain = KnownPlainMessages(self._table, others, counter.name, way)
         return Pipeline(
-            plain=plain,
             images=None if limit is None else ImageLimit(limit, showing(0)),
             always=sanitise,
             local=local,

@@ -17,7 +17,6 @@ from msgspec import structs
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.in_place import Compressed, compressed
-from proxy.core.compaction.plain_plan import plain_plan
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, Reading, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
@@ -218,14 +217,18 @@ class Planner:
         request = repaired(refused.wire, refused.request, refusal, text)
         return await self._made_for(refused, request, keeping=keeping)
 
-    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+    async def plan_unsealed(self, refused: Planned, refusal: str, *, keeping: bool) -> Planned:
         """A plan for the history of a request without the reasoning that its upstream could not verify."""
-        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+        request = refused.wire.unsealed(refused.request, refused.plan.sent, refusal)
+        return await self._made_for(refused, request, keeping=keeping)
+
+    def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
+        """Leave out in the next turns, too, the sealed reasoning that a repair has left out."""
+        self._refused_seals.note(refused.tenant, refused.request, repaired.request)
 
     def note_unsealed(self, refused: Planned, accepted: Planned) -> None:
-        """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
-        accepted the request."""
-        self._refused_seals.note(refused.tenant, refused.request)
+        """The same, for a repair that the upstream has accepted."""
+        self.note_refused_seals(refused, accepted)
         # The next turn continues from what was accepted, not from what was refused.
         tenant = bytes.fromhex(refused.tenant)
         match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
@@ -339,7 +342,6 @@ class Planner:
             shared,
             others,
             goes_on=goes_on,
-            will_be_known=will_be_known,
         )
         return replace(planned, unknown=unknown) if unknown else planned
 
@@ -355,21 +357,17 @@ class Planner:
         others: Mapping[int, Message] = _NO_OTHERS,
         *,
         goes_on: bool = False,
-        will_be_known: bool = True,
         reading: Reading | None = None,
     ) -> Planned:
         """The plan for a request; may be called from any thread. `known` is a plan whose first `shared` messages are
         the first of this request, except for `others` at their indexes; `goes_on`: whether this is the next turn of the
-        same conversation; `will_be_known`: whether a later one may continue from this plan; `reading`: what the proxy
-        has read since the client's request."""
+        same conversation; `reading`: what the proxy has read since the client's request."""
         # What has been counted exactly is not estimated again: both decide the same.
         is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
         inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
-        steps, progress = _steps(request, inputs, resolved), None
-        made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
-        if made is None:
-            earlier = _progress(known, inputs, shared, others, steps)
-            made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
+        steps = _steps(request, inputs, resolved)
+        earlier = _progress(known, inputs, shared, others, steps)
+        made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
         lowered = _lowered(request, made)
         if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
             # Nothing is given up, of the messages or the reply, before the model's own counter has counted.

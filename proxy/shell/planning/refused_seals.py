@@ -28,10 +28,11 @@ class RefusedSeals:
     def __init__(self) -> None:
         self._newest: BoundedMap[_Key, None] = BoundedMap(MAX_KNOWN)
 
-    def note(self, tenant: str, refused: Request) -> None:
-        """Remember a request whose seals were refused."""
+    def note(self, tenant: str, refused: Request, repaired: Request) -> None:
+        """Remember the seals of a refused request that its repair has left out."""
+        kept = set(map(id, repaired.conversation))
         for message in reversed(refused.conversation.messages):
-            if message.unsealed() is not message:
+            if id(message) not in kept and message.unsealed() is not message:
                 self._newest.put(_key(tenant, refused.model, message), None)
                 return
 

@@ -220,6 +220,8 @@ class Relay:
                 if following is None:
                     self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
                     if fallback is not None and not _is_better(outcome):
+                        if send.attempt.unseals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
+                            self._planner.note_refused_seals(journey.planned, send.planned)  # these are others
                         await response.aclose()
                         return fallback
                     self._raise_for(send, outcome)

@@ -125,9 +125,9 @@ class SendPlans:
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
         if attempt.rung is Rung.REPAIRED:
-            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
-            repair = self._planner.plan_unsealed if attempt.unseals else repaired
-            planned = await self._made(partial(repair, journey.planned), journey.tenant)
+            repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+            told = outcome.verdict.upstream_message
+            planned = await self._made(partial(repair, journey.planned, told), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_bytes is not None:
             return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)

@@ -27,9 +27,20 @@ def seals(found: Request) -> list[bool]:
     return [b"signature" in message.raw for message in found.conversation if message.role == "assistant"]
 
 
+def note(known, refused, left=None):
+    known.note("t", refused, refused.unsealed(left))
+
+
+def test_seals_that_the_repair_has_kept_are_not_remembered():
+    known = RefusedSeals()
+    note(known, request(ASKED, thought("a"), ASKED, thought("b")), left=2)
+    assert known.left_out("t", request(ASKED, thought("b"))).healed == ()
+    assert known.left_out("t", request(ASKED, thought("a"))).healed != ()
+
+
 def test_what_was_refused_is_left_out_and_what_is_newer_stays() -> None:
     known = RefusedSeals()
-    known.note("t", request(ASKED, thought("a"), thought("b"), ASKED))
+    note(known, request(ASKED, thought("a"), thought("b"), ASKED))
     later = request(ASKED, thought("a"), thought("b"), ASKED, thought("c"), ASKED)
     assert seals(known.left_out("t", later)) == [False, False, True]
 
@@ -37,21 +48,21 @@ def test_what_was_refused_is_left_out_and_what_is_newer_stays() -> None:
 def test_the_newest_refusal_counts() -> None:
     known = RefusedSeals()
     for turn in ([thought("a")], [thought("a"), thought("b")]):
-        known.note("t", request(*turn, ASKED))
+        note(known, request(*turn, ASKED))
     assert seals(known.left_out("t", request(thought("a"), thought("b"), thought("c")))) == [False, False, True]
 
 
 @pytest.mark.parametrize(("tenant", "model", "seal"), [("u", "m", "a"), ("t", "n", "a"), ("t", "m", "b")])
 def test_other_clients_models_and_reasoning_are_left_alone(tenant: str, model: str, seal: str) -> None:
     known = RefusedSeals()
-    known.note("t", request(thought("a"), ASKED))
+    note(known, request(thought("a"), ASKED))
     other = request(thought(seal), ASKED, model=model)
     assert known.left_out(tenant, other) is other
 
 
 def test_known_messages_are_not_looked_up_again() -> None:
     known = RefusedSeals()
-    known.note("t", request(thought("a"), ASKED))
+    note(known, request(thought("a"), ASKED))
     later = request(thought("a"), ASKED, thought("b"))
     assert known.left_out("t", later, 1) is later
     assert known.left_out("t", later, 0) is not later
@@ -59,7 +70,7 @@ def test_known_messages_are_not_looked_up_again() -> None:
 
 def test_a_request_without_seals_leaves_nothing_to_remember() -> None:
     known = RefusedSeals()
-    known.note("t", request({"role": "assistant", "content": "Done."}, ASKED))
+    note(known, request({"role": "assistant", "content": "Done."}, ASKED))
     plain = request({"role": "assistant", "content": "Done."}, ASKED, thought("a"))
     assert known.left_out("t", plain) is plain
 
@@ -68,5 +79,5 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_seals, "MAX_KNOWN", 2)
     known = RefusedSeals()
     for seal in "abc":
-        known.note("t", request(thought(seal)))
+        note(known, request(thought(seal)))
     assert [seals(known.left_out("t", request(thought(seal)))) for seal in "abc"] == [[True], [False], [False]]
