@@ -88,6 +88,10 @@ class JsonWire:
         """Nothing, for the same reason."""
         return ""
 
+    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
+        """No header does that."""
+        return False
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """A bearer token."""
         return [(b"authorization", b"Bearer " + key.encode())]

@@ -71,6 +71,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
 
+    def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether a request's headers, with names in lower case, lift the window of its model to a million tokens."""
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """The headers that carry a key."""
 

@@ -16,6 +16,8 @@ from proxy.core.notices.writing import is_ours
 from proxy.demo import counting
 from proxy.demo.chat import Call, Reply
 from proxy.demo.completions import Completion
+from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.planning.planner import Planner
 
 LONG = long_text(5_000)
@@ -275,6 +277,36 @@ def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     restarted = build(answer=thinking(lambda _: Reply("Done.")))
     asked(restarted, answered(request(), told["message"], "one", "two"))
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
+
+
+def test_what_a_store_that_gives_no_answer_hides_comes_back_with_it(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name))
+    following = answered(request(), asked(world, request())["message"], "one", "two")
+    restarted = build(answer=thinking(lambda _: Reply("Done.")))
+
+    async def find(*_: Any, **__: Any) -> Any:
+        raise ArtifactStoreUnavailable("the bucket is paused")
+
+    with monkeypatch.context() as pause:
+        pause.setattr(ArtifactReader, "find", find)
+        for _ in range(2):
+            following = answered_with_words(following, asked(restarted, following)["message"])
+            assert roles_in(restarted)[4:].count("tool") == 2
+    for _ in range(2):
+        following = answered_with_words(following, asked(restarted, following)["message"])
+        assert roles_in(restarted)[4:8] == ["assistant", "tool", "tool", "tool"]
+
+
+def roles_in(world: World) -> list[str]:
+    return [message["role"] for message in world.upstream.last.messages]
+
+
+def answered_with_words(body: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
+    said_by_both = [{"role": "assistant", "content": message["content"]}, {"role": "user", "content": "Go on."}]
+    return {**body, "messages": [*body["messages"], *said_by_both]}
 
 
 FORCED = pytest.mark.parametrize(

@@ -80,6 +80,8 @@ class _Incoming(NamedTuple):
     """How its client gets at artifacts."""
     model: str = ""
     """Used if the body names none."""
+    is_lifted: bool = False
+    """Whether its headers ask for a longer window."""
     beginning: Request | None = None
     """That of the body, if it is known although the body begins otherwise than all remembered ones."""
 
@@ -114,13 +116,15 @@ class Planner:
         access: ArtifactAccess = NOWHERE,
         model: str = "",
         *,
+        is_lifted: bool = False,
         looking_up: bool = False,
     ) -> Planned:
         """The plan for a body; `access` is how its client gets at artifacts, `model` is used if the body names none.
-        `looking_up`: whether the references in its new messages may be fetched. Raises MalformedRequest."""
+        `is_lifted`: whether its headers ask for a longer window. `looking_up`: whether the references in its new
+        messages may be fetched. Raises MalformedRequest."""
         match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
         body = match.held(body) if match else bytes(body)
-        came = _Incoming(wire, tenant, body, access, model)
+        came = _Incoming(wire, tenant, body, access, model, is_lifted)
         if len(body) > SMALL_BYTES and not (match and match.is_continued):
             came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), bytes(body)))
         resolved, lookup_seconds = _known(match), 0.0
@@ -132,12 +136,16 @@ class Planner:
         planned = await self._run(came, match, resolved)
         if looking_up and self._settle:
             started = time.perf_counter()
-            is_news = await self._settle(planned.request.model, planned.tenant, len(body))
+            is_news = await self._settle(planned.request.known_as, planned.tenant, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
-        if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
-            planned = await self._run(came, match, resolved)
+        if planned.unknown and self._hidden:
+            if await self._hidden.look_up(tenant.hex(), planned.unknown):
+                if match and match.remembered.knowledge.unknown:  # known messages may lack what was found
+                    came, match = came._replace(beginning=None), None
+                planned = await self._run(came, match, resolved)
+            planned = replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -208,7 +216,8 @@ class Planner:
         terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
         if request.put_in:
             tenant = refused.tenant
-            plain = replace(refused.wire.parse(bytes(request.body), None, 0), named=request.named)
+            plain = refused.wire.parse(bytes(request.body), None, 0)
+            plain = replace(plain, named=request.named, is_lifted=request.is_lifted)
             request = self._healed(refused.wire, tenant, plain, 0)
         made = partial(self.made, reading=refused.reading)
         return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
@@ -319,16 +328,20 @@ class Planner:
         request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
             request = replace(request, named=came.model)
+        if came.is_lifted:
+            request = replace(request, is_lifted=True)
         if known is not None and request.healed and request.model != known.request.model:
             return self._plan(came, None, resolved)  # what another model has refused
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
-        if tools is not None and self._profile_of(request.model, tenant.hex()).refuses_our_tool:
+        if tools is not None and self._profile_of(request.known_as, tenant.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
             access = structs.replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
+                if known is not None and known.unknown:
+                    unknown = (*known.unknown, *unknown)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
         request = self._healed(wire, tenant.hex(), request, shared)

@@ -358,7 +358,10 @@ class Relay:
         try:
             # A proxy that only observes fetches nothing from third parties.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(wire, tenant, body, access, model, looking_up=looking_up)
+            lifts = wire.asks_for_a_longer_window(headers)
+            planned = await self._planner.plan(
+                wire, tenant, body, access, model, is_lifted=lifts, looking_up=looking_up
+            )
         except ProxyError:
             raise
         except Exception:

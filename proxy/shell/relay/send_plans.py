@@ -147,7 +147,7 @@ class SendPlans:
         if attempt.rung is Rung.AS_KNOWN:
             profile = journey.planned.inputs.profile
             if outcome.verdict.limit is not None:
-                self._trials.note_confirmed((profile.model, journey.tenant, profile.window_tokens))
+                self._trials.note_confirmed((profile.known_as, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
@@ -233,7 +233,7 @@ class SendPlans:
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
-        if not self._trials.is_due((profile.model, planned.tenant, profile.window_tokens)):
+        if not self._trials.is_due((profile.known_as, planned.tenant, profile.window_tokens)):
             return None
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
         search = self._judge.search_of(planned)

@@ -145,6 +145,11 @@ class Messages(JsonWire):
         """By the same type, whose quotes are escaped inside a text; tool results may use the names of other APIs."""
         return b"image" in raw
 
+    def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """By `anthropic-beta`, as Claude Code sends it for `claude-…[1m]`; its value ends in the date of the beta.
+        https://platform.claude.com/docs/en/build-with-claude/context-windows"""
+        return any(name == b"anthropic-beta" and b"context-1m-" in value for name, value in headers)
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, self-hosted servers
         the second. https://code.claude.com/docs/en/iam"""
