@@ -6,7 +6,7 @@
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
     │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431 · UnknownCoding 501
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
-    │                  KeyNeeded, WrongKey 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
+    │                  KeyNeeded 401 · WrongKey 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 

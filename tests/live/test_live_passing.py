@@ -287,7 +287,7 @@ async def test_head_keeps_the_length_and_has_no_body(proxy: Any, client: Any) ->
 
 
 async def test_a_path_outside_the_api_is_a_404_that_names_the_api(proxy: Any, client: Any) -> None:
-    client.ask("POST /completions", BODY)
+    client.ask("POST /no-path", BODY)
     status, _, answer = await client.answer()
     assert status == 404
     assert "http://localhost/v1" in json.loads(answer)["error"]["message"]

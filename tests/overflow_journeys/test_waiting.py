@@ -48,7 +48,7 @@ async def tells(stage: Stage, path: str, words: str) -> str:
 
 
 async def has_in_files(stage: Stage, count: int) -> None:
-    await tells(stage, "/metrics", f"context_proxy_waiting_requests_in_files {count}.0")
+    await tells(stage, "/metrics", f"context_proxy_waiting_file_requests {count}.0")
 
 
 def files_with(folder: Path, content: bytes) -> list[Path]:
@@ -72,7 +72,7 @@ async def sent(folder: Path, server: dict[str, int], body: bytes, *scenes: Scene
         stage.model.plays(*scenes, saying(200, COMPLETION))
         answer = await stage.ask(body, **headers)
         assert (answer.status, answer.attempts) == (200, str(1 + len(scenes)))
-        assert (await page(stage, "/metrics")).count("context_proxy_waiting_requests_lost_total 0.0") == 1
+        assert (await page(stage, "/metrics")).count("context_proxy_lost_waiting_requests_total 0.0") == 1
         return stage.model.bodies
 
 
@@ -139,7 +139,7 @@ async def test_without_a_file_the_client_gets_the_refusal_and_the_log_says_why(
             patched.setattr(module, broken, fail)
             refused = await stage.ask(conversation(9_000))
         assert (refused.status, refused.body, refused.attempts) == (400, too_long(8_192, 9_000), "1")
-        await tells(stage, "/metrics", "context_proxy_waiting_requests_lost_total 1.0")
+        await tells(stage, "/metrics", "context_proxy_lost_waiting_requests_total 1.0")
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "waiting_request_lost" in line]
     assert [line["problem"] for line in lines] == ["No space left on device"]
 

@@ -140,14 +140,14 @@ class Metrics:
             registry,
         )
         self.waiting_in_files = _level(
-            "context_proxy_waiting_requests_in_files", "Of these, those that are kept in a file.", registry
+            "context_proxy_waiting_file_requests", "Of these, those that are kept in a file.", registry
         )
         self.waiting_bytes = _level(
             "context_proxy_waiting_bytes", "Memory of the others; `server.max_waiting_bytes` limits it.", registry
         )
         self.waiting_file_bytes = _level("context_proxy_waiting_file_bytes", "Bytes of the files.", registry)
         self.waiting_lost = Counter(
-            "context_proxy_waiting_requests_lost",
+            "context_proxy_lost_waiting_requests",
             "Requests that could no longer be sent again, because no file could be written or read.",
             registry=registry,
         )
