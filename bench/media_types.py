@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from proxy.core.content_types import ContentKind, media_type
-from proxy.core.content_types.table import known, mime_by_name
+from proxy.core.content_types import ContentKind, known, media_type, mime_by_name
 
 TEXTS_TOLD_BY_BYTES = ("html", "htm", "xml", "json", "svg")
 LEFT_OUT = (

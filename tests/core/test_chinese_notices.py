@@ -18,8 +18,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.grep import Hits
 from proxy.core.artifact_reading.patterns import MAX_PATTERN_CHARACTERS
 from proxy.core.compaction.budget import Budget
-from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.content_types.table import known
+from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media import descriptions as media_descriptions
 from proxy.core.media import fetch_notices

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from proxy.core.content_types.encoded import data_url, is_address, last_of
+from proxy.core.content_types.texts import data_url, is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.message import (
     Address,

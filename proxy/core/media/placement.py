@@ -9,9 +9,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.artifact import FETCHED, Artifact
-from proxy.core.content_types import ContentKind, MediaType, kind_claimed, media_type, modality_of, plain_mime, text_of
-from proxy.core.content_types.encoded import decoded
-from proxy.core.content_types.table import is_binary, known
+from proxy.core.content_types import (
+    ContentKind,
+    MediaType,
+    is_binary,
+    kind_claimed,
+    known,
+    media_type,
+    modality_of,
+    plain_mime,
+)
+from proxy.core.content_types.texts import decoded, text_of
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.message import Shown
 from proxy.core.conversation.references import Unfetched

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
-from proxy.core.content_types.encoded import data_url, is_address, last_of, unquoted
+from proxy.core.content_types.texts import data_url, is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Shape
 from proxy.core.text.jsontext import string_in
 
@@ -114,4 +115,4 @@ def _written(shape: Shape, text: str, declared: str = "", name: str = "") -> Att
     claimed = url.declared or declared
     if url.is_base64:
         return Attachment(shape, url.payload, claimed, name, is_data_url=True)
-    return Attachment(shape, declared=claimed, name=name, plain=unquoted(url.payload), is_data_url=True)
+    return Attachment(shape, declared=claimed, name=name, plain=unquote_to_bytes(url.payload), is_data_url=True)

@@ -12,9 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import structs
 
-from proxy.core.content_types import ContentKind, looks_decoded_by_force, media_type, plain_mime
-from proxy.core.content_types.encoded import data_url, decoded, is_address, last_of
-from proxy.core.content_types.table import is_binary, mime_by_name
+from proxy.core.content_types import ContentKind, is_binary, media_type, mime_by_name, plain_mime
+from proxy.core.content_types.texts import data_url, decoded, is_address, last_of, looks_decoded_by_force
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced

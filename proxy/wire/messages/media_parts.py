@@ -11,7 +11,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.content_types.encoded import is_address, last_of
+from proxy.core.content_types.texts import is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext

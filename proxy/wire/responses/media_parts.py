@@ -11,7 +11,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.content_types import audio_format
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext
@@ -42,7 +41,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
         case Route.IMAGE:
             return {"type": "input_image", "detail": "auto"} | kept | {"image_url": url}
         case Route.AUDIO:
-            return {"type": "input_audio", "input_audio": {"data": encoded, "format": audio_format(shown.found)}}
+            return {"type": "input_audio", "input_audio": {"data": encoded, "format": shown.found.suffix}}
         case Route.FILE:
             return {"type": "input_file", "filename": shown.name} | kept | {"file_data": url}
         case route:
