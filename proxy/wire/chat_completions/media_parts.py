@@ -12,7 +12,7 @@ from typing import Any, Final
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext
-from proxy.wire.media_shapes.addresses import ADDRESSED
+from proxy.wire.media import ADDRESSED
 
 _MEMBERS: Final = {
     Route.IMAGE: "image_url",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext
-from proxy.wire.media_shapes.parts import attachment_of
+from proxy.wire.media import attachment_of
 
 _HELD: Final = ("image_url", "file_data", "file_url", "file_id")
 """Members with the content or its address."""
