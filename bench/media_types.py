@@ -28,11 +28,11 @@ Asked = Callable[[bytes, Path], str]
 
 
 def files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
-    """The type of each file by its extension; files whose extension means no type are left out."""
+    """The type of each file by its extension; files whose extension means no type that we know are left out."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             mime = mime_by_name(path.name)
-            if mime and mime not in LEFT_OUT and path.is_file() and not path.is_symlink() and path.stat().st_size:
+            if known(mime) and mime not in LEFT_OUT and path.is_file() and not path.is_symlink() and path.stat().st_size:
                 yield mime, path
 
 

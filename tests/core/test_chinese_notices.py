@@ -21,7 +21,6 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media import descriptions as media_descriptions
-from proxy.core.media import fetch_notices
 from proxy.core.media.descriptions import Described, OmissionReason, description
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices import catalogue
@@ -94,7 +93,7 @@ def about_media():
 def about_what_was_not_fetched():
     for obstacle in FetchError:
         unfetched = Unfetched(obstacle, 404, "https://x.org/b", "text/html", 5.0)
-        yield fetch_notices.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
+        yield media_descriptions.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
 
 
 def about_reading():

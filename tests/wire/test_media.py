@@ -375,9 +375,7 @@ def test_long_runs_of_letters_are_no_files(text):
     assert replaced(text) == (text, [])
 
 
-@pytest.mark.parametrize(
-    "root", [Path(json.__file__).parent, Path(jsontext.__file__).parent, Path(__file__).parent]
-)
+@pytest.mark.parametrize("root", [Path(json.__file__).parent, Path(jsontext.__file__).parent, Path(__file__).parent])
 def test_no_source_file_is_taken_for_binary(root):
     for path in sorted(root.rglob("*.py")):
         text = path.read_text()

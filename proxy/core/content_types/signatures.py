@@ -210,7 +210,7 @@ def _frames(content: bytes, at: int = 0) -> str:
     """The type of frames of which each begins where the one before it ends."""
     mime = "audio/mpeg" if content[at + 1 : at + 2] and content[at + 1] & 6 else "audio/aac"
     for number in range(_FRAMES):
-        length = _frame_bytes(content[at : at + 7])
+        length = _frame_bytes(content[at : at + 6])
         if not length:
             is_whole = (at == len(content) and number > 0) or (at > len(content) and number > 1)  # or the last one cut
             return mime if is_whole else ""
@@ -220,11 +220,11 @@ def _frames(content: bytes, at: int = 0) -> str:
 
 def _frame_bytes(header: bytes) -> int:
     """Length of the frame of MPEG audio, or of AAC in ADTS, that begins with this header; 0 if there is none."""
-    if len(header) < 7 or header[0] != 0xFF or header[1] < 0xE0:
+    if len(header) < 4 or header[0] != 0xFF or header[1] < 0xE0:
         return 0
     version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
     if layer == 0:
-        length = (header[3] & 3) << 11 | header[4] << 3 | header[5] >> 5
+        length = int.from_bytes(header[3:6], "big") >> 5 & 0x1FFF
         return length if version & 2 and header[2] >> 2 & 15 < 13 and length > 7 else 0
     rate, padding = header[2] >> 2 & 3, header[2] >> 1 & 1
     if version == 1 or layer == 3 or rate == 3:

@@ -1,6 +1,8 @@
 """The texts that a model reads instead of media, and beside them.
 
-Rule: the same as for the catalogue; names and addresses from elsewhere are one line of bounded length.
+Rule: the same as for the catalogue; names and addresses from elsewhere are one line of bounded length. Of a foreign
+server's response only the status, the media type and the address without its query are shown: none of them can contain
+a sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.notices.catalogue import MEDIA, WHY_NOT_SHOWN, Language, say
+from proxy.core.conversation.references import Unfetched
+from proxy.core.notices.catalogue import FETCH_LIMITS, FETCHES, MEDIA, WHY_NOT_FETCHED, WHY_NOT_SHOWN, Language, say
 from proxy.core.notices.media import friendly_kind, friendly_size, friendly_type, laid_out
 from proxy.core.notices.writing import Notices
 
@@ -49,6 +52,7 @@ _CAPABILITY: Final = frozenset({OmissionReason.MODEL, OmissionReason.IN_TEXT, Om
 """Another model might read it: the content is whole, and it is this model or its upstream that does not accept it."""
 _NAME_CHARACTERS: Final = 120
 _ADDRESS_CHARACTERS: Final = 300
+_USER_AND_PASSWORD: Final = re.compile(r"(?<=//)[^/?#]*@")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
@@ -96,6 +100,31 @@ def description(described: Described, artifact: Artifact | None, notices: Notice
     if notices.subagent and can_be_handed_over and described.why in _CAPABILITY:
         reason += say(MEDIA, "subagent", language)
     return laid_out(say(MEDIA, "title", language, name=name), told, reason)
+
+
+def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in: str = "") -> str:
+    """The diagnosis for one address. `kept_in`: where the image would be now, as the agent sees it.
+
+    >>> from proxy.core.conversation.references import FetchError
+    >>> print(not_fetched("https://example.org/a", Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/b"), "en"))
+    [cannot fetch] https://example.org/a
+    Status: failed; HTTP code: 404; final URL: https://example.org/b
+    Likely reason: there is nothing at this address (any more).
+    """
+    known = (
+        ("http_code", unfetched.http_code),
+        ("final_url", unfetched.final_url or None),
+        ("content_type", unfetched.content_type or None),
+    )
+    facts = [say(FETCHES, name, language, **{name: said}) for name, said in known if said is not None]
+    facts.insert(0, say(FETCHES, "status", language))
+    why = say(WHY_NOT_FETCHED, unfetched.obstacle, language)
+    if unfetched.limit is not None and unfetched.obstacle in FETCH_LIMITS:
+        why += say(FETCH_LIMITS, unfetched.obstacle, language, limit=unfetched.limit)
+    reason = say(FETCHES, "reason", language, reason=why)
+    reason += say(FETCHES, "kept_in", language, kept_in=kept_in) if kept_in else ""
+    title = say(FETCHES, "title", language, address=_USER_AND_PASSWORD.sub("", address))
+    return laid_out(title, [say(FETCHES, "and", language).join(facts)], reason)
 
 
 def default_name(found: MediaType) -> str:

@@ -22,8 +22,8 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plain_plan import plain_plan
 from proxy.core.compaction.plan import ImageLimit, plan
 from proxy.core.conversation.size import Size
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality
 
 PLAIN = [user("a"), {"role": "assistant", "content": "b"}, user("c")]

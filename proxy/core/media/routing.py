@@ -18,8 +18,7 @@ from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
 from proxy.core.conversation.message import TOOL_ROLES, Address, Carried, Item, Message, Part, Parts, Words
 from proxy.core.conversation.references import Resolved, Unfetched, references_in
 from proxy.core.media.descriptions import fetched_here, label, named_file, shown, spoken
-from proxy.core.media.placement import not_here, place
-from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
+from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page

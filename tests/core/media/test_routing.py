@@ -27,8 +27,8 @@ from support.media_samples import (
 from support.strategies import content_after, notices, part, spelled
 
 from proxy.core.conversation.edit import Reason
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.wire import media
 from proxy.wire.chat_completions.message import ChatMessage
