@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -132,11 +132,11 @@ def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> b
 
 def _may_be_decoded_by_force(raw: bytes) -> bool:
     """U+FFFD or a control character, literal or escaped; or a document that is all ASCII."""
-    if b"\xef" in raw and b"\xef\xbf\xbd" in raw:  # one byte is found much faster than three
-        return True
-    if b"\\" in raw and (b"\\u00" in raw or b"\\ufffd" in raw or b"\\uFFFD" in raw):
-        return True
-    return b"%" in raw and b"%PDF-" in raw
+    return (
+        (b"\xef" in raw and b"\xef\xbf\xbd" in raw)  # one byte is found much faster than three
+        or (b"\\" in raw and any(escaped in raw for escaped in (b"\\u00", b"\\ufffd", b"\\uFFFD")))
+        or (b"%" in raw and b"%PDF-" in raw)
+    )
 
 
 def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
@@ -271,9 +271,8 @@ def _in_plain(text: str, replace: Replace) -> str:
 
 def _is_short_content(uri: re.Match[str]) -> bool:
     """Whether a short data URI is a whole content of a declared type, and not a placeholder in documentation."""
-    if not is_binary(uri[1] or "") or _PLACEHOLDER.search(uri[3]) or decoded(uri[3]) is None:
-        return False
-    return not uri.string.startswith(_GOES_ON, uri.end())
+    is_complete = not _PLACEHOLDER.search(uri[3]) and not uri.string.startswith(_GOES_ON, uri.end())
+    return is_complete and is_binary(uri[1] or "") and decoded(uri[3]) is not None
 
 
 def _is_file(payload: str, *, is_whole: bool = False) -> bool:
@@ -308,21 +307,19 @@ def _in_json(text: str, replace: Replace, nested: int) -> str | None:
 def _is_small(found: Any) -> bool:
     """Whether a JSON value has few enough values and levels to be walked through. It is counted no further than needed,
     and level by level: which depth the decoder itself refuses depends on the version of Python."""
-    count, containers = 1, [found]
+    count, containers = 1, [] if _is_buffer(found) else [found]
     for _ in range(_MAX_DEPTH):
-        inner = [value for one in containers for value in _inside(one)]
+        inner = [value for one in containers for value in (one.values() if isinstance(one, dict) else one)]
         count += len(inner)
-        containers = [value for value in inner if isinstance(value, dict | list)]
+        containers = [value for value in inner if isinstance(value, dict | list) and not _is_buffer(value)]
         if not containers or count > _MAX_NODES:
             return count <= _MAX_NODES
     return False
 
 
-def _inside(found: Any) -> Iterable[Any]:
-    """The values to walk through; the bytes of a buffer are none."""
-    if isinstance(found, dict):
-        return () if found.get("type") == "Buffer" else found.values()
-    return found if isinstance(found, list) else ()
+def _is_buffer(found: Any) -> bool:
+    """Whether this is a `Buffer` of Node.js: https://nodejs.org/api/buffer.html#buftojson"""
+    return isinstance(found, dict) and found.get("type") == "Buffer" and isinstance(found.get("data"), list)
 
 
 def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, bytes | None]:
@@ -386,7 +383,7 @@ def _changes(
         stands = replace(whole) if whole is not None else None
         if stands is not None:
             yield path, jsontext.dump({"type": "text", "text": stands.words})
-        if stands is not None or (found.get("type") == "Buffer" and isinstance(found.get("data"), list)):
+        if stands is not None or _is_buffer(found):
             return
         name, declared = name_in(found) or around, declared_in(found)
         for member, item in found.items():
@@ -400,19 +397,16 @@ def _changes(
 
 
 def _whole(found: Mapping[str, Any], around: str) -> Attachment | None:
-    """The content that an object is: a block, or the bytes of a Node.js `Buffer` if they are no text.
-    https://nodejs.org/api/buffer.html#buftojson"""
-    kind = string_in(found, "type")
-    if kind != "Buffer":
-        block = attachment_of(found) if kind else None
+    """The content that an object is: a block, or the bytes of a buffer if they are no text."""
+    if not _is_buffer(found):
+        block = attachment_of(found) if string_in(found, "type") else None
         is_one = block is not None and _holds_content(block, found)
         return structs.replace(_in_text(block), name=block.name or around) if block and is_one else None
-    data = found.get("data")
     try:
-        content = bytes(data) if isinstance(data, list) and len(data) >= MIN_CHARACTERS else b""
+        content = bytes(found["data"])
     except (TypeError, ValueError):
         return None
-    is_text = not content or media_type(content).kind is ContentKind.TEXT
+    is_text = len(content) < MIN_CHARACTERS or media_type(content).kind is ContentKind.TEXT
     return None if is_text else Attachment(Shape.TEXT, plain=content, name=name_in(found) or around)
 
 
@@ -438,14 +432,11 @@ def _is_content(text: str, declared: str, member: str | int) -> bool:
 def _is_claimed(declared: str, payload: str, member: str | int) -> bool:
     """Whether a type other than text is declared beside a base64 text. A short payload counts in a member that holds
     base64; in a member that may also hold text, such as `content`, a word is left alone."""
-    mime = plain_mime(declared)
-    if not mime or mime.startswith("text/") or " " in payload or decoded(payload) is None:
+    mime, is_long = plain_mime(declared), len(payload) >= MIN_CHARACTERS
+    if not mime or mime.startswith("text/") or " " in payload or not (is_long or is_binary(declared)):
         return False
-    if len(payload) >= MIN_CHARACTERS:
-        return True
-    if not is_binary(declared):
-        return False
-    return member in _NAMES_OF_BASE64 or (len(payload) % 4 == 0 and not _WORD.fullmatch(payload))
+    is_no_word = member in _NAMES_OF_BASE64 or (len(payload) % 4 == 0 and not _WORD.fullmatch(payload))
+    return (is_long or is_no_word) and decoded(payload) is not None
 
 
 def _holds_content(block: Attachment, found: Mapping[str, Any]) -> bool:
@@ -457,9 +448,8 @@ def _holds_content(block: Attachment, found: Mapping[str, Any]) -> bool:
     if len(block.payload) < MIN_CHARACTERS:
         is_blob = found.get("type") == "resource" and decoded(block.payload) is not None
         return is_blob or _is_claimed(block.declared or mime_by_name(block.name), block.payload, "data")
-    if not _BEGINS_AS_BASE64.match(block.payload):
-        return False
-    return bool(block.declared) or _SIGNED.match(block.payload) is not None or decoded(block.payload) is not None
+    is_file = bool(block.declared or _SIGNED.match(block.payload)) or decoded(block.payload) is not None
+    return is_file and _BEGINS_AS_BASE64.match(block.payload) is not None
 
 
 def _in_text(block: Attachment) -> Attachment:

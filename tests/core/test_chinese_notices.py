@@ -21,7 +21,7 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media import descriptions as media_descriptions
-from proxy.core.media.descriptions import Described, OmissionReason, description
+from proxy.core.media.descriptions import OmissionReason, description
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices import catalogue
 from proxy.core.notices import media as media_notices
@@ -76,10 +76,10 @@ def about_an_artifact():
 
 def about_media():
     for why, artifact, notices in product(OmissionReason, (CUT, None), NOTICES):
-        yield description(Described(PNG, why, "图.png", 2_000, (3, 2), limit=5_000_000), artifact, notices)
-        yield description(Described(PNG, why, "图.png", address="https://x.org/图.png"), artifact, notices)
+        yield description(PNG, why, artifact, notices, name="图.png", byte_count=2_000, pixels=(3, 2), limit=5_000_000)
+        yield description(PNG, why, artifact, notices, name="图.png", address="https://x.org/图.png")
     for mime in catalogue.TYPES:
-        yield description(Described(known(mime), OmissionReason.MODEL, "甲"), CUT, NOTICES[0])
+        yield description(known(mime), OmissionReason.MODEL, CUT, NOTICES[0], name="甲")
     for kind in ContentKind:
         found = MediaType("", kind, "")
         yield media_notices.friendly_type(found, "zh")
@@ -87,7 +87,7 @@ def about_media():
         yield media_descriptions.shown(found, 1, "：图.png", behind=False, language="zh")
     for tool, call in product(("工具", ""), ("call_1", "")):
         yield media_descriptions.label(tool, call, 1, "：图.png", "zh")
-    yield media_descriptions.spoken("zh")
+    yield catalogue.say(catalogue.MEDIA, "spoken", "zh")
 
 
 def about_what_was_not_fetched():

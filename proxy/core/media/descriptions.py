@@ -11,8 +11,6 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
-
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.conversation.references import Unfetched
@@ -56,48 +54,38 @@ _USER_AND_PASSWORD: Final = re.compile(r"(?<=//)[^/?#]*@")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
-class Described(Struct, frozen=True):
-    """What is known about a content that is not shown."""
-
-    found: MediaType
-    why: OmissionReason
-    name: str = ""
-    """Of the file, as its sender wrote it."""
-    byte_count: int | None = None
-    pixels: tuple[int, int] | None = None
-    address: str = ""
-    """Where it is, if it was never here."""
-    limit: int = 0
-    """In bytes or pixels, if a limit is the reason."""
-
-
-def description(described: Described, artifact: Artifact | None, notices: Notices) -> str:
-    """The text that replaces a content: name, type, size, reason, and the way to it."""
-    language, found = notices.language, described.found
-    name = _plain(described.name, _NAME_CHARACTERS) or default_name(found)
+def description(
+    found: MediaType,
+    why: OmissionReason,
+    artifact: Artifact | None,
+    notices: Notices,
+    *,
+    name: str = "",
+    byte_count: int | None = None,
+    pixels: tuple[int, int] | None = None,
+    address: str = "",
+    limit: int = 0,
+) -> str:
+    """The text that replaces a content: name, type, size, reason, and the way to it. `name`: of the file, as its sender
+    wrote it. `address`: where it is, if it was never here. `limit`: in bytes or pixels, if a limit is the reason."""
+    language = notices.language
+    name = _plain(name, _NAME_CHARACTERS) or default_name(found)
     if artifact is not None and notices.kept:
         name += f" (artifact:{artifact.id})"
-    facts = [] if described.byte_count is None else [friendly_size(described.byte_count, language)]
-    if described.pixels is not None:
-        facts.append(say(MEDIA, "pixels", language, width=described.pixels[0], height=described.pixels[1]))
-    told = [
-        say(
-            MEDIA,
-            "type",
-            language,
-            kind=friendly_type(found, language),
-            facts="".join(say(MEDIA, "fact", language, fact=fact) for fact in facts),
-        ),
-    ]
-    if described.address:
-        told.append(say(MEDIA, "address", language, address=_plain(described.address, _ADDRESS_CHARACTERS)))
-    limit = friendly_size(described.limit, language) if described.why is OmissionReason.TOO_LARGE else described.limit
-    reason = say(WHY_NOT_SHOWN, described.why, language, limit=limit)
+    sizes = [] if byte_count is None else [friendly_size(byte_count, language)]
+    if pixels is not None:
+        sizes.append(say(MEDIA, "pixels", language, width=pixels[0], height=pixels[1]))
+    facts = "".join(say(MEDIA, "fact", language, fact=size) for size in sizes)
+    told = [say(MEDIA, "type", language, kind=friendly_type(found, language), facts=facts)]
+    if address:
+        told.append(say(MEDIA, "address", language, address=_plain(address, _ADDRESS_CHARACTERS)))
+    said = friendly_size(limit, language) if why is OmissionReason.TOO_LARGE else limit
+    reason = say(WHY_NOT_SHOWN, why, language, limit=said)
     if artifact is not None:
         reason += notices.whole(artifact) if notices.kept else say(MEDIA, "unkept", language)
     # A sub-agent can open the original by its name or address, even if it cannot see the folder of artifacts.
-    can_be_handed_over = (artifact is not None and notices.kept) or described.address.startswith("http")
-    if notices.subagent and can_be_handed_over and described.why in _CAPABILITY:
+    can_be_handed_over = (artifact is not None and notices.kept) or address.startswith("http")
+    if notices.subagent and can_be_handed_over and why in _CAPABILITY:
         reason += say(MEDIA, "subagent", language)
     return laid_out(say(MEDIA, "title", language, name=name), told, reason)
 
@@ -161,11 +149,6 @@ def named_file(name: str, artifact: Artifact | None, notices: Notices) -> str:
 def fetched_here(name: str, artifact: Artifact, notices: Notices) -> str:
     """The text beside an image that was fetched and stands where its address stood."""
     return say(MEDIA, "of_file", notices.language, file=named_file(name, artifact, notices))
-
-
-def spoken(language: Language) -> str:
-    """The assistant's words between its results and their media, where a user message may not follow results."""
-    return say(MEDIA, "spoken", language)
 
 
 def named(name: str, text: str) -> str:

@@ -27,7 +27,7 @@ from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.edit import RoutedMedia
 from proxy.core.conversation.message import Message, Shown
 from proxy.core.conversation.references import Unfetched
-from proxy.core.media.descriptions import Described, OmissionReason, default_name, description, named, not_fetched
+from proxy.core.media.descriptions import OmissionReason, default_name, description, named, not_fetched
 from proxy.core.models.profile import Modality
 from proxy.core.notices.writing import Notices
 from proxy.core.tokens.image_size import image_size
@@ -299,8 +299,17 @@ class _Placing:
         limits = {OmissionReason.TOO_LARGE: routes.max_bytes, OmissionReason.TOO_MANY_PIXELS: routes.max_image_pixels}
         artifact = Artifact(self.content, self.tool, suffix or found.suffix) if self.content else None
         count = None if attachment.is_elsewhere else len(self.content)
-        known_of_it = (attachment.name, count, self.pixels, attachment.address, limits.get(why, 0))
-        words = description(Described(found, why, *known_of_it), artifact, self.notices)
+        words = description(
+            found,
+            why,
+            artifact,
+            self.notices,
+            name=attachment.name,
+            byte_count=count,
+            pixels=self.pixels,
+            address=attachment.address,
+            limit=limits.get(why, 0),
+        )
         return MediaPlacement(Route.DESCRIPTION, found, None, words, artifact, count, why.value)
 
     def _shown(self, route: Route) -> MediaPlacement:
