@@ -32,7 +32,13 @@ def files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             mime = mime_by_name(path.name)
-            if known(mime) and mime not in LEFT_OUT and path.is_file() and not path.is_symlink() and path.stat().st_size:
+            if (
+                known(mime)
+                and mime not in LEFT_OUT
+                and path.is_file()
+                and not path.is_symlink()
+                and path.stat().st_size
+            ):
                 yield mime, path
 
 

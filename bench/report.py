@@ -251,8 +251,8 @@ What limits the targets that are not met (figures of November 2026, taken one by
 * **A last message that is reworded.** Its text is new in each turn, and near the window each text is counted exactly.
 * **Memory.** 75 MB before the first request, 45 of a vocabulary, 30 of remembered conversations; the rest Python keeps
   free between what it remembers.
-* **Four workers.** They share the sizes of messages, but each has to read every message once: those of several turns
-  together, which are so many bytes that a thread does it.
+* **Four workers.** Each reads every message once: those of several turns together, which are so many bytes that a
+  thread does it.
 * **The exponent**, if it is over its target: the cost of a turn beyond nginx is mostly copying its body, and bodies
   grow; a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). Planning a turn costs the same at 20 KB
   and at 2 MB, except for one comparison of bytes, and for what is copied of the plan before.

@@ -65,8 +65,8 @@ def _ours(name: str, path: str, environment: str, script: str, mode: str, refusa
     return WireClient(name, path, lambda: install_pip(environment), command, refusal, lambda _, __: {})
 
 
-def _openai_agents(mode: str) -> WireClient:
-    return _ours(f"openai-agents, {mode}", RESPONSES, "agents", "openai_agents.py", mode, "openai")
+def _openai_agents(mode: str, refusal: str = "openai") -> WireClient:
+    return _ours(f"openai-agents, {mode}", RESPONSES, "agents", "openai_agents.py", mode, refusal)
 
 
 def _anthropic(mode: str, refusal: str) -> WireClient:
@@ -95,6 +95,7 @@ WIRE_CLIENTS: Final = (
     _openai_agents("previous"),
     _openai_agents("streamed"),
     _openai_agents("image"),
+    _openai_agents("truncated", "vllm"),  # which refuses although it was asked to leave something out
     _anthropic("whole", "anthropic"),
     _anthropic("streamed", "vllm"),
     _langchain("ChatAnthropic", MESSAGES, "anthropic"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -50,11 +49,10 @@ from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.interpreter import tune_interpreter
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.resources.shared_table import SharedTable
 from proxy.shell.resources.waiting import WaitingRoom
 from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.history import FILE_NAME, History
-from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
+from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.parcels import Outbox
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
@@ -441,5 +439,4 @@ def _planner(
     resolver: Resolver | None = None,
     hidden: HiddenCallMemory | None = None,
 ) -> Planner:
-    pipelines = Pipelines(settings, SharedTable.shared(os.environ.get(SHARED_FOLDER)))
-    return Planner(pipelines, models.profile, learning.ratio, resolver, hidden, models.settle)
+    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver, hidden, models.settle)

@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -28,7 +27,6 @@ from proxy.preflight import leads_here
 from proxy.reloading import Load, Reloadable, loaded_again
 from proxy.shell.http.connection import ConnectionLimits, Connections, telling
 from proxy.shell.resources.logs import configure_logging, logger
-from proxy.shell.resources.shared_table import SharedTable
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 KEEP_ALIVE_SECONDS: Final = 75
@@ -190,8 +188,8 @@ class _Workers(Multiprocess):
 
 @contextlib.contextmanager
 def _shared_counts() -> Iterator[None]:
-    """A folder where the workers, which inherit the environment, add up their metrics and tell each other the sizes of
-    messages; without it each reports its own."""
+    """A folder where the workers, which inherit the environment, add up their metrics; without it each reports its
+    own."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="context-proxy-metrics-", ignore_cleanup_errors=True)
     except OSError as error:
@@ -200,6 +198,4 @@ def _shared_counts() -> Iterator[None]:
         return
     with folder as path:
         os.environ[SHARED_FOLDER] = path
-        with contextlib.suppress(OSError):  # without it, each worker reads every message by itself
-            SharedTable.create(Path(path))
         yield

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from proxy import server
 from proxy.config.settings import ServerSettings, Settings
-from proxy.shell.resources.shared_table import SharedTable
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 
@@ -30,7 +29,6 @@ def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pyt
     with server._shared_counts():
         folder = os.environ[SHARED_FOLDER]
         assert os.stat(folder).st_mode & 0o777 == 0o700
-        assert SharedTable.shared(folder) is not None
     assert not os.path.exists(folder)
 
 

@@ -1,6 +1,7 @@
-"""An agent of openai-agents over the Responses API: `openai_agents.py list|session|previous|streamed|image SCRIPT`.
+"""An agent of openai-agents over the Responses API: `openai_agents.py MODE SCRIPT`.
 
-`list`: the items are carried by the SDK inside one run; `session`: kept by it between runs; `previous`: by the server.
+`list`: the items are carried by the SDK inside one run; `session`: kept by it between runs; `previous`: by the server;
+`truncated`: by the SDK, and the server may leave out the oldest ones; `streamed` and `image` are lists, too.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import base64
 import sys
 from pathlib import Path
 
-from agents import Agent, Runner, SQLiteSession, ToolOutputImage, function_tool, set_tracing_disabled
+from agents import Agent, ModelSettings, Runner, SQLiteSession, ToolOutputImage, function_tool, set_tracing_disabled
 
 set_tracing_disabled(True)
 
@@ -26,7 +27,9 @@ def look(path: str) -> ToolOutputImage:
 
 
 async def main(mode: str, script: str) -> str:
-    agent = Agent("logs", instructions="You read logs.", model="gpt-5.2", tools=[look if mode == "image" else read_log])
+    settings = ModelSettings(truncation="auto" if mode == "truncated" else None)
+    tools = [look if mode == "image" else read_log]
+    agent = Agent("logs", instructions="You read logs.", model="gpt-5.2", tools=tools, model_settings=settings)
     if mode == "streamed":
         running = Runner.run_streamed(agent, script, max_turns=100)
         async for _ in running.stream_events():

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from proxy.core.conversation.message import Message
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.text.jsontext import Raw
 from proxy.core.text.rope import Body
@@ -38,7 +39,6 @@ class JsonWire:
     content_type: ClassVar[bytes] = b"application/json"
     client_tools: ClassVar[re.Pattern[str]] = re.compile("(?:function|custom)?")
     """Types of tools that the client runs; any other one is the server's."""
-    file_marks: ClassVar[tuple[bytes, ...]] = (b'"file_data"', b'"file_id"', b'"input_audio"', b'"video_url"')
     read_members: ClassVar[frozenset[str]] = frozenset({"tools"})
     """Members besides the messages that are counted on their own."""
 
@@ -56,20 +56,21 @@ class JsonWire:
         }
 
     def adds_to_prompt(self, request: Request) -> bool:
-        """By members of these names, and by tools that the client does not run."""
+        """By members of these names, by tools that the client does not run, and by files, whose cost is unknown."""
         return (
             not request.shape.is_whole
+            or request.has_files
             or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
             or has_others(self.tools(request), self.client_tools)
         )
 
-    def may_hold_files(self, raw: bytes) -> bool:
-        """By the names of the parts that contain one; inside a text, their quotes are escaped."""
-        return any(mark in raw for mark in self.file_marks)
-
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Nothing: the upstream holds nothing of the conversation."""
         return {}
+
+    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+        """Without any: which of it is broken is not said."""
+        return request.unsealed()
 
     def continues(self, _: Request) -> str:
         """Nothing, for the same reason."""
@@ -86,6 +87,10 @@ class JsonWire:
     def named_in(self, _: Request, __: bytes) -> str:
         """Nothing, for the same reason."""
         return ""
+
+    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
+        """No header does that."""
+        return False
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """A bearer token."""

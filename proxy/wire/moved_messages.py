@@ -61,4 +61,5 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
         conversation=Conversation((*head.conversation.messages, *messages[first:count])),
         ends=(*head.ends, *[end + moved for end in ends[first:count]]),
         has_images=known.shape.may_hold_images(body[:stop]),
+        has_files=known.shape.may_hold_files(body[:stop]),
     )

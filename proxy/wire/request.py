@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.conversation.pairing import Unpaired
+from proxy.core.models.names import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -27,6 +28,9 @@ _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
 
 _BRIEF_BYTES: Final = 512
 """Of a member that an outline keeps: names and limits, no texts."""
+MAX_ITEMS: Final = 50_000
+"""Of a message list, ten times those of the longest runs of agents; planning takes up to 0.2 ms for each, however short
+it is."""
 _ONLY_ITS_PLACE: Final = b"[]"
 """In place of the list of messages, which would be held twice wherever a request is not held as a view of its body."""
 _MAX_NAMESAKES: Final = 16
@@ -50,6 +54,8 @@ class RequestShape(NamedTuple):
     """Members that limit the reply, in tokens; the first one present takes precedence."""
     read: ReadItems
     may_hold_images: Callable[[bytes], bool]
+    may_hold_files: Callable[[bytes], bool] = lambda _: False
+    """Whether a piece of a body may contain a file, a film or sound, whose cost is unknown."""
     goes_on: Callable[[Message], bool] = _never
     """Whether items that come later may belong to a message: then it is read again with them."""
     joined: Callable[[Sequence[Message]], Sequence[Message]] = tuple
@@ -86,6 +92,8 @@ class Request:
     """The bytes of the conversation that are not in `body`."""
     has_images: bool = False
     """Whether it may contain a part of an image."""
+    has_files: bool = False
+    """Whether it may contain a file, a film or sound."""
     put_in: tuple[int, ...] = field(repr=False, default=())
     """Indexes in the conversation of the messages that the client did not send."""
     history: bytes = field(repr=False, default=b"")
@@ -98,6 +106,8 @@ class Request:
     know."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
+    is_lifted: bool = False
+    """Whether its headers ask for a longer window than its model has without them."""
     model: str = field(init=False)
     """The model's name; empty if there is none."""
     stream: bool = field(init=False)
@@ -110,6 +120,11 @@ class Request:
         object.__setattr__(self, "model", self._opened("model", str) or self.named)
         object.__setattr__(self, "stream", self._opened("stream", bool) or False)
         object.__setattr__(self, "reply_limit", self._found_reply_limit())
+
+    @property
+    def known_as(self) -> str:
+        """The name under which lessons about its model are kept."""
+        return self.model + LIFTED if self.is_lifted and not self.model.endswith(LIFTED) else self.model
 
     @property
     def full_bytes(self) -> int:
@@ -187,6 +202,7 @@ class Request:
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
             has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
+            has_files=self.has_files or self.shape.may_hold_files(body[self.ends[count - 1] :]),
             put_in=put_in,
             history=self.history[: HISTORY_BYTES * count],
             healed=healed,
@@ -286,12 +302,15 @@ def read_request(
         items = _items(shape, array)
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
+    if len(items) > MAX_ITEMS:
+        raise MalformedRequest(f"`{name}` has {len(items):,} items; at most {MAX_ITEMS:,} are read", param=name)
     read = shape.read(items)
     messages = tuple([message for message, _ in read])
     ends = _ends(name, body, members, items, read) if will_be_known else ()
     if array is not None and bytes(memoryview(array)[:1]) == b"[":
         members[name] = _ONLY_ITS_PLACE
-    return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
+    has_images, has_files = shape.may_hold_images(body), shape.may_hold_files(body)
+    return Request(body, members, Conversation(messages), shape, ends, has_images=has_images, has_files=has_files)
 
 
 def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
@@ -315,6 +334,8 @@ def _continue(shape: RequestShape, body: Body, known: Request, count: int) -> Re
         tail = dict(jsontext.members(b'{"%b":[' % name.encode() + rest.removeprefix(b",")))
         items = jsontext.items(tail[name])
     except jsontext.NotJson:
+        return None
+    if count + len(items) > MAX_ITEMS:
         return None
     read = shape.read(items)
     head = _members_before_messages(known)

@@ -112,6 +112,8 @@ def wire_of_body(body: bytes) -> Wire:
     ('/responses', '/chat/completions')
     >>> wire_of_body(b'{"system": "", "messages": []}').path
     '/messages'
+    >>> wire_of_body(b'{"anthropic_version": "vertex-2023-10-16", "messages": []}').path
+    '/messages'
     """
     try:
         members = jsontext.members(body)
@@ -119,7 +121,9 @@ def wire_of_body(body: bytes) -> Wire:
         return CHAT_COMPLETIONS
     if "messages" not in members:
         return RESPONSES if "input" in members else CHAT_COMPLETIONS
-    is_anthropic = "system" in members or b'"input_schema"' in bytes(members.get("tools", b""))
+    is_anthropic = bool({"system", "anthropic_version"} & members.keys()) or b'"input_schema"' in bytes(
+        members.get("tools", b"")
+    )
     return MESSAGES if is_anthropic or b'"tool_use_id"' in body else CHAT_COMPLETIONS
 
 

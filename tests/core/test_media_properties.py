@@ -248,7 +248,12 @@ def test_what_is_taken_out_is_kept(history, reads, target):
 def worded(every, words):
     """The same steps with other notices."""
     resorts = last_resorts(words, every.budget, lambda _: every.local, every.counter)
-    return replace(every, notices=words, compaction_steps=compaction_steps(words, every.budget), last_resorts=resorts)
+    return replace(
+        every,
+        notices=words,
+        compaction_steps=compaction_steps(words, every.budget, lambda _: every.local, every.counter),
+        last_resorts=resorts,
+    )
 
 
 @given(

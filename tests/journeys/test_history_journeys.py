@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from support import valid_messages
 from support.journey import call, long_text, result
 from support.keeping_server import KeepingServer
 from support.responses_journey import PATH
@@ -79,3 +80,50 @@ def test_a_history_that_is_cut_besides_is_healed_and_cut(build: Any) -> None:
     sent = [one.messages for one in world.upstream.received]
     assert sent[0][2] == sent[1][2]
     assert len(sent[1]) == len(sent[0]) + 1
+
+
+async def strict(request: Any, send: Any) -> bool:
+    """An upstream that is as strict as the Messages API."""
+    found = valid_messages.complaints(json.loads(request.body))
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": "\n".join(found)}}
+    said = {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 400 if found else 200, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(error if found else said).encode()})
+    return True
+
+
+def use(number: int) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {}}
+
+
+def answered(number: int) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "good"}]}
+
+
+def apart(*blocks: dict[str, Any]) -> list[dict[str, Any]]:
+    """Neighbouring assistant messages, which the API merges."""
+    return [{"role": "assistant", "content": [block]} for block in blocks]
+
+
+LOOKING = {"type": "text", "text": "Let me look."}
+
+
+@pytest.mark.parametrize(
+    ("history", "healed"),
+    [
+        ([*apart(LOOKING, use(1)), answered(1), *apart(LOOKING, use(2))], 1),
+        ([*apart(use(1), LOOKING), answered(1), *apart(use(2), LOOKING)], 1),
+        ([*apart(use(1), use(2)), answered(1)], 1),
+        ([*apart(use(1), LOOKING, use(2))], 2),
+        ([*apart(LOOKING, use(1)), answered(1), answered(7), *apart(LOOKING)], 1),
+    ],
+)
+def test_what_the_api_merges_is_one_message_for_pairing(history: Any, healed: int, build: Any) -> None:
+    world = build(answer=strict)
+    messages = [TASK, *history, {"role": "user", "content": "Stop. Try again."}]
+    for _ in range(2):
+        answer = world.ask({"model": "m", "max_tokens": 100, "messages": messages}, path="/messages")
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-context-proxy-edits"] == f"history_healed={healed}"
+        assert world.upstream.last.messages.count(answered(1)) == history.count(answered(1)), "good results stay"

@@ -27,6 +27,7 @@ def test_the_lines_of_a_second_send_say_what_it_changes(build: Any) -> None:
     assert world.ask(growing(12), x_request_id="twice").status_code == 200
     world.logged("request_done")
     (again,) = world.log("overflow_retried")
+    assert again["tokens_after"] <= again["goal_tokens"], "the goal that was used"
     assert again["left_out"]
     assert again["artifacts"]
     assert again["reasons"]["old_exchange"] == again["messages_dropped"]

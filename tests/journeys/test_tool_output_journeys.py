@@ -122,6 +122,17 @@ def test_a_long_system_text_is_reported_once_for_a_conversation(build: Any) -> N
     assert lines[0]["room_tokens"] // 2 < lines[0]["tokens"] < lines[0]["room_tokens"]
 
 
+def test_a_long_system_text_is_reported_where_the_window_is_only_guessed(build: Any) -> None:
+    world = build(200_000, defaults={})
+    request = one_call("short")
+    request["model"] = "nobody-knows-it"
+    request["messages"][0]["content"] = "word " * 70_000
+    world.ask(request)
+    (line,) = world.logged("system_text_long")
+    assert line["tokens"] > line["room_tokens"] // 2
+    assert world.log("model_limits")[0]["window_is"] == "guessed"
+
+
 def test_where_nothing_can_be_kept_a_request_that_fits_goes_up_as_it_came(build: Any, tmp_path: Path) -> None:
     world = build()
     (tmp_path / "kept" / "tool-output").write_text("a file in the folder's place")

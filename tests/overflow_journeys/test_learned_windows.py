@@ -103,7 +103,7 @@ async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_t
         await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         tried, kept = [], []
-        for number in range(2 * EVERY + 2):
+        for number in range(3 * EVERY + 2):
             answer = await asked(stage, body, *[counting(6_000)] * 2)
             assert answer.status == 200
             kept.append(stage.model.bodies[-1])

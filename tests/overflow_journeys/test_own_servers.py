@@ -7,16 +7,16 @@ import io
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from support.ollama_server import Ollama
-from support.overflow_stage import PATIENCE_SECONDS, accepting, client, saying, serving, staged
-from support.overflow_words import QUESTION, SYSTEM, conversation
-from support.scripted_upstream import ScriptedUpstream
+from support.overflow_stage import COMPLETION, PATIENCE_SECONDS, accepting, client, saying, serving, staged
+from support.overflow_words import QUESTION, SYSTEM, conversation, estimate, too_long
+from support.scripted_upstream import Connection, ScriptedUpstream
 from support.waiting import until
 
 from proxy.config.settings import Settings
@@ -244,3 +244,47 @@ async def test_a_small_request_sets_nothing_in_motion(tmp_path: Path) -> None:
         status, _, _ = await world.ask(conversation(1_000, model=MODEL, exchanges=2))
         assert status == 200
         assert "POST /api/generate" not in server.asked
+
+
+@dataclass
+class LlamaServer:
+    """llama.cpp's server: its list states the window that it was started with."""
+
+    window: int
+    seen: list[int] = field(default_factory=list)
+
+    async def __call__(self, connection: Connection) -> None:
+        while True:
+            request = await connection.request()
+            if request.line.startswith(b"GET "):
+                status, said = 200, {"data": [{"id": "m", "object": "model", "meta": {"n_ctx": self.window}}]}
+            else:
+                tokens = estimate(request.body)
+                self.seen.append(tokens)
+                status, said = 200, json.loads(COMPLETION)
+                if tokens > self.window:
+                    status, said = 400, json.loads(too_long(self.window, tokens))
+            body = json.dumps(said).encode()
+            head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            await connection.send(head % (status, len(body)) + body)
+
+
+async def test_a_server_that_comes_back_with_a_larger_window_is_believed_at_once(tmp_path: Path) -> None:
+    """llama-server stopped at 4 096 and started again with 16 384."""
+    body = conversation(12_000, model="m", exchanges=40)
+    small, large = LlamaServer(4_096), LlamaServer(16_384)
+    upstream = await ScriptedUpstream(small).__aenter__()
+    made = Settings(**{"upstream": {"base_url": upstream.base_url}, "data_dir": tmp_path})
+    async with serving(made) as url, client() as session:
+
+        async def asked() -> int:
+            async with session.post(url, data=body) as answer:
+                return answer.status
+
+        assert [await asked(), await asked()] == [200, 200]
+        assert small.seen[-1] <= 4_096
+        await upstream.__aexit__(None, None, None)
+        assert await asked() == 502
+        async with ScriptedUpstream(large, upstream.port):
+            assert [await asked(), await asked()] == [200, 200]
+    assert large.seen == [estimate(body)] * 2

@@ -135,3 +135,16 @@ async def test_words_of_the_request_itself_begin_no_search(tmp_path: Path, reply
         stage.model.plays(accepting)
         await stage.ask(conversation(15_000, model="m"))
         assert estimate(stage.model.bodies[0]) > 14_000
+
+
+async def test_the_proxys_own_refusal_states_no_figure_that_nobody_sent(tmp_path: Path) -> None:
+    refusal = without_numbers()
+    hopeless = {"model": "m", "messages": [{"role": "system", "content": "Never leave this out. " * 4_000}]}
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, refusal), saying(400, refusal))
+        answer = await stage.ask(json.dumps(hopeless).encode())
+    message = json.loads(answer.body)["error"]["message"]
+    assert answer.status == 400
+    assert json.loads(refusal)["error"]["message"] in message
+    for word in ("completion", "maximum context length", "the room for"):
+        assert word not in message

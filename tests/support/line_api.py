@@ -101,7 +101,7 @@ class Lines:
     def adds_to_prompt(self, _: Request) -> bool:
         return False
 
-    def may_hold_files(self, _: bytes) -> bool:
+    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
         return False
 
     def may_hold_images(self, raw: bytes) -> bool:

@@ -218,7 +218,7 @@ def pipeline(
     local = (TruncateToolOutput(limits or ExcerptLimits(400, 8_000)),) if kept else ()
     return Pipeline(
         local=local,
-        compaction_steps=compaction_steps(words, budget),
+        compaction_steps=compaction_steps(words, budget, lambda _: local, counter or ByteClassCounter()),
         last_resorts=last_resorts(words, budget, lambda _: local, counter or ByteClassCounter()),
         notices=words,
         counter=counter or ByteClassCounter(),

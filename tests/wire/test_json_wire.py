@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -54,7 +55,7 @@ LONG = "a" * 2_000
 
 def asked(wire, **members):
     listed = "input" if wire is RESPONSES else "messages"
-    return wire.parse(json.dumps({"model": "m", listed: [], **members}).encode())
+    return wire.parse(json.dumps({"model": "m", **{listed: []}, **members}).encode())
 
 
 @pytest.mark.parametrize("wire", [CHAT_COMPLETIONS, MESSAGES, RESPONSES], ids=lambda wire: wire.path)
@@ -118,15 +119,34 @@ def test_a_request_whose_tools_the_client_runs_is_the_whole_prompt(wire, members
 
 
 @pytest.mark.parametrize(
-    ("wire", "raw", "found"),
+    ("wire", "content", "found"),
     [
-        (CHAT_COMPLETIONS, b'{"content":[{"type":"file","file":{"file_id":"f"}}]}', True),
-        (CHAT_COMPLETIONS, b'{"content":"\\"file_id\\""}', False),
-        (MESSAGES, b'{"content":[{"type":"document","source":{}}]}', True),
-        (MESSAGES, b'{"content":[{"type":"image","source":{}}]}', False),
-        (RESPONSES, b'{"content":[{"type":"input_file"}]}', True),
-        (RESPONSES, b'{"content":[{"type":"input_text","text":"an input_file"}]}', False),
+        (CHAT_COMPLETIONS, [{"type": "file", "file": {"file_id": "f"}}], True),
+        (CHAT_COMPLETIONS, '"file_id"', False),
+        (MESSAGES, [{"type": "document", "source": {}}], True),
+        (MESSAGES, [{"type": "image", "source": {}}], False),
+        (RESPONSES, [{"type": "input_file"}], True),
+        (RESPONSES, [{"type": "input_text", "text": "an input_file"}], False),
     ],
 )
-def test_a_message_with_a_file_is_known_by_the_names_of_its_parts(wire, raw, found):
-    assert wire.may_hold_files(raw) is found
+def test_the_cost_of_a_file_is_unknown_in_all_later_turns_too(wire, content, found):
+    name = "input" if wire is RESPONSES else "messages"
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "x"}]
+    first = asked(wire, **{name: messages})
+    assert wire.adds_to_prompt(first) is found
+    body = json.dumps({"model": "m", name: [*messages, {"role": "user", "content": "go on"}]}).encode()
+    shared = first.shared_messages(body)
+    assert shared
+    assert wire.adds_to_prompt(wire.parse(body, first, shared)) is found
+
+
+def test_on_other_wires_no_header_lifts_the_window():
+    assert not CHAT_COMPLETIONS.asks_for_a_longer_window([(b"anthropic-beta", b"context-1m-2025-08-07")])
+
+
+@pytest.mark.parametrize(
+    ("model", "is_lifted", "known_as"), [("c", False, "c"), ("c", True, "c[1m]"), ("c[1m]", True, "c[1m]")]
+)
+def test_lessons_about_a_lifted_model_have_a_name_of_their_own(model, is_lifted, known_as):
+    request = MESSAGES.parse(json.dumps({"model": model, "messages": []}).encode())
+    assert replace(request, is_lifted=is_lifted).known_as == known_as

@@ -21,7 +21,7 @@ MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered below this if the window has room for it: a reply that breaks off at once is worse than
 an error. In a small window it is lowered to the reserve for the reply."""
-LOW_MARK: Final = 0.59
+LOW_MARK: Final = 0.57
 """Share of the usable room beside what must stay that is still in use after a cut; measured, see
 docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.01
@@ -107,6 +107,8 @@ class Budget:
     """Whether it may accept one because tokens are estimated and nothing has confirmed the estimate."""
     room_chars: int | None = None
     room_bytes: int | None = None
+    bytes_may_be_wrong: bool = field(default=False, kw_only=True)
+    """Whether it may accept one over the room in bytes: only refusals have shown that limit."""
     chars_may_be_wrong: bool = field(default=False, kw_only=True)
     """Whether the upstream may accept a request over the room in characters: only a refusal has stated that limit."""
     fill: float = 1.0
@@ -136,7 +138,7 @@ class Budget:
         refused_above = Mark(
             None if may_be_more else ceiling.tokens,
             None if self.chars_may_be_wrong else ceiling.chars,
-            ceiling.bytes,
+            None if self.bytes_may_be_wrong else ceiling.bytes,
         )
         object.__setattr__(self, "high_mark", self._mark(self.fill))
         object.__setattr__(self, "ceiling", ceiling)
@@ -172,6 +174,11 @@ class Budget:
             room_bytes=None,
             max_reply_tokens=None,
         )
+
+    def for_bytes(self, room_bytes: int) -> Budget:
+        """The budget of a send after a refusal for bytes: one cut, down to this room."""
+        room = room_bytes if self.room_bytes is None else min(self.room_bytes, room_bytes)
+        return replace(self, room_bytes=room, bytes_may_be_wrong=True, fill=1.0, low_mark=1.0)
 
     @property
     def ceiling_tokens(self) -> int:
@@ -247,15 +254,17 @@ def budget_for(
     # If the upstream cuts prompts silently, even a guess is better than no limit.
     is_guessed = profile.window_is_guessed and not profile.cuts_silently
     room_chars = _room_chars(profile, rules)
+    room_bytes = min((one for one in (rules.max_request_bytes, profile.input_bytes) if one is not None), default=None)
     return Budget(
         max(0, int(room / ratio)),
         room_chars,
-        rules.max_request_bytes,
+        room_bytes,
         rules.fill,
         rules.low_mark,
         room_is_guessed=is_guessed,
         window_may_be_wrong=profile.cuts_silently or profile.witness is not Witness.STATED,
         count_may_be_wrong=not exact,
+        bytes_may_be_wrong=room_bytes != rules.max_request_bytes,
         chars_may_be_wrong=room_chars != rules.max_request_chars,
         max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed and not reply_is_apart else None,
         ratio=ratio,

@@ -18,7 +18,15 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
-from proxy.core.conversation.exchange import Change, ToolExchange, first_request, last_request, removable, separator
+from proxy.core.conversation.exchange import (
+    Change,
+    ToolExchange,
+    first_request,
+    last_request,
+    newest_units,
+    removable,
+    separator,
+)
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
@@ -83,6 +91,8 @@ class ContextWindow:
         self.images_at_most = 0
         """How many images are kept, or more: counted as messages are added, and anew whenever a limit is applied."""
         self.pacing = CutPacing()
+        self.held_from: int | None = None
+        """Index of the message from which on all count as newest; None: only the newest unit does."""
 
     def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
         """The window if other messages had stood in place of some of its own, (own, other); None if another window
@@ -115,6 +125,7 @@ class ContextWindow:
         twin._has_calls, twin._openings = self._has_calls, set(self._openings)
         twin.images_at_most = self.images_at_most
         twin.pacing = self.pacing
+        twin.held_from = self.held_from
         return twin
 
     @property
@@ -231,6 +242,10 @@ class ContextWindow:
         """The kept messages."""
         return self.before(len(self.entries))
 
+    def finished(self) -> Iterator[TrackedMessage]:
+        """The kept messages of finished turns: before the last user message and the newest units, the oldest first."""
+        return self.before(min([self.last_user(), *(unit.start for unit in self.newest)]))
+
     def before(self, index: int) -> Iterator[TrackedMessage]:
         """The kept messages before an index, the oldest first."""
         for entry in self.entries[: max(0, index)]:
@@ -239,7 +254,12 @@ class ContextWindow:
 
     def removable(self) -> list[tuple[ToolExchange, ...]]:
         """What may go, the oldest first."""
-        return removable(self.units)
+        return removable(self.units, self.held_from)
+
+    @property
+    def newest(self) -> Sequence[ToolExchange]:
+        """The newest units: what the model works on."""
+        return newest_units(self.units, self.held_from)
 
     def results(self, unit: ToolExchange) -> list[TrackedMessage]:
         """The tool results of a unit that may be cut.
@@ -258,21 +278,29 @@ class ContextWindow:
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
     def newest_results(self) -> list[TrackedMessage]:
-        """The results of the newest unit that may be cut, and those beside the last user message."""
-        units = {unit.start: unit for unit in (last_request(self.units), *self.units[-1:]) if unit is not None}
+        """The results of the newest units that may be cut, and those beside the last user message."""
+        units = {unit.start: unit for unit in (last_request(self.units), *self.newest) if unit is not None}
         return [entry for unit in units.values() for entry in self.results(unit)]
 
     def newest_words(self) -> list[TrackedMessage]:
-        """The assistant messages of the newest unit and of the one that separates the first user message from the
-        next."""
-        units = {unit.start: unit for unit in (separator(self.units), *self.units[-1:]) if unit is not None}
-        said = (entry for unit in units.values() for entry in self.in_unit(unit))
+        """The assistant messages of the newest units."""
+        said = (entry for unit in self.newest for entry in self.in_unit(unit))
         return [entry for entry in said if entry.message.role == "assistant"]
 
+    def separating_words(self) -> list[TrackedMessage]:
+        """The assistant messages of the unit that separates the first user message from the next one, which are old;
+        none if it is among the newest."""
+        unit = separator(self.units)
+        if unit is None or unit in self.newest:
+            return []
+        return [entry for entry in self.in_unit(unit) if entry.message.role == "assistant"]
+
     def separating_results(self) -> list[TrackedMessage]:
-        """The results beside the first user message, and in the unit that separates it from the next one."""
+        """The results beside the first user message, and in the unit that separates it from the next one; none that
+        are among the newest."""
+        newest = self.newest
         units = (first_request(self.units), separator(self.units))
-        return [entry for unit in units if unit is not None for entry in self.results(unit)]
+        return [entry for unit in units if unit is not None and unit not in newest for entry in self.results(unit)]
 
     def tasks(self) -> list[TrackedMessage]:
         """What users asked before their last message and always stays: the first user message, which holds the task,
@@ -358,7 +386,7 @@ class ContextWindow:
             self._gone, self._gone_units = [], []
         if self.omission_note.messages:
             self.omission_note = self.omission_note.placed(
-                self.entries, notices, self._counter, room, self.units[-1].start
+                self.entries, notices, self._counter, room, self.newest[0].start
             )
 
     def _asked(self) -> list[str]:

@@ -124,7 +124,7 @@ class OmissionNote(Struct, frozen=True):
     def _onto_content(self, message: Message) -> tuple[Address, str, Content]:
         """Where in a message the note goes, the text there, and that text with the note; or all parts, if there is no
         text and the note has a part of its own."""
-        apart = message.role == "user" and message.takes_notes_apart
+        apart = message.takes_notes_apart and message.role != "assistant"
         found = None if apart else next(message.texts(), None)
         if found is None:
             at, content = message.with_note(self.note, after=self.behind or apart)
@@ -146,31 +146,20 @@ class OmissionNote(Struct, frozen=True):
 
 
 def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
-    """The end of the task, if notes are parts of their own; otherwise the first message after the gap that can carry a
-    note, preferably one that has a text."""
-    task = _end_of_task(kept)
-    if task is not None and task.message.takes_notes_apart:
-        return task
+    """The last message before the gap, if notes are parts of their own, so that everything before them stays in the
+    prompt cache; otherwise the first message after the gap that can carry a note, preferably one that has a text."""
     first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
     after = [entry for entry in kept[first_gap:] if entry is not None]
     before = [entry for entry in reversed(kept[:first_gap]) if entry is not None]
+    for entry in before:
+        if entry.message.takes_notes_apart and entry.message.can_carry_a_note:
+            return entry
     for can_carry in (_has_text, _can_carry):
         for roles in _CARRIERS:
             for entry in (*after, *before):
                 if entry.message.role in roles and can_carry(entry.message):
                     return entry
     return None
-
-
-def _end_of_task(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
-    """The last user message before the first assistant message."""
-    found = None
-    for entry in kept:
-        if entry is not None and entry.message.role == "assistant":
-            break
-        if entry is not None and entry.message.role == "user" and entry.message.can_carry_a_note:
-            found = entry
-    return found
 
 
 def _has_text(message: Message) -> bool:

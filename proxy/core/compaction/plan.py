@@ -9,8 +9,9 @@ the next cut.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -25,9 +26,9 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
+from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
 from proxy.core.text.discreet import Discreet
@@ -37,7 +38,7 @@ CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change, and stops when that is
 enough."""
 
-NOTE_SHARE: Final = 0.25
+NOTE_SHARE: Final = 0.23
 """The largest share of the room beside what must stay that the omission note may take; measured,
 docs/decisions/0003-what-to-give-up.md."""
 MAX_NOTE_TOKENS: Final = 20_000
@@ -46,7 +47,7 @@ quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-
 ASKED_SHARE: Final = 0.08
 """Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
 0.05, a window of 8 000 lost 7 of 100 short messages."""
-STEPS_SHARE: Final = 0.03
+STEPS_SHARE: Final = 0.042
 """Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
 STEPS_FROM_TOKENS: Final = 4_000
 """In a smaller room, lines are worth more: about the room of a window of 6 000."""
@@ -55,6 +56,8 @@ _WORTH_ANOTHER_CUT: Final = 0.1
 conversation: there was little to quote, mostly prose in long lines."""
 _NOTE_ATTEMPTS: Final = (1.0, 0.6)
 """Shares of the note's room, tried in turn: what the note costs inside its message is known only after it is there."""
+_WORTH_HALVING: Final = 0.2
+"""Share of a refused prompt: with half of less, the next one would hardly be smaller."""
 TASK_SHARE: Final = 0.1
 """Share of the room that the first user message keeps when it has to be cut: it holds the task, but may also hold a
 document of any length."""
@@ -86,8 +89,6 @@ class Pipeline:
     otherwise one cut is made at the end, which keeps as much as fits."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
-    plain: PlainMessages | None = field(default=None, compare=False)
-    """What is known of messages, from other conversations and other processes too."""
 
     def without_steps(self) -> Pipeline:
         """The same for a request that is sent as it came, whatever its size."""
@@ -143,6 +144,15 @@ class Progress(Struct):
         return None
 
 
+class Reading(Struct, frozen=True):
+    """That the proxy has read for the model since the client's request: messages at the end are not the client's."""
+
+    told: int
+    """How many messages the client sent."""
+    may_cut: bool = False
+    """Whether what the model works on may be cut to make room; for a page, only what is older goes."""
+
+
 class Plan(Discreet, frozen=True):
     """What to send in place of a request."""
 
@@ -169,6 +179,16 @@ class Plan(Discreet, frozen=True):
         return tuple([message.raw for message in self.sent])
 
     @property
+    def fixed_tokens(self) -> int:
+        """Of what is cut last: tools, system texts, the first and the last user message; of these, as many as leave
+        something worth cutting beside them."""
+        asked = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
+        system = self.base.tokens + sum(block.tokens_after for block in self.blocks if block.role in SYSTEM_ROLES)
+        most = self.after.tokens * (1 - _WORTH_HALVING)
+        parts = (system + sum(asked[:1]) + sum(asked[1:][-1:]), system)
+        return next((tokens for tokens in parts if tokens <= most), 0)
+
+    @property
     def fits(self) -> bool:
         """Whether the plan is within the room."""
         return self.budget.admits(self.after)
@@ -185,14 +205,19 @@ class Plan(Discreet, frozen=True):
 
 
 def plan(
-    conversation: Conversation, base: Size, pipeline: Pipeline, earlier: Progress | None = None
+    conversation: Conversation,
+    base: Size,
+    pipeline: Pipeline,
+    earlier: Progress | None = None,
+    reading: Reading | None = None,
 ) -> tuple[Plan, Progress]:
     """A plan for the conversation, and the progress that saves its next turn the work. `base` is the size of everything
     that is not a message. `earlier` comes from a plan whose messages are the first of these, with the same base,
     pipeline and budget."""
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
     progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, {}, base)
-    messages, lasting = conversation.messages, _lasting(conversation.messages)
+    messages = conversation.messages if reading is None else conversation.messages[: reading.told]
+    lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):
         progress = _walked(progress, messages[:stop], pipeline)
         earlier_points = (*progress.earlier, replace(progress.copy(), earlier=()))
@@ -200,13 +225,11 @@ def plan(
     if progress.messages < lasting:
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
-    window = last.window
-    is_settled = window.complete and pipeline.is_replayed and not window.pacing.rests_at(len(messages))
-    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
-        window = window.copy()
-        window.end_batch()
-        _limit_images(window, pipeline)
-        _settle(window, pipeline)
+    if reading is None:
+        window = _ended(last.window, pipeline)
+    else:
+        last = _read_on(last.copy(), conversation.messages, pipeline, reading)
+        messages, window = conversation.messages, last.window
     edits = tuple(window.edits())
     fits = pipeline.budget.admits(window.total)
     largest = () if fits else _largest(entry for entry in window.entries if entry is not None)
@@ -214,6 +237,32 @@ def plan(
     sent = messages if window.is_untouched else tuple(window.sent())
     made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, window.blocks())
     return made, progress
+
+
+def _ended(window: ContextWindow, pipeline: Pipeline) -> ContextWindow:
+    """The window of a request that ends here."""
+    is_settled = window.complete and pipeline.is_replayed and not window.pacing.rests_at(len(window.entries))
+    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
+        window = window.copy()
+        window.end_batch()
+        _limit_images(window, pipeline)
+        _settle(window, pipeline)
+    return window
+
+
+def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline, reading: Reading) -> Progress:
+    """The progress advanced over what was read since the client's request. All since its last assistant message is what
+    the model works on, and stays; what is older goes as far as needed, and no further, because the client's next turn
+    begins without these pages."""
+    if pipeline.is_replayed:
+        progress = replace(progress, window=_ended(progress.window, pipeline).copy())
+    budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
+    resorts = pipeline.last_resorts if reading.may_cut else ()
+    pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
+    said = (index for index in range(reading.told - 1, -1, -1) if messages[index].role == "assistant")
+    progress = _walked(progress, messages, pipeline)
+    progress.window.held_from = next(said, 0)
+    return replace(progress, window=_ended(progress.window, pipeline))
 
 
 def _lasting(messages: Sequence[Message]) -> int:
@@ -244,9 +293,8 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
             pages.update((call_id, page) for call_id, page in asked if page is not None)
         tool = tool_of(message, tools, has_begun=index >= begins)
-        local, notices = pipeline.local, pipeline.notices
         read = pages.get(message.answers) if pages else None
-        entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain, read)
+        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size
         window.add(entry)
         if pipeline.images is not None:
@@ -320,7 +368,8 @@ def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> floa
 
 def _note_room(window: ContextWindow, budget: Budget, fixed: Size) -> NoteRoom:
     """Room for the note, in the unit that leaves least: the shares of the thread, and for lines their share or
-    whatever more a cut of whole exchanges has freed beyond the low mark."""
+    whatever more a cut of whole exchanges has freed beyond the low mark. At least one unit is limited, as a limit was
+    exceeded."""
     total, high = window.total, budget.high_mark
     low = high.share_beside(fixed, budget.low_mark)
     units = [
@@ -332,8 +381,6 @@ def _note_room(window: ContextWindow, budget: Budget, fixed: Size) -> NoteRoom:
         )
         if limit is not None and goal is not None
     ]
-    if not units:
-        return NoteRoom()
     beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
     asked = int(beside * ASKED_SHARE)
     steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)

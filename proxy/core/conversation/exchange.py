@@ -60,9 +60,17 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
     return said[-1] if said else None
 
 
-def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
+def newest_units(units: Sequence[ToolExchange], held_from: int | None = None) -> Sequence[ToolExchange]:
+    """The newest unit, and all from the one on that `held_from` is in."""
+    if held_from is None:
+        return units[-1:]
+    return [unit for unit in units if unit.stop > held_from]
+
+
+def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> list[tuple[ToolExchange, ...]]:
     """The units that may go, the oldest first: not system texts, the first and last user message, and the newest unit.
-    If the last user message may be tool output, the last one that is not stays, too.
+    If the last user message may be tool output, the last one that is not stays, too. `held_from`: the index of the
+    first message that counts as newest, if it is not that of the newest unit.
 
     A later user message goes together with the last unit of its turn, and the last unit of the first turn stays if
     another turn follows, so that two user messages never come to follow each other.
@@ -72,7 +80,8 @@ def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
     >>> [[unit.start for unit in together] for together in removable(units)]
     [[2], [5, 4]]
     """
-    always = (first_request(units), separator(units), last_request(units), *units[-1:])
+    newest = newest_units(units, held_from)
+    always = (first_request(units), separator(units), last_request(units), *newest)
     staying = {unit.start for unit in always if unit is not None}
     found: list[tuple[ToolExchange, ...]] = []
     asked: tuple[ToolExchange, ...] = ()
@@ -85,6 +94,8 @@ def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
                 found.append(asked)
             asked = () if unit.must_stay or unit.start in staying else (unit,)
             turn_begins = len(found)
+        elif newest and unit.start >= newest[0].start:
+            asked = ()
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))
     return found

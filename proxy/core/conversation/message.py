@@ -172,7 +172,7 @@ class Message(Protocol):
 
     @property
     def takes_notes_apart(self) -> bool:
-        """Whether the omission note is a part of its own, at the end of what the user said, rather than text of a
+        """Whether the omission note is a part of its own, behind the last message before the gap, rather than text of a
         result."""
 
     def text(self) -> str:

@@ -64,5 +64,9 @@ def unpaired(messages: Sequence[Message], *, may_repeat: bool = False) -> Unpair
             close()
             caller = last = index
             calls, answered = {call.id: call for call in message.calls}, set()
+        elif message.role == "assistant" and (message.calls or last == index - 1):
+            last = index  # it is one with the message before it, for its upstream, and results come after both
+            caller = index if message.calls else caller
+            calls |= {call.id: call for call in message.calls}
     close()
     return Unpaired(tuple(orphans), tuple(unanswered))

@@ -7,7 +7,7 @@ another: each applies to the message as the previous ones left it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -21,19 +21,6 @@ from proxy.core.tokens.counters import Counter
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool whose result it is, notices) → edits of that message."""
-
-
-class PlainMessages(Protocol):
-    """Messages that no local step changes, and their sizes."""
-
-    def size_of(self, message: Message, tool: str) -> Size | None:
-        """The size of such a message; None if it is not known to be one."""
-        ...
-
-    def note(self, message: Message, tool: str, size: Size) -> None:
-        """Remember one, of this size. It depends on nothing else: it may hold no media, which may be elsewhere."""
-        ...
-
 
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits that make a message readable for the model, not shorter."""
@@ -128,19 +115,13 @@ def prepared(
     steps: Sequence[LocalStep],
     notices: Notices,
     counter: Counter,
-    plain: PlainMessages | None = None,
     read: PageRead | None = None,
 ) -> TrackedMessage:
     """A message after the local steps. `read`: the page of an artifact that its call asked for."""
-    known = plain.size_of(message, tool) if plain is not None else None
-    if known is not None:
-        return TrackedMessage(index, message, message, known, known, message, known, tool, read)
     entry = TrackedMessage.of(index, message, tool, counter, read)
     notices = notices if read is None else replace(notices, read=read)
     for step in steps:
         edits = tuple(step(index, entry.message, tool, notices))
         if edits:
             entry = entry.edited(edits, counter)
-    if plain is not None and entry.message is message and not message.may_hold_media:
-        plain.note(message, tool, entry.size)
     return entry

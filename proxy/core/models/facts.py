@@ -22,6 +22,10 @@ REFUSES_OUR_TOOL: Final = "our tool is refused"
 """The proxy's own tool was refused while the same request without it was accepted."""
 REFUSES: Final = "refuses "
 """Followed by a kind of input that was refused while the same request without it was accepted."""
+BYTES_TAKEN: Final = "bytes taken"
+"""Of the largest request that was accepted while a larger one was refused."""
+BYTES_REFUSED: Final = "bytes refused"
+"""Of the smallest request that was refused for its size in bytes and then accepted with fewer."""
 RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
 CONFIRMED: Final = "confirmed "
@@ -36,7 +40,7 @@ MAX_TENANTS: Final = 64
 MAX_NAMES: Final = 128
 """Facts about one model: image sizes, mostly; those renewed longest ago go first."""
 _COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
-_AT_MOST: Final = frozenset({CUT_TO})
+_AT_MOST: Final = frozenset({CUT_TO, BYTES_REFUSED})
 """Facts of which a smaller value is the stronger claim."""
 
 
@@ -67,12 +71,11 @@ def binding(facts: Facts, name: str, by: str | None) -> Fact | None:
     of = facts.get(name)
     if not of:
         return None
+    if by is not None and (own := of.get(by)) is not None:
+        return own if own.value else None
     standing = [fact for fact in of.values() if fact.value]
     if by is None:
         return max(standing, key=lambda fact: fact.at, default=None)
-    own = of.get(by)
-    if own is not None:
-        return own if own.value else None
     if (said := of.get(THE_SERVER)) is not None and said.value:
         return said
     claims = sorted(standing, key=lambda fact: (fact.value, fact.at), reverse=name not in _AT_MOST)

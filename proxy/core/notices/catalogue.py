@@ -136,6 +136,10 @@ READING: Final[Phrases] = {
         "Not read: at most {calls} artifacts are read at once. Call again for this one.",
         "未读取：一次最多读取 {calls} 个工件。请再次调用以读取此工件。",
     ),
+    "no_room": (
+        "{name} was not read: there is no room for a page. Go on with what you have.",
+        "未读取 {name}：没有空间容纳一页。请根据已有内容继续。",
+    ),
     "stopped": (
         "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
         "（回答到此为止：模型已读取 {rounds} 页，并要求继续读取。）",

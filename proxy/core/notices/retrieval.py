@@ -43,6 +43,11 @@ def too_many(calls: int, language: Language) -> str:
     return _line("many", language, calls=calls)
 
 
+def no_room(name: str, language: Language) -> str:
+    """The result of a call for whose page there is no room, however small it is."""
+    return _line("no_room", language, name=name)
+
+
 def last_reading(rounds: int, language: Language) -> str:
     """Added to the result in the last round."""
     return "\n" + _line("last", language, rounds=rounds)

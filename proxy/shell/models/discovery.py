@@ -102,6 +102,7 @@ class Discovery:
         self._was_answered = False
         self._is_worth_waiting = True
         """False after a request has waited in vain."""
+        self._is_in_doubt = False
         self._last_failure: str | None = None
         self._log = logger()
 
@@ -152,6 +153,24 @@ class Discovery:
         if loop is not None and self._needs_client_key and authorization and self._clock() >= self._due:
             loop.call_soon_threadsafe(self._spawn, authorization)
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a self-hosted server may be another one by now, and has not been asked since."""
+        return self._is_in_doubt
+
+    def doubt(self) -> None:
+        """A self-hosted server refused a connection, or a prompt that its list allows: ask it again before the next
+        plan. It may have come back with another window."""
+        if self._is_own and not self._is_in_doubt:
+            self._is_in_doubt = self._is_worth_waiting = True
+            self._was_answered, self._due = False, 0.0
+
+    def stated(self, model: str) -> int | None:
+        """The window that a self-hosted server reports for this model, in whatever way."""
+        found = self.allocated(model)
+        window = found[0].window_tokens if found is not None else None
+        return window if window is not None or not self._is_own else self.limits(model).window_tokens
+
     async def settle(self, model: str) -> None:
         """Wait, for a bounded moment, for what can still be found out about this model."""
         if self._loop is None:
@@ -193,6 +212,7 @@ class Discovery:
             return f"no answer within {timeout_seconds:g} s"
         self._due = self._clock() + (LOADED_SECONDS if found.server is not None else REFRESH_SECONDS)
         self._was_answered = self._is_worth_waiting = True
+        self._is_in_doubt = False
         self._take(found)
         return None
 

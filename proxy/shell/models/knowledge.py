@@ -27,6 +27,11 @@ MAX_KEYS: Final = 64
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
 """Forgetting too early costs one refusal that the client does not see; believing too long costs context."""
 
+FOUND_SHARE: Final = 0.9
+"""Of the smallest refused request: an accepted one of this size is as good as the limit."""
+_LARGER: Final = 1.05
+"""Times the largest accepted request, for another one to be news: a conversation grows with every turn."""
+
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
 
@@ -77,6 +82,13 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.input_tokens is not None and prompt_tokens > self.input_tokens:
             found = replace(found, input_tokens=None)
         return found
+
+    def without_under(self, window_tokens: int) -> Self:
+        """Without limits in tokens that are smaller than a window that the server itself reports since."""
+        limits = (self.window_tokens, self.input_tokens, self.inferred_tokens)
+        if not any(limit is not None and limit < window_tokens for limit in limits):
+            return self
+        return replace(self, window_tokens=None, input_tokens=None, doubted_tokens=None, unnamed=None)
 
     def after_pass(self, size: int) -> Self:
         """After a prompt of this size was accepted, as far as that moves the search for a limit."""
@@ -167,6 +179,13 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         of_keys = {by: own for by, own in self.of_keys.items() if own != own.with_limit(limit, scope, unit)}
         return replace(self.with_limit(limit, scope, unit), of_keys=of_keys)
 
+    def without_limits_under(self, window_tokens: int) -> Knowledge:
+        """Without what the refusals of any tenant have taught that the server's own later word contradicts."""
+        of_keys = {by: own.without_under(window_tokens) for by, own in self.of_keys.items()}
+        is_same = all(own is self.of_keys[by] for by, own in of_keys.items())
+        found = self.without_under(window_tokens)
+        return found if is_same else replace(found, of_keys=of_keys)
+
     def after_pass_of(self, by: str, size: int) -> Knowledge:
         """After a prompt of this tenant was accepted, as far as that moves a search for a limit."""
         found, own = self.after_pass(size), self.of(by)
@@ -184,6 +203,30 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         found = self.facts.get(facts.CUT_TO, {})
         wrong = [by for by, cut in found.items() if cut.value and is_wrong(cut)]
         return replace(self, facts=facts.refuted(self.facts, facts.CUT_TO, wrong, now)) if wrong else self
+
+    def input_bytes(self, by: str | None) -> int | None:
+        """Between the largest request that was accepted and the smallest that was refused: half way while they are far
+        apart, so that a few refusals find the limit, then what was accepted."""
+        refused = facts.binding(self.facts, facts.BYTES_REFUSED, by)
+        if refused is None:
+            return None
+        accepted = facts.binding(self.facts, facts.BYTES_TAKEN, by)
+        taken = 0 if accepted is None else min(accepted.value, refused.value)
+        return int(taken if taken >= refused.value * FOUND_SHARE else (taken + refused.value) / 2)
+
+    def with_bytes(self, by: str, taken: int, refused: int | None, now: float) -> Knowledge:
+        """With a request that was accepted, after a larger one was refused, if anything of it is news."""
+        found = self.facts
+        if refused is not None:
+            smallest = facts.binding(found, facts.BYTES_REFUSED, by)
+            if smallest is None or refused < smallest.value or taken >= smallest.value:
+                found = facts.with_values(found, by, {facts.BYTES_REFUSED: refused}, now)
+        elif (known := facts.binding(found, facts.BYTES_REFUSED, by)) is not None and taken >= known.value:
+            found = facts.with_values(found, by, {facts.BYTES_REFUSED: 0}, now)
+        largest = facts.binding(found, facts.BYTES_TAKEN, by)
+        if largest is None or taken > largest.value * _LARGER or (refused is not None and largest.value >= refused):
+            found = facts.with_values(found, by, {facts.BYTES_TAKEN: taken}, now)
+        return self if found is self.facts else replace(self, facts=found)
 
     def refuted_by(self, prompt_tokens: int, by: str = "", now: float = 0.0) -> Knowledge:
         """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""

@@ -46,6 +46,8 @@ _MAX_SIZES: Final = 512
 _FAR_OVER: Final = 1.25
 """Times a guess: a prompt that grows from turn to turn does not move it at each turn."""
 
+_EVERY_MODEL: Final = "*"
+"""In place of a model: what refuses a body for its bytes stands before all models of an upstream."""
 _NOTHING: Final = Knowledge()
 
 
@@ -80,7 +82,7 @@ class Learning:
     @property
     def models(self) -> tuple[str, ...]:
         """The models about which anything is known."""
-        return tuple(self._known)
+        return tuple(model for model in self._known if model != _EVERY_MODEL)
 
     @property
     def known(self) -> Known:
@@ -113,12 +115,17 @@ class Learning:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
         `by` None: those of the tenant taught last, to show to people. `supposed`: taken for what its latest refusal
         has taught."""
-        return self._of(model).limits(by, supposed) if self._enabled else None
+        found, most = self._of(model).limits(by, supposed), self._of(_EVERY_MODEL).input_bytes(by)
+        if most is None or not self._enabled:
+            return found if self._enabled else None
+        limits, said = found or (ModelLimits(), "learned from a refusal")
+        return replace(limits, input_bytes=most), said
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
-        known = self._of(model)
-        return by if known.of(by).binds or facts.are_told_by(known.facts, by) else ""
+        known, every = self._of(model), self._of(_EVERY_MODEL)
+        is_apart = facts.are_told_by(known.facts, by) or facts.are_told_by(every.facts, by)
+        return by if known.of(by).binds or is_apart else ""
 
     def ratio(self, model: str, counted_by: str, by: str | None = None, confirmed: bool = False) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured), for this tenant's requests;
@@ -191,12 +198,13 @@ class Learning:
             self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """The server itself reports what it has allocated: smaller windows found earlier no longer hold, unless the
-        server reported the same then."""
+        """The server itself reports a window anew: smaller limits found earlier no longer hold, nor smaller windows to
+        which prompts were cut, unless the server reported the same then."""
         known, now = self._of(model), self._clock()
 
         def without(found: Knowledge) -> Knowledge:
-            return found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            cut_less = found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            return cut_less.without_limits_under(window_tokens)
 
         if without(known) is not known:
             self._adopt(model, without)
@@ -228,16 +236,19 @@ class Learning:
         known = self._of(model)
         return known.of(by).unnamed or known.unnamed
 
-    def search_after(self, model: str, refused_tokens: int, reply: int, by: str = "", scale: float = 1.0) -> Search:
+    def search_after(
+        self, model: str, refused_tokens: int, reply: int, by: str = "", scale: float = 1.0, fixed: int = 0
+    ) -> Search:
         """The search for a limit after a refusal that names none. `scale`: what a prompt has by the counter of
-        `refused_tokens` for one token of those that were noted."""
+        `refused_tokens` for one token of those that were noted; `fixed`: of the refused ones, those that had to
+        stay."""
         key = key_of(model), by
         passed = int((self._passed.get(key) or 0) * scale)
         suspected = int((self._suspected.get(key) or refused_tokens / scale) * scale)
         known = self._of(model).of(by).unnamed
         if known is None:
-            return Search.begun(min(refused_tokens, suspected), passed, reply)
-        return known.after_refusal(min(refused_tokens, suspected), passed, reply)
+            return Search.begun(min(refused_tokens, suspected), passed, reply, fixed)
+        return known.after_refusal(min(refused_tokens, suspected), passed, reply, fixed)
 
     def note_unnamed_refusal(self, model: str, search: Search, by: str = "") -> None:
         """Keep the search after a refusal that names no limit: the next requests are fitted to its guess."""
@@ -295,6 +306,19 @@ class Learning:
         """Keep that an upstream accepts only text in tool results."""
         if self._learn(model, by, {facts.RESULTS_HOLD_TEXT: 1}):
             self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
+
+    def note_bytes(self, taken: int, refused: int | None, by: str = "") -> None:
+        """Keep how many bytes a request had that was accepted, and how many it had when it was refused for them; None:
+        it was not. What was accepted matters only while a larger one is known to be refused."""
+        known = self._of(_EVERY_MODEL)
+        if refused is None and facts.binding(known.facts, facts.BYTES_REFUSED, by) is None:
+            return
+        now = self._clock()
+        met = known.with_bytes(by, taken, refused, now)
+        if self._enabled and met is not known:
+            self._adopt(_EVERY_MODEL, lambda found: found.with_bytes(by, taken, refused, now))
+            self._log.info("limit_learned", model=_EVERY_MODEL, limit_bytes=met.input_bytes(by), taken_bytes=taken)
+            self.version += 1
 
     def note_tool_refused(self, model: str, by: str = "") -> None:
         """Keep that an upstream does not accept the proxy's own tool."""

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,6 @@ from msgspec import Struct
 from proxy.core.models.names import last_part, plainest
 from proxy.core.tokens.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
 from proxy.core.tokens.counters import ByteClassCounter, Counter
-from proxy.shell.models.counted_pieces import CountedPieces
 from proxy.wire.model_list import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
@@ -112,10 +111,8 @@ class TiktokenCounter(Struct, frozen=True):
             return 0
         if len(text) > MAX_COUNTED_CHARACTERS:
             return _ESTIMATE.count(text)
-        counted = _counted_pieces(self.name)
-        if len(text) <= SLICE_CHARACTERS:
-            return counted.count(text)
-        return sum(map(counted.count, _slices(text)))
+        count = _count_with(self.name)
+        return count(text) if len(text) <= SLICE_CHARACTERS else sum(map(count, _slices(text)))
 
 
 def counter_for(tokenizer: str | None, model: str) -> Counter:
@@ -157,13 +154,13 @@ def _contents(vocabulary: _Vocabulary) -> bytes | None:
     return contents if hashlib.sha256(contents).hexdigest() == vocabulary.sha256 else None
 
 
-def _counted_pieces(name: str) -> CountedPieces:
+def _count_with(name: str) -> Callable[[str], int]:
     with _loading:  # otherwise two threads would both load, at 80 MB each
         return _load(name)
 
 
 @functools.cache
-def _load(name: str) -> CountedPieces:
+def _load(name: str) -> Callable[[str], int]:
     """Made from our file: tiktoken.get_encoding would download a file that its cache lacks."""
     from tiktoken import Encoding  # noqa: PLC0415  # 27 ms that a start need not wait for
 
@@ -173,7 +170,7 @@ def _load(name: str) -> CountedPieces:
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)}
     )
     ranks.clear()  # the encoding keeps it for calls never made here, and counts with its own copy: 22 MB
-    return CountedPieces(partial(_counted, encoding))
+    return partial(_counted, encoding)
 
 
 def _ranks(contents: bytes) -> dict[bytes, int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from proxy.config.settings import ModelSettings, Settings, ToolLimits, ToolOutputSettings
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
@@ -35,8 +35,6 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.sanitise import SanitiseText
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
-from proxy.shell.planning.plain_messages import KnownPlainMessages
-from proxy.shell.resources.shared_table import SharedTable
 
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""
@@ -59,10 +57,8 @@ class Capabilities(NamedTuple):
 class Pipelines:
     """Builds pipelines from one set of settings."""
 
-    def __init__(self, settings: Settings, table: SharedTable | None = None) -> None:
-        """`table`: where workers tell each other of messages; None: there is one worker."""
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._table = table
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
@@ -137,19 +133,13 @@ class Pipelines:
         page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
         notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
         limit = entry.max_images if entry is not None else None
-        plain = None
-        if self._table is not None:
-            others = [step for step in local if not isinstance(step, RouteMedia)]  # which leaves plain messages alone
-            plain = KnownPlainMessages(self._table, others, counter.name, way)
+        showing = _Showing(local)
         return Pipeline(
-            plain=plain,
-            images=None if limit is None else ImageLimit(limit, _showing(local, 0)),
+            images=None if limit is None else ImageLimit(limit, showing(0)),
             always=sanitise,
             local=local,
-            compaction_steps=compaction_steps(notices, budget),
-            last_resorts=last_resorts(
-                notices, budget, functools.partial(_showing, local), counter, was_refused=was_refused
-            ),
+            compaction_steps=compaction_steps(notices, budget, showing, counter),
+            last_resorts=last_resorts(notices, budget, showing, counter, was_refused=was_refused),
             notices=notices,
             counter=counter,
             budget=budget,
@@ -210,14 +200,19 @@ def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[Loca
     return tuple(structs.replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
 
 
-def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
-    """The same steps, but a message keeps `images` images at the most; its others are described."""
-    return tuple(
-        structs.replace(step, routes=structs.replace(step.routes, max_images=images))
-        if isinstance(step, RouteMedia)
-        else step
-        for step in steps
-    )
+class _Showing(Struct, frozen=True):
+    """The same steps, but a message keeps only some of its images; its others are described."""
+
+    steps: tuple[LocalStep, ...]
+
+    def __call__(self, images: int) -> tuple[LocalStep, ...]:
+        """With so many images at the most."""
+        return tuple(
+            structs.replace(step, routes=structs.replace(step.routes, max_images=images))
+            if isinstance(step, RouteMedia)
+            else step
+            for step in self.steps
+        )
 
 
 def _in_characters(

@@ -70,12 +70,19 @@ class SendTerms(NamedTuple):
     """Of the prompt, after a refusal."""
     most_tokens: int | None = None
     """Of the prompt, if what must stay exceeds the goal."""
+    goal_bytes: int | None = None
+    """Of the prompt, after a refusal for its bytes."""
     keeping: bool = True
     """Whether artifacts can be kept."""
     supposed: Search | None = None
     """Taken for what the latest refusal has taught."""
     without: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text, after a refusal."""
+
+    @property
+    def is_for_one_send(self) -> bool:
+        """Whether no later plan continues from one on these terms."""
+        return self.goal_tokens is not None or self.goal_bytes is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,21 +157,21 @@ class KnownInputs:
         inputs = limits.known.get(key)
         if inputs is None:
             inputs = self._built(wire, limits, terms, texts, roughly=roughly)
-            if terms.goal_tokens is None and terms.supposed is None:  # hardly two second sends are alike
+            if not terms.is_for_one_send and terms.supposed is None:  # hardly two second sends are alike
                 self._make_room(texts.bytes)
                 limits.known[key] = inputs
         return inputs
 
     def _limits(self, request: Request, tenant: str, supposed: Search | None) -> _Limits:
         """The limits for a request's model and reply limit, remembered while its profile is the same object."""
-        known_of = (request.model, tenant)
+        known_of = (request.known_as, tenant)
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
         texts = counter_for(profile.tokenizer, profile.model)
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
-        ratio, calibrated = self._ratio_of(request.model, texts.name, tenant, is_sure)
+        ratio, calibrated = self._ratio_of(request.known_as, texts.name, tenant, is_sure)
         asked = request.reply_limit[1] if request.reply_limit else None
-        key = (profile.model, profile.window_tokens, asked, ratio, calibrated)
+        key = (profile.known_as, profile.window_tokens, asked, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known
@@ -194,6 +201,8 @@ class KnownInputs:
             budget = replace(budget, count_may_be_wrong=True)
         if terms.goal_tokens is not None:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
+        if terms.goal_bytes is not None:
+            budget = budget.for_bytes(terms.goal_bytes)
         counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
         base, members, file_access, has_subagent = beside(wire, texts, counter, terms.access.folder is not None)
@@ -205,7 +214,7 @@ class KnownInputs:
             terms.access,
             keeping=terms.keeping,
             subagent=has_subagent,
-            is_replayed=terms.goal_tokens is None,
+            is_replayed=not terms.is_for_one_send,
             results_hold_media=wire.results_hold_media,
         )
         return PlanInputs(

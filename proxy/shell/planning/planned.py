@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from proxy.core.compaction.plan import Plan, Progress
+from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.text import jsontext
@@ -70,6 +70,8 @@ class Planned:
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
+    reading: Reading | None = None
+    """What the proxy has read for the model since the client's request."""
     _last_sent: weakref.ref[LastSent] | None = field(default=None, init=False, repr=False)
     is_here: bool = field(default=True, init=False)
     """Whether its content is: messages, edits, artifacts."""
@@ -87,7 +89,7 @@ class Planned:
     def __post_init__(self) -> None:
         """Converted once: a dozen places ask for each."""
         budget = self.plan.budget
-        room = budget.certain_room_tokens
+        room = self.inputs.budget.certain_room_tokens
         self.message_count = len(self.request.conversation)
         self.changed = self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
         self.tokens_before = budget.model_tokens(self.plan.before.tokens)

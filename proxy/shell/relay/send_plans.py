@@ -17,7 +17,14 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, Situation, retry_strategy
+from proxy.core.overflow.retry_strategy import (
+    ALWAYS_SMALLER,
+    Attempt,
+    Outcome,
+    Rung,
+    Situation,
+    next_attempt,
+)
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
@@ -40,32 +47,55 @@ class SendPlan(Struct, frozen=True):
     planned: Planned
 
 
+class Cure(Struct, frozen=True):
+    """A refusal, and what was sent after it."""
+
+    attempt: Attempt
+    refusal: Verdict
+    refused: Planned
+    sent: Planned
+
+
 class Sends:
-    """What to send for one request, one after another: no generator, as nearly all requests are sent once."""
+    """What to send for one request, one after another."""
 
     def __init__(self, plans: SendPlans, journey: Journey, first: SendPlan, *, retries: bool) -> None:
         self._plans = plans
         self._journey = journey
         self._retries = retries
-        self._strategy: RetryStrategy | None = None
+        self._unproven: list[Cure] = []
+        self.cures: list[Attempt] = []
+        """The sends after the first one."""
         self.current = first
         """The latest send."""
+
+    @property
+    def heals(self) -> bool:
+        """Whether a repair of the history is still to be proven."""
+        return any(cure.attempt.rung is Rung.REPAIRED for cure in self._unproven)
+
+    def learn(self, outcome: Outcome, *, is_accepted: bool) -> None:
+        """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
+        if self._unproven and (is_accepted or outcome.proves(self.cures)):
+            for cure in self._unproven:
+                self._plans.learn(cure, is_accepted=is_accepted)
+            self._unproven.clear()
 
     async def following(self, outcome: Outcome) -> SendPlan | None:
         """The send after the current one; None if the client gets that one's response. Raises ContextOverflow if
         nothing is left that may be sent."""
-        if self._strategy is None:
-            if outcome.is_final or not self._retries:
-                return None  # nearly always: no situation is described that no strategy will ask about
-            self._strategy = retry_strategy(self._plans.situation(self._journey))
-            next(self._strategy)  # is the first send, which is over
-        attempt = _next(self._strategy, outcome)
+        if outcome.is_final or not self._retries:
+            return None  # nearly always: no situation is described that nobody will ask about
+        attempt = next_attempt(outcome, self._plans.situation(self._journey), self.cures)
+        refused = self.current.planned
         if attempt is None:
-            self._plans.note_final(outcome, self.current.planned)
+            self._plans.note_final(outcome, refused)
             return None
-        found = await self._plans.send_after(self._journey, attempt, outcome, self.current.planned)
+        found = await self._plans.send_after(self._journey, attempt, outcome, refused)
         if found is not None:
-            self.current = found
+            self.current, self._journey = found, self._journey.after(found.planned)
+            self.cures.append(found.attempt)
+            self._unproven.append(Cure(found.attempt, outcome.verdict, refused, found.planned))
         return found
 
 
@@ -96,6 +126,13 @@ class SendPlans:
             situation if guess is None or guess >= situation.estimate_tokens else replace(situation, guess_tokens=guess)
         )
 
+    def learn(self, cure: Cure, *, is_accepted: bool) -> None:
+        """Learn from a refusal whose cure is proven."""
+        refused, sent = cure.refused, cure.sent
+        self._judge.learn_what_was_refused(cure.attempt, cure.refusal, refused, sent, is_accepted=is_accepted)
+        if cure.attempt.rung is Rung.REPAIRED and refused.is_here and sent.is_here:
+            self._planner.note_healed(refused, sent, unsealed=cure.attempt.unseals)
+
     def note_final(self, outcome: Outcome, planned: Planned) -> None:
         """Learn from a refusal without a number that no smaller send follows."""
         verdict = outcome.verdict
@@ -108,16 +145,19 @@ class SendPlans:
         """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
         ContextOverflow."""
         if attempt.rung is Rung.AS_KNOWN:
+            profile = journey.planned.inputs.profile
+            if outcome.verdict.limit is not None:
+                self._trials.note_confirmed((profile.known_as, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
-            is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
+            is_another = planned.plan.may_be_sent and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
-        if attempt.rung is Rung.REPAIRED:
-            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
-            repair = self._planner.plan_unsealed if attempt.unseals else repaired
-            planned = await self._made(partial(repair, journey.planned), journey.tenant)
+        if attempt.rung in (Rung.REPAIRED, Rung.WITHOUT_TOOL):
+            planned = await self._made(partial(self._changed(attempt, outcome), journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
+        if attempt.goal_bytes is not None:
+            return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:
@@ -136,6 +176,19 @@ class SendPlans:
         if outcome.verdict.is_overflow:
             raise self._refusal(planned, outcome.verdict)
         return None
+
+    def _changed(self, attempt: Attempt, outcome: Outcome) -> _Make:
+        """Makes the plan for a request of which something else than its length was refused."""
+        if attempt.rung is Rung.WITHOUT_TOOL:
+            return self._planner.plan_without_tool
+        repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+        return partial(repair, refusal=outcome.verdict.upstream_message)
+
+    async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
+        """About half of a body that was too large, or as little as can be."""
+        planned = await self._made(partial(self._planner.plan_for_bytes, journey.planned, goal_bytes), journey.tenant)
+        is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes * ALWAYS_SMALLER
+        return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
 
     async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
         """As much as the upstream reads uncut, in place of a prompt that it has cut silently."""
@@ -159,6 +212,7 @@ class SendPlans:
             planned.request.put_in,
             planned.inputs.members,
             window_is_told=is_told,
+            is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
             reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
         )
@@ -179,7 +233,7 @@ class SendPlans:
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
-        if not self._trials.is_due(profile.model):
+        if not self._trials.is_due((profile.known_as, planned.tenant, profile.window_tokens)):
             return None
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
         search = self._judge.search_of(planned)
@@ -271,13 +325,6 @@ def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
     if planned.inputs.counted_by == refused.inputs.counted_by:
         return tokens
     return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
-
-
-def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
-    try:
-        return strategy.send(outcome)
-    except StopIteration:
-        return None
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:

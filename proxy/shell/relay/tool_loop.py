@@ -1,8 +1,8 @@
 """Answers the calls of the proxy's own tool and continues with the model until it has a response for the client.
 
 Rule: a client never gets an error that it would not have had without the tool: the model is told what cannot be read,
-and a page that does not fit ends the response where it is. At most MAX_ROUNDS readings in one response; each is
-recorded.
+and goes on without a page that does not fit. What it works on stays: a page gets the room that is left. At most
+MAX_ROUNDS readings in one response; each is recorded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from proxy.core.compaction.plan import Plan
+from proxy.core.conversation.size import Size
 from proxy.core.notices.catalogue import Language
-from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld
+from proxy.core.notices.retrieval import last_reading, no_room, stopped, too_many, unnamed, withheld
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.retrieval_tool.continuation import Continuation
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, extended
@@ -38,8 +40,10 @@ MAX_CALLS: Final = 8
 """Calls of one round that are answered."""
 MIN_PAGE_BYTES: Final = 500
 """A shorter page would be useless."""
-_SHARES: Final = (1.0, 0.25, 0.06)
-"""Shares of a page, tried in turn if the request would not fit with it."""
+_NEXT_TOKENS: Final = 400
+"""Left beside a page for two more calls and the lines that answer them, so that what stays is not cut for these."""
+_SHARES: Final = (1.0, 0.25, 0.06, 0.0)
+"""Shares of a page, tried in turn if the request would not fit with it; 0: one line in its place."""
 
 Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[PeekedResponse, Planned]]]
 """Sends the plan for the request with this id; returns the final response and the plan that it answers. Raises
@@ -91,14 +95,17 @@ class ToolLoop(Struct):
         if self.count == MAX_ROUNDS:
             return None
         read = await self._read(said)
-        if read is None or not read.planned.plan.fits:
-            return None
-        round_of = replace(self.journey, planned=read.planned, plan_for=partial(self._plan_for, said))
-        try:
-            answer, self.planned = await self.send(round_of, self.decision.request_id)
-        except ContextOverflow:
-            return None
-        return answer
+        for _ in range(2):
+            if read is None or not read.planned.plan.fits:
+                return None
+            round_of = replace(self.journey, planned=read.planned, plan_for=partial(self._plan_for, said))
+            try:
+                answer, self.planned = await self.send(round_of, self.decision.request_id)
+            except ContextOverflow:
+                read = await self._with_pages(said, 0.0)
+            else:
+                return answer
+        return None
 
     async def close(self, said: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
         """Keep what is needed when the client returns, before it has the end of its response.
@@ -138,7 +145,7 @@ class ToolLoop(Struct):
         self.decision.retrieval_rounds = self.count
         for share in _SHARES:
             read = await self._with_pages(said, share)
-            if read.planned.plan.fits:
+            if _leaves_room(read.planned.plan):
                 break
         for artifact, text in read.texts:
             self.retrieval.recorder.artifact_read(self.decision, artifact, utf8_length(text))
@@ -147,22 +154,29 @@ class ToolLoop(Struct):
     async def _plan_for(
         self, said: AssistantMessage, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
     ) -> Planned:
-        """The plan for a round that was refused; its pages are made smaller here, because a plan does not cut them."""
+        """The plan for a round that was refused; its pages are made smaller here, because a plan does not cut them. If
+        all that stays is beyond the goal, the smallest page that fits stays with it."""
+        fitting = None
         for share in _SHARES:
             read = await self._with_pages(said, share)
             planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, most_tokens, keeping=keeping)
             if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
-                break
-        return planned
+                return planned
+            fitting = planned if share and planned.plan.fits else fitting
+        return fitting or planned
 
     async def _with_pages(self, said: AssistantMessage, share: float) -> _Read:
         wanted = [wanted_by(call.arguments) for call in said.own]
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
-        texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
+        if share:
+            texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
+        else:
+            language = self.retrieval.language
+            texts = [no_room(one.artifact, language) if one else unnamed(language) for one in wanted]
         wire = self.planned.wire
         results = [wire.result(call, text) for call, text in zip(said.own, texts, strict=True)]
         messages = [wire.message(raw) for raw in (said.message, *results)]
-        planned = await self.retrieval.planner.plan_further(self.planned, messages)
+        planned = await self.retrieval.planner.plan_further(self.planned, messages, may_cut=not share)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), results, planned)
 
@@ -176,3 +190,9 @@ class ToolLoop(Struct):
 
     async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
         return (await self.retrieval.tools.read(wanted, (self.journey.tenant,), page_bytes)).text
+
+
+def _leaves_room(plan: Plan) -> bool:
+    """Whether a plan fits, and what follows will."""
+    left = Size(min(_NEXT_TOKENS, plan.budget.room_tokens // 20))
+    return plan.budget.admits(plan.after + left)

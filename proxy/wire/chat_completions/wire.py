@@ -27,6 +27,8 @@ from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_wire import JsonWire
 from proxy.wire.request import Request, RequestShape, read_request
 
+_FILE: Final = re.compile(rb'"(?:file_data|file_id|input_audio|video_url)"')
+"""Names of parts and their members; inside a text, their quotes are escaped."""
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
 
@@ -39,7 +41,13 @@ def _may_hold_images(raw: bytes) -> bool:
     return b'"image_url"' in raw
 
 
-SHAPE: Final = RequestShape("messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images)
+def _may_hold_files(raw: bytes) -> bool:
+    return _FILE.search(raw) is not None
+
+
+SHAPE: Final = RequestShape(
+    "messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images, _may_hold_files
+)
 """Of the two limits, the newer name takes precedence."""
 
 
@@ -107,7 +115,7 @@ class ChatCompletions(JsonWire):
         )
 
     def says_something(self, data: bytes) -> bool:
-        """An event without a choice, as Azure sends first, says nothing."""
+        """An event without a choice, as Azure sends first, says nothing, nor does one with only a role."""
         return bool(data) and not holds_nothing(data)
 
     def counted(self, end: bytes) -> Counted | None:

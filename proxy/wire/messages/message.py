@@ -100,6 +100,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """The bytes before the first view, between the views, and after the last."""
 
 
+_BEHIND: Final[Mapping[Form, Path]] = {Form.ALONE: ("content",), Form.RESULT: ()}
+"""The path of a list in the JSON of a result that something may be added to."""
 _CONTENT: Final[Mapping[Form, Path]] = {
     Form.WHOLE: ("content",),
     Form.ALONE: ("content", 0, "content"),
@@ -266,6 +268,10 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
         found = {cast(Path, at): self._written_at(cast(Path, at), new) for at, new in changes.items()}
+        if self.form is Form.RESULT and (behind := found.get(())) is not None:
+            return replace(self, raw=behind[1:-1], form=Form.RUN)
+        if self.form is Form.ALONE and _BEHIND[self.form] in found:
+            return replace(self, raw=spliced(self.raw, found), form=Form.WHOLE)
         raw = spliced(self._json, found)
         return replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
 
@@ -283,13 +289,18 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     def can_carry_a_note(self) -> bool:
         """Whether a text may be put into its content, although the content has none: never into an assistant's, where
         thinking comes first."""
-        if self.role not in ("user", "tool"):
+        if self.role not in ("user", "tool", REMINDER):
             return False
+        if self.frame is not None and self.place != len(self.frame.around) - 2:
+            return False  # results come before any text
         content = self.content()
         return content is None or isinstance(content, str | list)
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as a block of its own, or as the content of a message without any."""
+        """The note as a block of its own, behind a result; or as the content of a message without any."""
+        if self.role == "tool":
+            result = self.raw if self.form is Form.RESULT else bytes(jsontext.items(cast(Raw, content_in(self.raw)))[0])
+            return _BEHIND[self.form], Parts((Carried(result), Words(note)))
         at, raw, content = _CONTENT[self.form], self.raw_content(), self.content()
         if raw is None or not content:
             return at, note

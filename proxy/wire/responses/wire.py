@@ -35,6 +35,7 @@ from proxy.wire.responses.reply_end import is_whole
 from proxy.wire.responses.reply_stream import ReplyStream
 from proxy.wire.responses.tools import NONE, PREVIOUS, cuts_itself, is_there
 
+_FILE: Final = re.compile(rb'"input_(?:file|audio)"')
 _ITEM: Final = re.compile(rb'"type"\s*:\s*"response\.output_item\.added"|"output"\s*:\s*\[\s*\{')
 _ERROR: Final = re.compile(rb'"error"\s*:(?!\s*null)|"type"\s*:\s*"error"|response\.(?:failed|incomplete)|"incomplete"')
 _NOT_YET: Final = frozenset(
@@ -56,8 +57,12 @@ def _goes_on(message: Message) -> bool:
     return isinstance(message, ResponsesMessage) and message.goes_on
 
 
+def _may_hold_files(raw: bytes) -> bool:
+    return _FILE.search(raw) is not None
+
+
 SHAPE: Final = RequestShape(
-    "input", ("max_output_tokens",), read_items, may_hold_images, goes_on=_goes_on, may_be_plain=True
+    "input", ("max_output_tokens",), read_items, may_hold_images, _may_hold_files, goes_on=_goes_on, may_be_plain=True
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
@@ -74,7 +79,6 @@ class Responses(JsonWire):
     compacts: ClassVar[bool] = False
     """Whether every request asks for a compaction of its input."""
     client_tools = re.compile("function|custom|namespace|local_shell|shell|apply_patch")
-    file_marks: ClassVar[tuple[bytes, ...]] = (b'"input_file"', b'"input_audio"')
     read_members: ClassVar[frozenset[str]] = frozenset({"tools", "instructions"})
     results_hold_media: Final = True
     results_may_repeat: Final = True

@@ -7,11 +7,13 @@ from support.strategies import exchange, notices, pipeline, planned, system, use
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.order import compaction_steps
+from proxy.core.compaction.steps.describe_media import DescribeOldMedia
 from proxy.core.compaction.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.compaction.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.compaction.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.conversation.edit import Reason
 from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.tokens.counters import ByteClassCounter
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
 UNCUT = ExcerptLimits(10**9, 10**9)
@@ -24,8 +26,8 @@ def reasons(messages, room):
 
 
 def test_what_an_agent_can_do_without_is_given_up_before_whole_exchanges():
-    steps = compaction_steps(notices(), Budget(8_000))
-    assert [type(step) for step in steps] == [DropOldReasoning, ShortenOldTexts, LeaveOutExchanges]
+    steps = compaction_steps(notices(), Budget(8_000), lambda _: (), ByteClassCounter())
+    assert [type(step) for step in steps] == [DescribeOldMedia, DropOldReasoning, ShortenOldTexts, LeaveOutExchanges]
 
 
 def test_the_newest_result_gives_before_the_words_of_the_user():

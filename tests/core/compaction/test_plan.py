@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -30,10 +31,13 @@ from support.strategies import (
 )
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, plan, task_tokens
+from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, Reading, plan, task_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.conversation.size import Size, size_of
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
+from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
@@ -102,6 +106,29 @@ def test_nothing_else_is_spared_for_the_last_user_message_however_it_begins(hist
         for index in kept_users[:-1]:
             left = made.blocks[index].tokens_after
             assert left <= task_tokens(budget) + 200, "its share, and the notice"
+
+
+@given(valid_histories(), budgets(), st.integers(1, 3), st.booleans())
+@thorough
+def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pages, is_replayed):
+    made = dataclasses.replace(pipeline(budget), is_replayed=is_replayed)
+    told = len(history)
+    since = max((index for index in range(told) if history[index]["role"] == "assistant"), default=0)
+    for page in range(pages):
+        shown = f"[context-proxy: lines 1-9 of 99 of tool_sh_0123456789abcdef.txt]\n{'row ' * 50 * page}"
+        history = [*history, *exchange([shown], first_call=10_000 + page, tool="read_artifact")]
+    found = conversation(history)
+    own, progress = plan(Conversation(found.messages[:told]), Size(), made)
+    read, further = plan(found, Size(), made, progress, Reading(told))
+
+    def given_up(edits):
+        arriving = (Reason.TRUNCATE_TOOL_OUTPUT, Reason.OMISSION_NOTE)
+        return {(e.message, str(e.at), e.reason) for e in edits if e.message >= since and e.reason not in arriving}
+
+    assert given_up(read.edits) <= (given_up(own.edits) if is_replayed else set())
+    for known in (further, None):
+        assert plan(found, Size(), made, known, Reading(told))[0].edits == read.edits
+    assert plan(found, Size(), made, None, Reading(told, may_cut=True))[0].after.tokens <= read.after.tokens
 
 
 @given(any_histories(), budgets(), LANGUAGES)
@@ -254,15 +281,42 @@ def test_no_message_gets_longer_but_for_the_note(history, budget, language):
     assert len(noted) <= 1
 
 
-@given(valid_histories(), LANGUAGES)
+@given(valid_histories(), st.sampled_from([3_000, 8_000]), LANGUAGES)
 @thorough
-def test_planning_what_was_sent_again_changes_nothing(history, language):
-    steps = pipeline(Budget(3_000), language=language)
+def test_planning_what_was_sent_again_changes_nothing(history, room, language):
+    steps = pipeline(Budget(room), language=language)
     made = planned(history, steps)
     again = planned(Conversation(tuple(sent(made))), steps)
     if made.fits:
         assert again.messages == made.messages
         assert again.edits == ()
+
+
+SAID = [
+    "Look: data:image/png;base64,iVBORw0KGgo=",
+    "Look:\n" + "\n".join([base64.b64encode(b"%PDF-1.7 " + bytes(range(48))).decode()] * 20),
+    "[context-proxy: 3 of 9 lines, the whole is kept in nowhere]",
+    "[context-proxy: hello]\nas it said",
+    "Read tool_sh_0123456789abcdef.txt",
+    '{"status": "success", "text": "said", "data": 1}',
+    "a\x00b\ufffdc\ufffd" * 40,
+]
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_what_a_user_or_the_model_said_in_the_note_is_not_changed_when_it_is_planned_again(said):
+    routed = RouteMedia(Routes(frozenset({Modality.TEXT})), ToolImages.TEXT)
+    usual = pipeline(Budget(8_000))
+    steps = dataclasses.replace(usual, local=(routed, *usual.local))
+    history = [user("Begin."), *exchange(["first"]), user(said), *exchange(["second"], first_call=90), user("Go on.")]
+    for number in range(9):
+        history += exchange([f"line {number} of it\n" * 500], first_call=number + 1, words=said)
+    made = planned(history, steps)
+    noted = "".join(text for message in sent(made) for text in texts_of_parts(message))
+    assert "What the user said in them:" in noted
+    assert made.fits
+    again = planned(Conversation(tuple(sent(made))), steps)
+    assert again.messages == made.messages
 
 
 @given(any_histories(), budgets())
@@ -344,7 +398,7 @@ def test_the_note_survives_on_a_result_that_is_cut_after_it_was_written():
 
 
 @pytest.mark.parametrize(("room", "least"), [(60_000, 0.9 * NOTE_SHARE * 60_000), (200_000, 0.8 * MAX_NOTE_TOKENS)])
-def test_the_note_takes_a_quarter_of_the_room_and_never_more_than_its_most(room, least):
+def test_the_note_takes_its_share_of_the_room_and_never_more_than_its_most(room, least):
     history = [system(), user("start")]
     for number in range(room // 2_500):
         lines = "".join(f"def name_{number}_{line}(): pass\n" for line in range(300))

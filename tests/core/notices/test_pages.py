@@ -9,8 +9,11 @@ from support.reading_texts import ARTIFACT, answer
 
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import MARK
-from proxy.core.notices.pages import listing_header, quoted, search_header
+from proxy.core.notices.pages import listing_header, page_header, quoted, search_header, shorter_page
 from proxy.core.notices.writing import is_ours
+from proxy.core.retrieval_tool.reading import Query, read
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.text.lines import LineIndex, LineRange, page_of
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -73,3 +76,67 @@ def test_a_notice_passes_for_ours_if_each_name_after_it_in_its_line_is_where_the
 def test_a_line_of_many_notices_is_read_once_and_not_once_for_each(notice):
     told = quoted(notice * 30_000, ArtifactAccess(folder="/d"))
     assert told.count("[quoted text:") == (0 if "/d/" in notice else 30_000)
+
+
+def hits_page(language="en", pattern="needle", max_bytes=48_000):
+    text = "".join(f"line {n} {'needle ' * (n % 3 == 0)}\n" for n in range(1, 400)).encode()
+    query = Query.parse({"grep": pattern, "context": "0", "max": "1000"})
+    pages = read(LineIndex.of_text(text), query, ARTIFACT, language, max_bytes)
+    span = next(pages)
+    while True:
+        try:
+            span = pages.send(text[span[0] : span[1]])
+        except StopIteration as stopped:
+            return stopped.value.decode()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("max_bytes", [48_000, 1_500])
+def test_a_page_of_hits_that_is_cut_is_a_shorter_one_that_goes_on_at_the_next_hit(language, max_bytes):
+    page = hits_page(language, max_bytes=max_bytes)
+    short = shorter_page(page, ExcerptLimits(max_bytes=1_000))
+    header, _, rows = short.partition("\n")
+    assert page.partition("\n")[2].startswith(rows)
+    assert len(short) <= 1_000
+    following = int(re.search(r"lines=(\d+)-399\b", header)[1])
+    last = int(rows.splitlines()[-1].split(":")[0])
+    assert following == last + 3
+    assert (
+        f"{rows.count(': line') + rows.count(':line')} matches in lines 1-{following - 1} of 399" in header
+        or language == "zh"
+    )
+    assert quoted(short) == short
+
+
+def test_a_hit_in_a_long_line_goes_on_at_its_byte():
+    rows = "".join(f"1:{at}:…{'x' * 300}…\n" for at in range(0, 3_000, 300))
+    page = f"{MARK}10 matches in lines 1-1 of 1 of {ARTIFACT}]\n{rows}"
+    assert "lines=1:600-1]" in shorter_page(page, ExcerptLimits(max_bytes=1_000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{MARK}10 matches in lines 1-1 of 1 of {ARTIFACT}]\n1:{'x' * 900}\n", f"{MARK}something else]\nx", "x\n" * 90],
+)
+def test_what_is_no_page_or_has_no_row_that_fits_is_cut_like_any_text(text):
+    assert shorter_page(text, ExcerptLimits(max_bytes=400)) is None
+
+
+@given(st.integers(1, 40), st.integers(300, 2_000), st.sampled_from(["en", "zh"]), st.integers(0, 30))
+def test_a_shorter_page_names_the_place_at_which_it_stops(width, max_bytes, language, skipped):
+    text = "".join(f"{n:04} " + "\n" * (n % width == 0) for n in range(900)).encode()
+    wanted = LineRange(2, 900, min(skipped, width)) if text.count(b"\n") > 2 else LineRange(1)
+    pages = page_of(LineIndex.of_text(text), wanted)
+    page = next(pages)
+    while True:
+        try:
+            page = pages.send(text[page[0] : page[1]])
+        except StopIteration as stopped:
+            page = stopped.value
+            break
+    whole = page_header(page, ARTIFACT, language) + page.text.decode()
+    short = shorter_page(whole, ExcerptLimits(max_bytes=max_bytes))
+    header, _, shown = short.partition("\n")
+    line, _, byte = re.search(r"lines=([\d:]+)-", header)[1].partition(":")
+    begin = sum(map(len, text.splitlines(keepends=True)[: int(line) - 1])) + int(byte or 0)
+    assert text[begin - len(shown) : begin].decode() == shown

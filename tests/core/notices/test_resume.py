@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pointer import part_at
 from proxy.core.conversation.tracked_message import prepared
 from proxy.core.models.agent_tools import AgentFileAccess
@@ -28,6 +29,7 @@ from proxy.core.tokens.counters import ByteClassCounter
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 
+NAME = "tool_run_0123456789abcdef.txt"
 COUNTER = ByteClassCounter()
 NUMBER = 8
 """Characters of one number in the texts below, with the sign after it."""
@@ -220,6 +222,40 @@ def test_reading_goes_on_whatever_a_tool_puts_around_a_page(tmp_path, access, te
     assert Agent(tmp_path, access, ExcerptLimits(max_bytes=6_000), frame).reads(TEXTS[text]) < 400
 
 
+@pytest.mark.parametrize("text", ["one line", "many lines"])
+@pytest.mark.parametrize("frame", ["exit code", "output", "common"])
+def test_a_cut_page_goes_on_behind_what_the_tool_has_put_before_it(tmp_path, text, frame):
+    """Nothing is skipped, whatever stands before the page and however it is escaped."""
+    limits, suggested = ExcerptLimits(max_bytes=3_000), ExcerptLimits(max_bytes=9_000)
+    agent = Agent(tmp_path, "shell", limits, frame, suggested=suggested)
+    whole = TEXTS[text][:12_000]
+    kept = tmp_path / NAME
+    kept.write_text(whole)
+    read = page_read(f"tail -c +1 '{kept}' | head -c 9000")
+    page = framed(agent.frame, whole[:9_000])
+    shown = agent.shown(page, {"command": f"tail -c +1 '{kept}' | head -c 9000"})
+    assert read.id == NAME
+    following = agent.result(agent.call(shown, {}))[1]
+    begins, stopped = min(covered(following, whole)), max(covered(shown, whole)) + 1
+    assert stopped - 300 < begins <= stopped, "nothing is skipped, and hardly anything is shown twice"
+
+
+def test_what_is_not_kept_names_no_way_however_it_is_read():
+    notices = Notices("en", ArtifactAccess("/d"), AgentFileAccess.SHELL, kept=False, read=PageRead(NAME))
+    assert NAME not in notices.response_text(Artifact(b""), Resume.between("a", "b", PageSize()), brief=True)
+
+
+def test_a_gateway_that_asks_by_hash_gets_none_for_a_page():
+    assert PageRead(NAME).hash == ""
+
+
+def test_escapes_are_as_long_as_what_they_stand_for():
+    page = "é中\U0001f600\n\t" * 90
+    read = PageRead(NAME, 1, 0, None, len(page.encode()))
+    written = json.dumps({"output": page})
+    assert read.without_frame(written[:600], written).startswith("中\U0001f600\n?é中")
+
+
 @pytest.mark.parametrize("access", ACCESS)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -245,9 +281,6 @@ def test_there_is_no_limit_at_which_reading_goes_in_a_circle(
     whole = numbers(1_500, lambda n: n % numbers_in_a_line == 0)
     limits = ExcerptLimits(max_lines, max_bytes, max_chars)
     Agent(tmp_path_factory.mktemp("kept"), access, limits).reads(whole)
-
-
-NAME = "tool_run_0123456789abcdef.txt"
 
 
 @pytest.mark.parametrize(

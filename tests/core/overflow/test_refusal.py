@@ -108,6 +108,13 @@ def test_a_second_refusal_says_how_far_it_was_cut(language):
     assert "900" not in refused_twice(12_345, language)
 
 
+@pytest.mark.parametrize(("most", "is_named"), [(None, True), (4_000, False)])
+def test_a_reply_limit_that_may_not_be_lowered_is_named_before_anything_else(most, is_named):
+    made = planned(HISTORY, pipeline(Budget(2_000, max_reply_tokens=most, reserved_reply_tokens=100)))
+    told = does_not_fit(made, "gpt-x", 4_000, "en", reply_tokens=3_900)
+    assert ("Lower the reply limit of 3,900 tokens first. Shorten" in told) is is_named
+
+
 def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
     said = refused_twice(12_345, "en", 900)
     assert "Lower the reply limit of 900 tokens first." in said
@@ -138,3 +145,12 @@ def test_members_besides_the_messages_are_named_apart_from_the_tool_list(languag
     assert "x" * 65 not in told
     alone = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_103})
     assert not re.search("tool list|工具列表", re.split("Shorten|请缩短", alone)[0])
+
+
+def test_a_limit_that_nobody_has_named_is_not_told():
+    made = planned([{"role": "user", "content": "x " * 4_000}], pipeline(Budget(100)))
+    told = does_not_fit(made, "m", 128_000, "en", is_unnamed=True)
+    assert told.startswith("Your input exceeds the context window of this model. That is the request for m ")
+    assert "128" not in told
+    assert "completion" not in told
+    assert "room" not in told

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry_strategy import (
+    LEAST_LIMIT_BYTES,
     MIN_USEFUL_REPLY_TOKENS,
     Attempt,
     Outcome,
@@ -15,7 +16,7 @@ from proxy.core.overflow.retry_strategy import (
     Situation,
     emergency_goal,
     emergency_reply,
-    retry_strategy,
+    next_attempt,
 )
 
 COUNTS = st.integers(1, 10**6)
@@ -49,13 +50,12 @@ STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 
 def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
     """What is sent, when the upstream answers like this."""
-    ladder = retry_strategy(situation)
-    found = [next(ladder)]
+    found = [Attempt(Rung.FIRST)]
     for outcome in outcomes:
-        try:
-            found.append(ladder.send(outcome))
-        except StopIteration:
+        following = next_attempt(outcome, situation, found[1:])
+        if following is None:
             break
+        found.append(following)
     return found
 
 
@@ -63,14 +63,14 @@ def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | Non
     return dict(enumerate(sends(situation, Outcome(status, verdict)))).get(1)
 
 
-SENT = Situation(estimate_tokens=10_000, chars=40_000, reply_tokens=4_000, edited=True, original_could_fit=True)
+SENT = Situation(10_000, 40_000, 80_000, 4_000, edited=True, original_could_fit=True)
 
 
 @given(SITUATIONS, STATUSES, VERDICTS, VERDICTS)
-def test_there_are_two_sends_at_most_whatever_happens(situation, status, first, then):
-    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then))
-    assert made[0] == Attempt(Rung.FIRST)
-    assert len(made) <= 2
+def test_there_are_three_sends_at_most_and_no_reason_is_cured_twice(situation, status, first, then):
+    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then), Outcome(400, first))
+    assert len(made) <= 3
+    assert len({attempt.cures for attempt in made[1:]}) == len(made) - 1
 
 
 @given(SITUATIONS, STATUSES, VERDICTS)
@@ -131,17 +131,13 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
     for status in (400, 422):
         assert second(SENT, status, Verdict(kind)) == Attempt(Rung.ORIGINAL)
     assert second(SENT, 500, Verdict(kind)) is None
-    assert second(Situation(10, 40, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
-    assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
 
 
 def test_a_history_with_broken_seals_is_sent_without_them_once():
     outcome = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
-    strategy = retry_strategy(SENT)
-    next(strategy)
-    assert strategy.send(outcome) == Attempt(Rung.REPAIRED, unseals=True)
-    with pytest.raises(StopIteration):
-        strategy.send(outcome)
+    assert sends(SENT, outcome, outcome)[1:] == [Attempt(Rung.REPAIRED, unseals=True)]
     assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
 
 
@@ -172,32 +168,32 @@ def over_rate(limit: int, requested: int) -> Verdict:
 def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
     attempt = second(SENT, 413, over_rate(6_000, 14_000))
     assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600)
-    beside_no_reply = Situation(10_000, 40_000, None, edited=False, original_could_fit=True)
+    beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
     assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
 
 
 def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
     """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
-    word = Situation(900, 3_600, 32_000, edited=False, original_could_fit=True)
+    word = Situation(900, 3_600, 5_400, 32_000, edited=False, original_could_fit=True)
     assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
-    uncounted = Situation(7_000, 28_000, 4_000, edited=False, original_could_fit=True)
+    uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
     assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
 
 
 @pytest.mark.parametrize("edited", [True, False])
 def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
-    situation = Situation(10_000, 40_000, None, edited=edited, original_could_fit=True)
+    situation = Situation(10_000, 40_000, 60_000, None, edited=edited, original_could_fit=True)
     assert second(situation, 429, over_rate(6_000, 6_000)) is None
     assert second(situation, 429, Verdict(VerdictKind.RATE, limit=6_000)) is None
 
 
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
-    unedited = Situation(10_000, 40_000, 4_000, edited=False, original_could_fit=True)
+    unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
     half = Attempt(Rung.EMERGENCY, goal_tokens=5_000, is_search=True)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
-    cut = Situation(10_000, 40_000, 4_000, edited=True, original_could_fit=False)
+    cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
     assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
     assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
@@ -230,7 +226,7 @@ def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
 
 @pytest.mark.parametrize("status", [400, 404, 415, 422, 500])
 def test_refused_media_are_sent_as_text_once(status):
-    situation = Situation(1_000, 4_000, None, edited=False, original_could_fit=True)
+    situation = Situation(1_000, 4_000, 6_000, None, edited=False, original_could_fit=True)
     both = frozenset({Modality.VISION, Modality.FILE})
     refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
     made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
@@ -242,3 +238,86 @@ def test_refused_media_are_sent_as_text_once(status):
     others = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.AUDIO})), both))
     assert others[1].refused == both
     assert second(situation, status, refused) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "suspect", "is_sent"),
+    [
+        (413, VerdictKind.BYTES, False, True),
+        (413, VerdictKind.UNKNOWN, False, True),
+        (413, VerdictKind.UNKNOWN, True, False),
+        (413, VerdictKind.MEDIA, False, False),
+        (400, VerdictKind.BYTES, False, False),
+    ],
+)
+def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_sent):
+    found = second(SENT, status, Verdict(kind, is_suspect=suspect))
+    assert (found is not None and found.rung is Rung.FEWER_BYTES) is is_sent
+    assert not is_sent or (found.goal_bytes, found.goal_tokens) == (40_000, None)
+
+
+def test_a_small_body_is_refused_by_no_server_for_its_bytes():
+    small = replace(SENT, bytes=LEAST_LIMIT_BYTES - 1)
+    assert second(small, 413, Verdict(VerdictKind.BYTES)) is None
+
+
+IMAGES = frozenset({Modality.VISION})
+OF_MEDIA = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES), IMAGES)
+OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_unpaired=True)
+OF_SEALS = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+OF_LENGTH = Outcome(400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS))
+OF_BYTES = Outcome(413, Verdict(VerdictKind.BYTES))
+NAMED = [OF_MEDIA, OF_PAIRS, OF_SEALS, OF_LENGTH, OF_BYTES]
+
+
+@pytest.mark.parametrize("first", NAMED)
+@pytest.mark.parametrize("then", NAMED)
+def test_another_named_reason_is_cured_too_and_the_same_one_is_not(first, then):
+    made = sends(SENT, first, then, first, then)
+    assert len(made) == (2 if first is then else 3)
+    assert then.proves(made[1:2]) is (first is not then)
+
+
+@pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
+def test_a_refusal_that_names_no_reason_proves_no_cure(then):
+    assert len(sends(SENT, OF_MEDIA, then)) == 2
+    assert not then.proves([Attempt(Rung.WITHOUT_MEDIA)])
+
+
+def test_a_lowered_reply_stays_lowered_in_the_third_send():
+    lowered = Outcome(
+        400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    )
+    third = sends(SENT, lowered, OF_MEDIA)[2]
+    assert (third.rung, third.reply_tokens) == (Rung.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
+
+
+WITH_TOOL = replace(SENT, has_our_tool=True)
+
+
+@pytest.mark.parametrize("could_fit", [True, False])
+@pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
+def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
+    situation = replace(WITH_TOOL, original_could_fit=could_fit)
+    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL)
+
+
+def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
+    situation = replace(WITH_TOOL, original_could_fit=False)
+    assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).rung is Rung.EMERGENCY
+
+
+def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_a_member():
+    made = sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.FIELD)))
+    assert [one.rung for one in made[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    assert len(sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.UNKNOWN)))) == 2
+
+
+def test_nothing_follows_the_original():
+    assert len(sends(SENT, Outcome(400, Verdict(VerdictKind.UNKNOWN)), OF_MEDIA)) == 2
+
+
+def test_half_is_half_of_what_lies_beside_the_fixed_parts():
+    fixed = replace(SENT, fixed_tokens=6_000)
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
+    assert sends(fixed, OF_BYTES)[1].goal_bytes == 64_000

@@ -64,3 +64,15 @@ def test_what_makes_no_sense_is_refused_and_what_is_allowed_is_said(asked, param
     with pytest.raises(BadArtifactQuery) as refused:
         Query.parse(asked)
     assert refused.value.param == param
+
+
+def test_a_page_holds_no_more_bytes_than_are_asked_for():
+    header, rest = answer(lines="400-500", bytes="100")
+    assert len(rest) <= 100
+    assert "; the page is full, go on with lines=" in header
+    with pytest.raises(BadArtifactQuery, match="`bytes` must be at least 1"):
+        Query.parse({"bytes": "0"})
+
+
+def test_a_page_in_the_middle_of_a_line_says_where_it_begins():
+    assert answer(text=b"x" * 90, lines="1:30-1", bytes="20")[0].startswith(f"{MARK}lines 1:30-1 of 1 of {ARTIFACT}")

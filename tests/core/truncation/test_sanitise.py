@@ -139,7 +139,7 @@ def cutting(budget, kinds):
         local=local,
         always=step,
         notices=notices,
-        compaction_steps=compaction_steps(notices, budget),
+        compaction_steps=compaction_steps(notices, budget, lambda _: local, every.counter),
         last_resorts=last_resorts(notices, budget, lambda _: local, every.counter),
     )
 

@@ -962,3 +962,58 @@ def _agree(one: Learning, two: Learning, base: Known) -> None:
     agreed = merged(base, one.known, two.known)
     one.take(agreed, one.known)
     two.take(agreed, two.known)
+
+
+def most_bytes(found: Learning, by: str = "one", model: str = "m") -> int | None:
+    limits = found.limits(model, by)
+    return limits[0].input_bytes if limits else None
+
+
+def test_a_limit_in_bytes_is_sought_between_the_largest_accepted_and_the_smallest_refused_body(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_bytes(90_000, None, "one")
+    assert (most_bytes(found), found.known) == (None, {}), "nothing is refused"
+    found.note_bytes(50_000, 100_000, "one")
+    assert (most_bytes(found), most_bytes(found, model="other"), found.models) == (75_000, 75_000, ())
+    found.note_bytes(74_000, None, "one")
+    assert most_bytes(found) == 87_000
+    version = found.version
+    found.note_bytes(75_000, None, "one")
+    assert found.version == version, "a little more is no news"
+    found.note_bytes(43_000, 87_000, "one")
+    assert most_bytes(found) == 80_500
+    found.note_bytes(80_000, None, "one")
+    assert most_bytes(found) == 80_000, "as good as the limit"
+    found.note_bytes(88_000, None, "one")
+    assert most_bytes(found) is None, "the server has grown"
+
+
+def test_a_body_that_was_refused_although_it_was_accepted_before_begins_the_search_anew(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_bytes(50_000, 100_000, "one")
+    found.note_bytes(20_000, 40_000, "one")
+    assert most_bytes(found) == 30_000
+
+
+def test_a_limit_in_bytes_binds_another_tenant_only_after_a_second_one(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_bytes(50_000, 100_000, "one")
+    assert most_bytes(found, "new") is None
+    found.note_bytes(60_000, 120_000, "two")
+    assert most_bytes(found, "new") == 85_000
+    assert (found.taught_apart("m", "one"), found.taught_apart("m", "new")) == ("one", "")
+    off = learning(tmp_path / "off", enabled=False)
+    off.note_bytes(50_000, 100_000, "one")
+    assert most_bytes(off) is None
+
+
+def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None, "one")
+    found.note_allocated("m", 4_096)
+    assert window(found, by="one") == 4_096
+    found.note_allocated("m", 16_384)
+    assert window(found, by="one") is None
+    refused(found, 20_000, "two")
+    found.note_allocated("m", 16_384)
+    assert guess(found, "two") is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.shell.models import counted_pieces, tokenizer
-from proxy.shell.models.counted_pieces import CountedPieces
+from proxy.shell.models import tokenizer
 from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter, counter_for
 
 ENCODINGS = ["o200k_base", "cl100k_base"]
@@ -48,7 +48,6 @@ def counts(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_CACHE_DIR", str(tokenizer.VOCABULARY_FOLDER))
         patch.setattr(socket, "getaddrinfo", refuse)
-        patch.setattr(counted_pieces, "PIECE_CHARACTERS", 1)  # texts are cut wherever they may be
         tokenizer._load.cache_clear()
         counter = counter_for(request.param, "gpt-4o")
         ours = [counter.count(text) for text in texts]
@@ -77,8 +76,8 @@ class Failing:
         raise self.error
 
 
-def failing(error: BaseException) -> CountedPieces:
-    return CountedPieces(partial(tokenizer._counted, Failing(error)))
+def failing(error: BaseException) -> Callable[[str], int]:
+    return partial(tokenizer._counted, Failing(error))
 
 
 def test_a_text_has_as_many_tokens_as_tiktoken_says(counts):
@@ -131,12 +130,12 @@ def test_a_text_past_every_window_is_estimated():
 
 @pytest.mark.parametrize("error", [ValueError("gave up"), PanicException("gave up")])
 def test_where_the_tokenizer_gives_up_the_estimate_stands_in(monkeypatch, error):
-    monkeypatch.setattr(tokenizer, "_counted_pieces", lambda name: failing(error))
+    monkeypatch.setattr(tokenizer, "_count_with", lambda name: failing(error))
     assert TiktokenCounter("o200k_base", exact=True).count("some text") == ByteClassCounter().count("some text")
 
 
 def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
-    monkeypatch.setattr(tokenizer, "_counted_pieces", lambda name: failing(KeyboardInterrupt()))
+    monkeypatch.setattr(tokenizer, "_count_with", lambda name: failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         TiktokenCounter("o200k_base", exact=True).count("some text")
 

@@ -175,14 +175,24 @@ def test_parts_that_are_carried_make_the_message_that_was(history):
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(
-    ("message", "place"), [(user([IMAGE]), 0), (user([result(1, [IMAGE])]), 0), (user([result(1, "a"), IMAGE]), 1)]
-)
+@pytest.mark.parametrize(("message", "place"), [(user([IMAGE]), 0), (user([result(1, "a"), IMAGE]), 1)])
 def test_a_note_is_a_block_of_its_own_beside_what_holds_no_text(message, place, after):
     view = views(message)[place]
     at, new = view.with_note("n", after=after)
     noted = view.changed({at: new}).content()
     assert noted == ([IMAGE, text("n")] if after else [text("n"), IMAGE])
+
+
+@pytest.mark.parametrize("content", ["a", [IMAGE], []])
+@pytest.mark.parametrize("before", [[], [result(1, "x")]])
+def test_a_note_stands_behind_a_result_and_not_in_it(content, before):
+    history = user([*before, result(2, content)])
+    found = views(history)
+    at, new = found[-1].with_note("n", after=False)
+    noted = found[-1].changed({at: new})
+    assert json.loads(reading.joined([*found[:-1], noted], found)) == [user([*before, result(2, content), text("n")])]
+    assert "n" in noted.text()
+    assert [view.can_carry_a_note for view in found] == [False] * len(before) + [True]
 
 
 def test_a_note_is_all_that_an_empty_message_says():

@@ -161,7 +161,8 @@ def test_an_exchange_that_brought_tools_stays_whole():
     history = agent_run(30)
     history[2]["content"][0]["content"] = [{"type": "tool_reference", "tool_name": "Read"}]
     _, _, sent = planned(body_of(history, tools=[{"name": "Read"}]), pipeline(Budget(4_000)))
-    assert sent["messages"][1:3] == history[1:3]
+    assert sent["messages"][1] == history[1]
+    assert sent["messages"][2]["content"][: len(history[2]["content"])] == history[2]["content"]
     assert complaints(sent) == []
 
 
@@ -207,6 +208,22 @@ def test_the_omission_note_is_a_block_at_the_end_of_the_task(task):
     [edit] = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
     assert (edit.message, edit.becomes.items[-1].text) == (1, note["text"])
     assert sum("left out" in json.dumps(message) for message in sent["messages"]) == 1
+
+
+def test_the_exchange_between_the_first_two_user_messages_stays_the_same_in_every_cut():
+    """The note stands behind it: in front of it, the exchange would be new to the prompt cache after every cut."""
+    first, *later = [agent_run(61)[at : at + 2] for at in range(1, 121, 2)]
+    begun = [user("task"), *first, user("and now?")]
+    later = [message for exchange in later for message in exchange]
+    heads, notes = set(), set()
+    for count in range(30, len(later), 4):
+        _, _, sent = planned(body_of([*begun, *later[:count], user("and then?")]), pipeline(Budget(6_000)))
+        assert complaints(sent) == []
+        asked, note = sent["messages"][3]["content"]
+        heads.add(json.dumps([*sent["messages"][:3], asked]))
+        notes.add(note["text"])
+    assert len(heads) == 1
+    assert len(notes) > 2
 
 
 def test_without_a_task_a_result_carries_the_note():

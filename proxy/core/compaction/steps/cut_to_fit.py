@@ -19,11 +19,10 @@ from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Address
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
-from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 _MIN_TEXT_BYTES: Final = 120
@@ -71,14 +70,16 @@ class CutToFit(Struct, frozen=True):
 
 
 class CutArguments(Struct, frozen=True):
-    """A last resort: the arguments of calls in the newest unit are cut to what fits."""
+    """A last resort: the arguments of calls are cut to what fits."""
 
     notices: Notices
+    messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
+    """Of which messages."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
         for share in _ATTEMPTS:
-            for entry in window.newest_words():
+            for entry in self.messages(window):
                 over = window.over(goal)
                 if over is None:
                     return
@@ -98,24 +99,6 @@ class CutArguments(Struct, frozen=True):
                 found = tuple(edit for edit in edits if edit is not None)
                 if found:
                     yield Change(found)
-
-
-class DescribeImages(Struct, frozen=True):
-    """A last resort: images in messages that must stay are described, the oldest first, and no more than needed."""
-
-    showing: Callable[[int], Sequence[LocalStep]]
-    """The local steps for a message that keeps a given number of images, its last ones."""
-    notices: Notices
-    counter: Counter
-
-    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
-        """One change for each message and each number of images that stay: half as many each time."""
-        for entry in window.staying():
-            shown = entry.images
-            while shown:
-                shown //= 2
-                steps = self.showing(shown)
-                yield Change(redone=entry.prepared_again(steps, self.notices, self.counter))
 
 
 def excerpted(

@@ -27,7 +27,7 @@ class DropOldReasoning(Struct, frozen=True):
 
     def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
         """One change for each message."""
-        for entry in window.before(window.last_user()):
+        for entry in window.finished():
             if entry.message.reasoning_bytes <= self.keep_chars:
                 continue  # JSON is never shorter than its text
             found = entry.original.reasoning()

@@ -35,7 +35,7 @@ class ShortenOldTexts(Struct, frozen=True):
 
     def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
         """One change for each text."""
-        for entry in window.before(window.last_user()):
+        for entry in window.finished():
             if entry.message.role not in ("user", "assistant") or len(entry.message.raw) <= self.over_chars:
                 continue
             for path, text in entry.message.texts():

@@ -32,7 +32,7 @@ HISTORY = [
 
 
 def test_long_reasoning_of_finished_turns_goes_first_and_all_else_stays():
-    made = planned(HISTORY, pipeline(Budget(3_365)))
+    made = planned(HISTORY, pipeline(Budget(3_365, low_mark=0.59)))
     assert reasons(made) == [(1, Reason.OLD_REASONING), (3, Reason.OLD_REASONING), (5, Reason.OLD_REASONING)]
     dropped = json.loads(made.messages[1])
     assert dropped["reasoning_content"].startswith(MARK)

@@ -1,0 +1,101 @@
+"""While the proxy reads for a model, what the model works on stays: the newest exchange, and every page it has read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.types import Send
+from support.journey import Received, World, call, long_text, result
+from support.journey_models import reads, said
+
+from proxy.demo import counting
+from proxy.demo.chat import Call, Reply
+from proxy.demo.completions import Completion
+
+TASK = "Find the row that is wrong. " + "Read everything. " * 30
+FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
+NEWEST = long_text(120, "newest")
+PAGES = 5
+
+
+def run(exchanges: int) -> dict[str, Any]:
+    """A run of an agent whose last result stays whole, and which fills any of the windows here."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": TASK}]
+    for number in range(exchanges):
+        lines = 4_000 if number == exchanges - 1 else 250
+        messages += [call(number, "fetch"), result(number, long_text(lines, f"log-{number}"))]
+    messages += [call(exchanges, "fetch"), result(exchanges, NEWEST)]
+    return {"model": "m", "messages": messages, "tools": [FETCH]}
+
+
+class Reader:
+    """A model that reads page after page, and calls the agent's tool once it has read enough or is told to go on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.shown: list[list[str]] = []
+        """The results of its readings in each of its requests."""
+
+    def __call__(self, messages: Sequence[dict[str, Any]]) -> Reply:
+        own = {one["id"] for m in messages for one in m.get("tool_calls") or () if one["function"]["name"] != "fetch"}
+        pages = [m["content"] for m in messages if m["role"] == "tool" and m["tool_call_id"] in own]
+        self.shown.append(pages)
+        if len(pages) == PAGES or (pages and "no room for a page" in pages[-1]):
+            return Reply("", (Call("fetch", {"page": 9}),))
+        name = min(name for name in self._world.kept if name.startswith("tool_fetch_"))
+        return reads(name, lines=f"{1 + 400 * len(pages)}-{400 + 400 * len(pages)}")
+
+
+def of_window(limit: int, model: Reader, *, numbered: bool = True) -> Any:
+    """An upstream with a window of its own, whatever the settings say. It counts truly."""
+
+    async def answer(received: Received, send: Send) -> bool:
+        tokens = counting.prompt_tokens(received.messages)
+        if tokens <= limit:
+            whole = Completion.make(received.body, "m", model(received.messages), tokens, limit).whole()
+            await said(send, json.dumps(whole).encode())
+            return True
+        message = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
+        error = {"message": message if numbered else "Input is too long.", "code": "context_length_exceeded"}
+        await said(send, json.dumps({"error": error}).encode(), status=400)
+        return True
+
+    return answer
+
+
+def assert_nothing_left(world: World, model: Reader) -> None:
+    for received in world.upstream.received:
+        contents = [message["content"] for message in received.messages]
+        assert any(content and TASK in content for content in contents)
+        assert any(content and NEWEST in content for content in contents), "the newest exchange"
+    for before, after in zip(model.shown, model.shown[1:], strict=False):
+        assert after[: len(before)] == before, "every page that was read"
+
+
+@pytest.mark.parametrize("window", [8_000, 16_000, 32_000])
+@pytest.mark.parametrize("exchanges", [1, 30])
+def test_pages_never_push_out_what_the_model_works_on(window: int, exchanges: int, build: Any) -> None:
+    world = build(window)
+    model = Reader(world)
+    world.upstream.answer = of_window(window, model)
+    answer = world.ask(run(exchanges))
+    assert answer.status_code == 200, answer.text
+    choice = answer.json()["choices"][0]
+    assert (choice["finish_reason"], choice["message"].get("content")) == ("tool_calls", None)
+    assert_nothing_left(world, model)
+    assert len(model.shown[-1]) > 1
+    assert all(counting.prompt_tokens(received.messages) <= window for received in world.upstream.received)
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "without a number"])
+def test_a_refused_round_gives_up_its_page_and_nothing_that_the_model_works_on(numbered: bool, build: Any) -> None:
+    world = build(16_000, defaults={"context_window": 32_000})
+    model = Reader(world)
+    world.upstream.answer = of_window(16_000, model, numbered=numbered)
+    told = world.ask(run(12))
+    assert told.status_code == 200, told.text
+    assert told.json()["choices"][0]["finish_reason"] == "tool_calls"
+    assert_nothing_left(world, model)
