@@ -68,6 +68,7 @@ MAX_PROFILES: Final = 1024
 _VALUES: Final = (
     "window_tokens",
     "input_tokens",
+    "rate_tokens",
     "input_bytes",
     "input_chars",
     "output_tokens",
