@@ -22,10 +22,9 @@ from proxy.core.overflow.retry_strategy import (
     ALWAYS_SMALLER,
     Attempt,
     Outcome,
-    RetryStrategy,
     Rung,
     Situation,
-    retry_strategy,
+    next_attempt,
 )
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
@@ -49,32 +48,55 @@ class SendPlan(Struct, frozen=True):
     planned: Planned
 
 
+class Cure(Struct, frozen=True):
+    """A refusal, and what was sent after it."""
+
+    attempt: Attempt
+    refusal: Verdict
+    refused: Planned
+    sent: Planned
+
+
 class Sends:
-    """What to send for one request, one after another: no generator, as nearly all requests are sent once."""
+    """What to send for one request, one after another."""
 
     def __init__(self, plans: SendPlans, journey: Journey, first: SendPlan, *, retries: bool) -> None:
         self._plans = plans
         self._journey = journey
         self._retries = retries
-        self._strategy: RetryStrategy | None = None
+        self._unproven: list[Cure] = []
+        self.cures: list[Attempt] = []
+        """The sends after the first one."""
         self.current = first
         """The latest send."""
+
+    @property
+    def heals(self) -> bool:
+        """Whether a repair of the history is still to be proven."""
+        return any(cure.attempt.rung is Rung.REPAIRED for cure in self._unproven)
+
+    def learn(self, outcome: Outcome, *, is_accepted: bool) -> None:
+        """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
+        if self._unproven and (is_accepted or outcome.proves(self.cures)):
+            for cure in self._unproven:
+                self._plans.learn(cure, is_accepted=is_accepted)
+            self._unproven.clear()
 
     async def following(self, outcome: Outcome) -> SendPlan | None:
         """The send after the current one; None if the client gets that one's response. Raises ContextOverflow if
         nothing is left that may be sent."""
-        if self._strategy is None:
-            if outcome.is_final or not self._retries:
-                return None  # nearly always: no situation is described that no strategy will ask about
-            self._strategy = retry_strategy(self._plans.situation(self._journey))
-            next(self._strategy)  # is the first send, which is over
-        attempt = _next(self._strategy, outcome)
+        if outcome.is_final or not self._retries:
+            return None  # nearly always: no situation is described that nobody will ask about
+        attempt = next_attempt(outcome, self._plans.situation(self._journey), self.cures)
+        refused = self.current.planned
         if attempt is None:
-            self._plans.note_final(outcome, self.current.planned)
+            self._plans.note_final(outcome, refused)
             return None
-        found = await self._plans.send_after(self._journey, attempt, outcome, self.current.planned)
+        found = await self._plans.send_after(self._journey, attempt, outcome, refused)
         if found is not None:
-            self.current = found
+            self.current, self._journey = found, self._journey.after(found.planned)
+            self.cures.append(found.attempt)
+            self._unproven.append(Cure(found.attempt, outcome.verdict, refused, found.planned))
         return found
 
 
@@ -106,6 +128,13 @@ class SendPlans:
             situation if guess is None or guess >= situation.estimate_tokens else replace(situation, guess_tokens=guess)
         )
 
+    def learn(self, cure: Cure, *, is_accepted: bool) -> None:
+        """Learn from a refusal whose cure is proven."""
+        refused, sent = cure.refused, cure.sent
+        self._judge.learn_what_was_refused(cure.attempt, cure.refusal, refused, sent, is_accepted=is_accepted)
+        if cure.attempt.rung is Rung.REPAIRED and refused.is_here and sent.is_here:
+            self._planner.note_healed(refused, sent, unsealed=cure.attempt.unseals)
+
     def note_final(self, outcome: Outcome, planned: Planned) -> None:
         """Learn from a refusal without a number that no smaller send follows."""
         verdict = outcome.verdict
@@ -120,16 +149,14 @@ class SendPlans:
         if attempt.rung is Rung.AS_KNOWN:
             profile = journey.planned.inputs.profile
             if outcome.verdict.limit is not None:
-                self._trials.note_confirmed((profile.model, journey.tenant, profile.window_tokens))
+                self._trials.note_confirmed((profile.known_as, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
-            is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
+            is_another = planned.plan.may_be_sent and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
-        if attempt.rung is Rung.REPAIRED:
-            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
-            repair = self._planner.plan_unsealed if attempt.unseals else repaired
-            planned = await self._made(partial(repair, journey.planned), journey.tenant)
+        if attempt.rung in (Rung.REPAIRED, Rung.WITHOUT_TOOL):
+            planned = await self._made(partial(self._changed(attempt, outcome), journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_bytes is not None:
             return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)
@@ -151,6 +178,13 @@ class SendPlans:
         if outcome.verdict.is_overflow:
             raise self._refusal(planned, outcome.verdict)
         return None
+
+    def _changed(self, attempt: Attempt, outcome: Outcome) -> _Make:
+        """Makes the plan for a request of which something else than its length was refused."""
+        if attempt.rung is Rung.WITHOUT_TOOL:
+            return self._planner.plan_without_tool
+        repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+        return partial(repair, refusal=outcome.verdict.upstream_message)
 
     async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
         """About half of a body that was too large, or as little as can be."""
@@ -222,7 +256,7 @@ class SendPlans:
         if not may_have_grown or profile.rate_tokens is not None:  # a rate is met anew when it is forgotten
             return None
         window = profile.window_tokens
-        if not self._trials.is_due((profile.model, planned.tenant, window)):
+        if not self._trials.is_due((profile.known_as, planned.tenant, window)):
             return None
         known, refused = (window, window) if search is None else (search.guess, search.refused)
         goal = int(refused * LARGER / planned.plan.budget.ratio)
@@ -309,13 +343,6 @@ def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
     if planned.inputs.counted_by == refused.inputs.counted_by:
         return tokens
     return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
-
-
-def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
-    try:
-        return strategy.send(outcome)
-    except StopIteration:
-        return None
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:

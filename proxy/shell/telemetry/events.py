@@ -51,6 +51,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
         "`read_artifact`; `context-proxy models --forget` erases it",
     ),
+    (
+        ("configured_window_corrected",),
+        "a refusal printed a window smaller than the configured one; requests are fitted to the smaller one until it "
+        "is refuted or forgotten",
+    ),
     (("window_tried",), "a learned limit may have grown: to find out, this request is cut less and sent larger"),
     (
         ("upstream_truncated_silently", "cut_retried"),
