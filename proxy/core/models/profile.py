@@ -82,6 +82,8 @@ class ModelProfile(Struct, frozen=True):
     """Of the window."""
     image_tokens: tuple[tuple[str, int], ...] = ()
     """Of images, by `image_key`, as the upstream has been seen to count them."""
+    rate_tokens: int | None = None
+    """Per minute, where a request exceeded that alone: prompt and reply limit together, as far as they can be cut."""
     input_bytes: int | None = None
     """Of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None

@@ -197,7 +197,8 @@ def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt
 def _cure(outcome: Outcome, situation: Situation) -> Attempt | None:
     """What may be accepted where this was refused."""
     verdict = outcome.verdict
-    if (verdict.is_overflow or verdict.is_suspect) and _still_holds(verdict, situation.tried_over_tokens):
+    is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
+    if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
         return Attempt(Rung.AS_KNOWN)
     if verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
@@ -320,16 +321,25 @@ def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
     if verdict.kind is VerdictKind.RATE:
-        return _counted_by_rate(verdict, situation)
+        return _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
     return limit
 
 
-def _counted_by_rate(verdict: Verdict, situation: Situation) -> int:
+def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int:
     """The prompt's share of the tokens that a rate counted: the reply limit counts as used tokens if the sum can
     contain it (github.com/zeeyado/koassistant.koplugin/issues/106)."""
-    requested, reply = verdict.requested or 0, situation.reply_tokens or 0
+    requested, reply = verdict.requested or 0, reply_tokens or 0
     prompt = requested - reply
-    return prompt if prompt >= situation.estimate_tokens * BLIND_SHARE else requested
+    return prompt if prompt >= estimate_tokens * BLIND_SHARE else requested
+
+
+def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int | None:
+    """What a prompt and its reply limit may have together under a rate that this request alone exceeded, as its prompt
+    was estimated. None if the reply limit does not count: such a rate is no window."""
+    counted = _counted_by_rate(verdict, estimate_tokens, reply_tokens)
+    if verdict.limit is None or counted + (reply_tokens or 0) != verdict.requested:
+        return None
+    return int(verdict.limit * min(1.0, estimate_tokens / counted))
 
 
 def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
@@ -339,7 +349,7 @@ def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
         prompt = verdict.prompt
     elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
-        prompt = _counted_by_rate(verdict, situation)
+        prompt = _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
     else:
         return None
     reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS

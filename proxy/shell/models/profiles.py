@@ -75,6 +75,7 @@ _LIFT: Final = "the requests ask for it"
 _VALUES: Final = (
     "window_tokens",
     "input_tokens",
+    "rate_tokens",
     "input_bytes",
     "input_chars",
     "output_tokens",

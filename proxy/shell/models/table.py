@@ -34,6 +34,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
     "input_chars": "input limit, characters",
+    "rate_tokens": "limit per minute",
     "input_bytes": "input limit, bytes",
     "output_tokens": "output limit",
     "modalities": "reads",

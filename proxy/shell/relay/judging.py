@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
-from proxy.core.media.routes import modalities_in
+from proxy.core.media.placement import modalities_in
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.models.providers import is_own_server
 from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
+from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung, room_in_rate
 from proxy.core.overflow.silent_truncation import Counted, may_be_of_a_cut, window_of_a_cut
 from proxy.core.tokens.image_tokens import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
@@ -133,6 +133,10 @@ class Judge:
         """Keep the limit that a refusal states, and compare its count with the estimate."""
         model, profile = planned.request.known_as, planned.inputs.profile
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
+        if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
+            reply = planned.reply_limit or planned.request.reply_limit
+            room = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
+            self._learning.note_rate(model, room or 0, planned.tenant)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
@@ -173,6 +177,10 @@ class Judge:
         is_bound = planned.inputs.profile.witness is Witness.INFERRED
         return self._learning.search(planned.request.known_as, planned.tenant) if is_bound else None
 
+    def search_of_bytes(self, planned: Planned) -> Search | None:
+        """The search for the most bytes of a request."""
+        return self._learning.search(None, planned.tenant)
+
     def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
         smaller prompt is accepted."""
@@ -194,7 +202,7 @@ class Judge:
         if attempt.rung is Rung.WITHOUT_TOOL:
             self._learning.note_tool_refused(refused.request.known_as, refused.tenant)
         if attempt.rung is Rung.FEWER_BYTES:
-            self._learning.note_bytes(sent.plan.after.bytes, refused.plan.after.bytes, refused.tenant)
+            self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
         if attempt.rung is Rung.EMERGENCY and attempt.is_search and is_accepted:
             if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
@@ -221,7 +229,7 @@ class Judge:
             return
         decision.prompt_tokens = counted
         if went_well:
-            self._learning.note_bytes(planned.plan.after.bytes, None, planned.tenant)
+            self._learning.note_passed(None, planned.plan.after.bytes, planned.tenant)
         if went_well and planned.request.shape.is_whole:
             passed = planned.tokens_after if counted is None else counted
             self._learning.note_passed(planned.request.known_as, passed, planned.tenant)
@@ -295,14 +303,15 @@ def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What a response means. `size`: of the prompt that it answers."""
-    body = planned.request.body
+    body, profile = planned.request.body, planned.inputs.profile
     if not planned.request.shape.is_whole:
         return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
-        planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
-        planned.inputs.profile.certain_window_tokens is not None,
+        # The part of the window that a prompt may fill; a rate is no window.
+        planned.plan.budget.certain_room_tokens if profile.rate_tokens is None else profile.certain_window_tokens,
+        profile.certain_window_tokens is not None,
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
         reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
     )

@@ -6,6 +6,7 @@ out: then another plan is made, which says so. Nothing is sent here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -105,6 +106,7 @@ class SendPlans:
     def __init__(self, settings: Settings, planner: Planner, store: ArtifactStore, judge: Judge) -> None:
         self._retries = settings.overflow.retry
         self._language = settings.language
+        self._most_bytes = settings.defaults.max_request_bytes or math.inf
         self._planner = planner
         self._store = store
         self._judge = judge
@@ -227,31 +229,47 @@ class SendPlans:
         return planned
 
     async def larger(self, planned: Planned, tenant: str, decision: Decision) -> Planned | None:
-        """A plan for more than a learned window is known to hold, made now and then when that window required a cut: if
-        the upstream accepts it, the window has grown."""
-        profile, budget = planned.inputs.profile, planned.plan.budget
-        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
-        if not may_have_grown or budget.admits(planned.plan.before):
+        """A plan for more than a learned limit is known to hold, made now and then when that limit required a cut: if
+        the upstream accepts it, the limit has grown."""
+        excess = planned.plan.budget.ceiling.excess(planned.plan.before)
+        if excess is None:
             return None
-        if not self._trials.is_due((profile.known_as, planned.tenant, profile.window_tokens)):
-            return None
+        is_of_bytes = excess.bytes and planned.plan.budget.bytes_may_be_wrong
+        larger = await (self._of_more_bytes(planned) if is_of_bytes else self._of_more_tokens(planned))
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
-        search = self._judge.search_of(planned)
-        window = profile.window_tokens
-        known, refused = (window, window) if search is None else (search.guess, search.refused)
-        larger = await self._planner.plan_for(planned, int(refused * LARGER / budget.ratio), keeping=True)
-        proves_it = larger.plan.fits and larger.tokens_after > known * PROVES
-        if not proves_it or not await self._is_safe(larger, tenant):
+        if larger is None or not larger.plan.fits or not await self._is_safe(larger, tenant):
             return None
         decision.note_plan(larger)
         self._log.info(
             "window_tried",
             request_id=decision.request_id,
-            model=profile.model,
-            window_tokens=profile.window_tokens,
+            model=larger.inputs.profile.model,
+            window_tokens=larger.inputs.profile.window_tokens,
             tokens_after=larger.tokens_after,
+            bytes_after=larger.plan.after.bytes,
         )
         return larger
+
+    async def _of_more_tokens(self, planned: Planned) -> Planned | None:
+        profile, search = planned.inputs.profile, self._judge.search_of(planned)
+        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
+        if not may_have_grown or profile.rate_tokens is not None:  # a rate is met anew when it is forgotten
+            return None
+        window = profile.window_tokens
+        if not self._trials.is_due((profile.known_as, planned.tenant, window)):
+            return None
+        known, refused = (window, window) if search is None else (search.guess, search.refused)
+        goal = int(refused * LARGER / planned.plan.budget.ratio)
+        larger = await self._planner.plan_for(planned, goal, keeping=True)
+        return larger if larger.tokens_after > known * PROVES else None
+
+    async def _of_more_bytes(self, planned: Planned) -> Planned | None:
+        search = self._judge.search_of_bytes(planned)
+        if search is None or not self._trials.is_due(("", planned.tenant, search.guess)):
+            return None
+        goal = int(min(search.refused * LARGER, self._most_bytes))
+        larger = await self._planner.plan_for_bytes(planned, goal, keeping=True)
+        return larger if larger.plan.after.bytes > search.guess * PROVES else None
 
     async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
         """The plan for a second send: the one that the next turn will continue from if that surely fits, so that a

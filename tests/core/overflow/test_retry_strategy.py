@@ -17,6 +17,7 @@ from proxy.core.overflow.retry_strategy import (
     emergency_goal,
     emergency_reply,
     next_attempt,
+    room_in_rate,
 )
 
 COUNTS = st.integers(1, 10**6)
@@ -178,6 +179,20 @@ def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it
     assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
     uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
     assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
+
+
+def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
+    assert room_in_rate(over_rate(6_000, 14_000), 10_000, 4_000) == 6_000
+    assert room_in_rate(over_rate(6_000, 24_000), 10_000, 4_000) == 3_000, "as the rate counts prompts"
+    assert room_in_rate(over_rate(6_000, 12_000), 16_000, None) == 6_000
+    assert room_in_rate(over_rate(6_000, 7_100), 7_000, 4_000) is None
+    assert room_in_rate(Verdict(VerdictKind.RATE), 7_000, None) is None
+
+
+def test_a_larger_body_that_was_refused_for_its_bytes_is_followed_by_the_known_size():
+    tried = replace(SENT, tried_over_tokens=8_000)
+    assert second(tried, 413, Verdict(VerdictKind.BYTES)) == Attempt(Rung.AS_KNOWN)
+    assert second(SENT, 413, Verdict(VerdictKind.BYTES)).rung is Rung.FEWER_BYTES
 
 
 @pytest.mark.parametrize("edited", [True, False])
