@@ -19,7 +19,7 @@ from faults.storage import full_disk, isolation, kills, many_at_once, no_disk, r
 from faults.strangers import fronts, keys_of_clients, strangers, wrong_keys
 from faults.trials import Extent, Trial, Tried
 from faults.upstream_faults import broken_answers, forged_headers, nonsense
-from faults.waiting import waiting_requests
+from faults.waiting import floods, waiting_requests
 
 TRIALS: Final[dict[str, Trial]] = {
     trial.__name__: trial
@@ -47,6 +47,7 @@ TRIALS: Final[dict[str, Trial]] = {
         large_beside_small,
         slow_bodies,
         waiting_requests,
+        floods,
         secrets,
     )
 }

@@ -1,13 +1,15 @@
-"""Requests that wait for a model: what they cost, what others notice of them, and whether they can be sent again."""
+"""Requests that wait for a model: what they cost, what others notice of them, and whether they can be sent again; and
+what others notice of floods."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
+from functools import partial
 from typing import Final
 
-from faults.stage import COMPLETION, Request, Stage, chat, long_text, staged, whole, with_result
+from faults.stage import COMPLETION, EVENTS, KEY, Heard, Request, Stage, chat, long_text, staged, whole, with_result
 from faults.trials import Extent, Tried
 
 _QUICK_SECONDS: Final = 10.0
@@ -48,6 +50,46 @@ class _Thinking:
         self.began += 1
         await self.refuse.wait()
         writer.write(whole(400, _REFUSAL))
+
+
+_FLOODS: Final = (b"\n", b"\r\n", b"\r", b": c\n", b": c\n\n", b":\r\r", b"data:\n\n")
+_FLOOD_BYTES: Final = 2_000_000
+
+
+async def floods(_: Extent) -> list[Tried]:
+    """An upstream sends millions of lines that say nothing, a client millions of messages or chunks; others ask."""
+    beside = Tried("Nobody waits for another's flood", "/healthz beside 2 MB of blank lines, tiny messages or chunks")
+    refused = Tried("What is too much is refused with a reason", "a million messages, a body of one-byte chunks")
+    async with staged() as stage:
+        for line in _FLOODS:
+            for begins in (b"", EVENTS.partition(b"\n\n")[0] + b"\n\n"):
+                stage.upstream.answer = partial(_flood, begins + line * (_FLOOD_BYTES // len(line)) + b"\n" + EVENTS)
+                heard = await _beside(beside, stage, asyncio.create_task(stage.ask(chat(stream=True))))
+                beside.note(f"{line!r}: {heard.status}", held=heard.is_whole and heard.body.endswith(EVENTS))
+        many = b'{"model": "m", "messages": [' + b",".join([b'{"role": "user", "content": "x"}'] * 1_000_000) + b"]}"
+        heard = await _beside(beside, stage, asyncio.create_task(stage.ask(many)))
+        refused.note(f"a million messages: {heard.status}", held=heard.status == 400 and b"items" in heard.body)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n".encode()
+        head += b"transfer-encoding: chunked\r\n\r\n"
+        heard = await _beside(beside, stage, asyncio.create_task(stage.send(head, b"1\r\n \r\n" * 1_000_000)))
+        refused.note(f"one-byte chunks: {heard.status}", held=heard.status == 400 and b"chunks" in heard.body)
+    return [beside, refused]
+
+
+async def _flood(body: bytes, _: Request, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body)
+    await writer.drain()
+    writer.close()
+
+
+async def _beside(tried: Tried, stage: Stage, flood: asyncio.Task[Heard]) -> Heard:
+    while not flood.done():
+        begun = time.perf_counter()
+        is_well = await stage.is_well()
+        seconds = time.perf_counter() - begun
+        tried.note(f"after {seconds:.1f} s", held=is_well and seconds < _QUICK_SECONDS)
+        await asyncio.sleep(0.05)
+    return await flood
 
 
 async def waiting_requests(extent: Extent) -> list[Tried]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from proxy.core.conversation.message import Message
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.text.jsontext import Raw
 from proxy.core.text.rope import Body
@@ -67,6 +68,10 @@ class JsonWire:
         """Nothing: the upstream holds nothing of the conversation."""
         return {}
 
+    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+        """Without any: which of it is broken is not said."""
+        return request.unsealed()
+
     def continues(self, _: Request) -> str:
         """Nothing, for the same reason."""
         return ""
@@ -82,6 +87,10 @@ class JsonWire:
     def named_in(self, _: Request, __: bytes) -> str:
         """Nothing, for the same reason."""
         return ""
+
+    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
+        """No header does that."""
+        return False
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """A bearer token."""

@@ -95,6 +95,8 @@ class ModelLimits(Struct, frozen=True):
     """Whether the server silently cuts a prompt that is too long; known for some own servers, or learned from usage."""
     image_tokens: tuple[tuple[str, int], ...] | None = None
     """Of images; set only by learning."""
+    rate_tokens: int | None = None
+    """Per minute, for prompt and reply limit; set only by learning."""
     input_bytes: int | None = None
     """The bytes of the request; set only by learning."""
     input_chars: int | None = None

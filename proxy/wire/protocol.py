@@ -71,6 +71,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
 
+    def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether a request's headers, with names in lower case, lift the window of its model to a million tokens."""
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """The headers that carry a key."""
 
@@ -93,6 +96,10 @@ class Wire(Protocol):
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
         """The message that answers this message's call of a client's tool."""
+
+    def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
+        """The request without the sealed reasoning that the upstream could not verify when it got the messages `sent`;
+        `refusal`: its words, which may name the place."""
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.conversation.pairing import Unpaired
+from proxy.core.models.names import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -27,6 +28,9 @@ _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
 
 _BRIEF_BYTES: Final = 512
 """Of a member that an outline keeps: names and limits, no texts."""
+MAX_ITEMS: Final = 50_000
+"""Of a message list, ten times those of the longest runs of agents; planning takes up to 0.2 ms for each, however short
+it is."""
 _ONLY_ITS_PLACE: Final = b"[]"
 """In place of the list of messages, which would be held twice wherever a request is not held as a view of its body."""
 _MAX_NAMESAKES: Final = 16
@@ -102,6 +106,8 @@ class Request:
     know."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
+    is_lifted: bool = False
+    """Whether its headers ask for a longer window than its model has without them."""
     model: str = field(init=False)
     """The model's name; empty if there is none."""
     stream: bool = field(init=False)
@@ -114,6 +120,11 @@ class Request:
         object.__setattr__(self, "model", self._opened("model", str) or self.named)
         object.__setattr__(self, "stream", self._opened("stream", bool) or False)
         object.__setattr__(self, "reply_limit", self._found_reply_limit())
+
+    @property
+    def known_as(self) -> str:
+        """The name under which lessons about its model are kept."""
+        return self.model + LIFTED if self.is_lifted and not self.model.endswith(LIFTED) else self.model
 
     @property
     def full_bytes(self) -> int:
@@ -291,6 +302,8 @@ def read_request(
         items = _items(shape, array)
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
+    if len(items) > MAX_ITEMS:
+        raise MalformedRequest(f"`{name}` has {len(items):,} items; at most {MAX_ITEMS:,} are read", param=name)
     read = shape.read(items)
     messages = tuple([message for message, _ in read])
     ends = _ends(name, body, members, items, read) if will_be_known else ()
@@ -321,6 +334,8 @@ def _continue(shape: RequestShape, body: Body, known: Request, count: int) -> Re
         tail = dict(jsontext.members(b'{"%b":[' % name.encode() + rest.removeprefix(b",")))
         items = jsontext.items(tail[name])
     except jsontext.NotJson:
+        return None
+    if count + len(items) > MAX_ITEMS:
         return None
     read = shape.read(items)
     head = _members_before_messages(known)

@@ -11,6 +11,10 @@ from collections import deque
 from typing import Final
 
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
+QUIET_LINES: Final = re.compile(rb"(?:\n+|(?:\r\n)+|(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*+")
+"""Whole lines of a stream without content: `: OPENROUTER PROCESSING`, `: keep-alive`, blank ones. A carriage return at
+the end waits for the line feed that may follow. https://openrouter.ai/docs/api-reference/streaming"""
+_BEGIN_QUIET_LINES: Final = (b":", b"\n", b"\r")
 _SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
 """Every blank line contains one of these, at its first or second byte."""
 _LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
@@ -21,7 +25,8 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class EventSplitter:
-    """Takes pieces of a stream and returns the events that are complete, each with the blank line that ends it.
+    """Takes pieces of a stream and returns the events that are complete, each with the blank line that ends it; the
+    blank lines and comments before one are an event of their own, all together: a server may send millions.
 
     >>> splitter = EventSplitter()
     >>> splitter.feed(b"data: a\\n")
@@ -42,13 +47,20 @@ class EventSplitter:
         sign = self._sign(searched)
         if sign < 0:
             return []
-        events, start = [], 0
-        for blank in _BLANK_LINE.finditer(self._kept, max(searched, sign - 1)):
-            if blank.end() == len(self._kept) and self._kept.endswith(b"\r"):
+        events: list[bytes] = []
+        start, at, kept = 0, max(searched, sign - 1), self._kept
+        while (blank := _BLANK_LINE.search(kept, at)) is not None:
+            at = blank.end()
+            if at == len(kept) and kept.endswith(b"\r"):
                 break  # a line feed that belongs to this line end may follow
-            events.append(bytes(self._kept[start : blank.end()]))
-            start = blank.end()
-        del self._kept[:start]
+            if bytes(kept[start : start + 1]) in _BEGIN_QUIET_LINES:
+                quiet = _end_of_quiet_lines(kept, start)
+                events.append(bytes(kept[start:quiet]))
+                start, at = quiet, max(at, quiet)
+            if start < at:
+                events.append(bytes(kept[start:at]))
+                start = at
+        del kept[:start]
         return events
 
     def _sign(self, at: int) -> int:
@@ -86,12 +98,21 @@ class EventSplitter:
         return bytes(self._kept)
 
 
+def _end_of_quiet_lines(stream: bytes | bytearray, start: int) -> int:
+    found = QUIET_LINES.match(stream, start)
+    return start if found is None else found.end()
+
+
 def data_of(event: bytes) -> bytes:
     """The data of an event, its lines joined by line feeds; empty for comments.
 
     >>> data_of(b"event: x\\ndata: 1\\r\\ndata:2\\n\\n")
     b'1\\n2'
     """
+    if b"data" not in event:
+        return b""
+    if event[:1] in _BEGIN_QUIET_LINES:  # perhaps a million of them
+        event = event[_end_of_quiet_lines(event, 0) :]
     lines = event.removeprefix(_BYTE_ORDER_MARK).splitlines()
     return b"\n".join(
         line[5:].removeprefix(b" ") if line.startswith(b"data:") else b""

@@ -133,7 +133,8 @@ def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(
     assert asked(world, body(grown(40), most="300"), proxy=1).status_code == 200
     assert world.upstream.last.body == bodies[-1], "a replica that has seen none of it sends the same"
     gone = [found.raw for found in LINES.parse(body(grown(40))).conversation if found not in last]
-    named = next(name for name in world.kept if any(name in found.text() for found in last))
+    note = next(found.text() for found in last if "earlier messages" in found.text())
+    named = next(name for name in world.kept if name in note and name.startswith("tool_messages_"))
     kept: list[str] = []
     while named is not None:
         cut = json.loads(world.kept[named])
@@ -174,7 +175,9 @@ def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> Non
     with serving(site) as address:
         answer = asked(world, body([*TASK, f"user\n> What is it?\n! {address}/a.png".encode()]))
     assert answer.status_code == 200, answer.text
-    assert sent(world)[-1].raw == f"user\n> What is it?\n! {data_url(PNG, 'image/png')}".encode()
+    words, label, image = sent(world)[-1].raw.removeprefix(b"user\n").split(b"\n")
+    assert (words, image) == (b"> What is it?", f"! {data_url(PNG, 'image/png')}".encode())
+    assert label.startswith(b"> [image: a.png, kept in /"), "the agent sees the folder"
 
 
 def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:

@@ -16,6 +16,8 @@ from proxy.core.notices.writing import is_ours
 from proxy.demo import counting
 from proxy.demo.chat import Call, Reply
 from proxy.demo.completions import Completion
+from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.planning.planner import Planner
 
 LONG = long_text(5_000)
@@ -277,6 +279,36 @@ def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
 
 
+def test_what_a_store_that_gives_no_answer_hides_comes_back_with_it(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name))
+    following = answered(request(), asked(world, request())["message"], "one", "two")
+    restarted = build(answer=thinking(lambda _: Reply("Done.")))
+
+    async def find(*_: Any, **__: Any) -> Any:
+        raise ArtifactStoreUnavailable("the bucket is paused")
+
+    with monkeypatch.context() as pause:
+        pause.setattr(ArtifactReader, "find", find)
+        for _ in range(2):
+            following = answered_with_words(following, asked(restarted, following)["message"])
+            assert roles_in(restarted)[4:].count("tool") == 2
+    for _ in range(2):
+        following = answered_with_words(following, asked(restarted, following)["message"])
+        assert roles_in(restarted)[4:8] == ["assistant", "tool", "tool", "tool"]
+
+
+def roles_in(world: World) -> list[str]:
+    return [message["role"] for message in world.upstream.last.messages]
+
+
+def answered_with_words(body: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
+    said_by_both = [{"role": "assistant", "content": message["content"]}, {"role": "user", "content": "Go on."}]
+    return {**body, "messages": [*body["messages"], *said_by_both]}
+
+
 FORCED = pytest.mark.parametrize(
     "choice", ["required", {"type": "function", "function": {"name": "fetch"}}], ids=["any tool", "one tool"]
 )
@@ -481,11 +513,13 @@ async def _not_so(received: Received, send: Send) -> bool:
     return True
 
 
-def test_a_refusal_that_another_edit_may_have_brought_about_says_nothing_of_the_tool(build: Any) -> None:
+def test_a_refused_tool_is_left_out_and_the_other_edits_stay(build: Any) -> None:
     world = build(answer=_not_so)
-    for _ in range(2):
-        assert world.ask(request(LONG)).headers["x-context-proxy-attempts"] == "2"
-    assert not world.log("tool_refusal_learned")
+    attempts = [world.ask(request(LONG)).headers["x-context-proxy-attempts"] for _ in range(2)]
+    assert attempts == ["2", "1"]
+    assert all("read_artifact" not in tools_in(sent) for sent in world.upstream.received[1:])
+    assert len(world.upstream.last.body) < len(LONG)
+    assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
 
 
 def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:

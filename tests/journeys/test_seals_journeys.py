@@ -301,3 +301,81 @@ def test_thinking_that_is_tied_to_all_before_it_is_refused_once_after_each_cut(b
         cuts |= {edit for edit in answer.headers.get("x-context-proxy-edits", "").split(";") if "old_exchange" in edit}
     assert (upstream.refused, len(sent(world))) == (len(cuts), 40 + len(cuts))
     assert len(cuts) > 3
+
+
+class Thinks:
+    """An upstream that is as strict as the Messages API with thinking enabled: it names the first block whose signature
+    is not its own, and wants thinking at the beginning of the last message with calls."""
+
+    async def __call__(self, request: Received, send: Send) -> bool:
+        body = json.loads(request.body)
+        places = [
+            f"messages.{number}.content.{at}: Invalid `signature` in `thinking` block"
+            for number, message in enumerate(body["messages"])
+            if isinstance(message["content"], list)
+            for at, block in enumerate(message["content"])
+            if block["type"] == "thinking" and not block["signature"].startswith("own")
+        ]
+        found = places[:1] or valid_messages.complaints(body)
+        reply = MESSAGES.reply if not found else {**MESSAGES.refusal, "error": {**MESSAGES.refusal["error"]}}
+        if found:
+            reply["error"]["message"] = found[0]
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 400 if found else 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
+        return True
+
+
+def looped(number: int, seal: str | None) -> list[dict[str, Any]]:
+    """One step of a tool loop."""
+    thought = [{"type": "thinking", "thinking": "Hm.", "signature": seal}] if seal else []
+    use = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "good"}
+    return [{"role": "assistant", "content": [*thought, use]}, {"role": "user", "content": [answer]}]
+
+
+def thinks(world: World, history: list[dict[str, Any]], kind: str = "enabled") -> tuple[int, str, dict[str, Any]]:
+    """Status and number of sends of a request with thinking, and what was sent last."""
+    thinking = {"type": kind} | ({"budget_tokens": 1_024} if kind == "enabled" else {})
+    body = {"model": "m", "max_tokens": 2_000, "thinking": thinking, "messages": history}
+    answer = world.ask(body, path="/messages")
+    return answer.status_code, answer.headers["x-context-proxy-attempts"], sent(world)[-1]
+
+
+FINISHED = [TASK, *looped(1, "foreign"), {"role": "assistant", "content": "Done."}, NEXT]
+
+
+def test_a_running_loop_keeps_its_thinking_where_that_of_finished_turns_is_refused(build: Any) -> None:
+    world = build(answer=Thinks())
+    history = [*FINISHED, *looped(2, "own")]
+    for number, attempts in ((3, "2"), (4, "1"), (5, "1")):
+        status, count, body = thinks(world, history)
+        assert (status, count, body["thinking"]["type"]) == (200, attempts, "enabled")
+        assert json.dumps(body).count('"own"') == number - 2
+        assert "foreign" not in json.dumps(body)
+        history += looped(number, "own")
+
+
+def test_thinking_is_disabled_while_the_loop_runs_whose_own_is_refused(build: Any) -> None:
+    world = build(answer=Thinks())
+    history = [TASK, *looped(1, "foreign")]
+    for number, attempts in ((2, "2"), (3, "1"), (4, "1")):
+        status, count, body = thinks(world, history)
+        assert (status, count, body["thinking"]) == (200, attempts, {"type": "disabled"})
+        history += looped(number, None)
+    history += [{"role": "assistant", "content": "Done."}, NEXT]
+    status, count, body = thinks(world, [*history, *looped(9, "own")])
+    assert (status, count, body["thinking"]["type"]) == (200, "1", "enabled")
+
+
+def test_where_both_are_refused_one_turn_is_lost_at_the_most(build: Any) -> None:
+    world = build(answer=Thinks())
+    history = [*FINISHED, *looped(2, "foreign")]
+    assert thinks(world, history)[:2] == (400, "2")
+    assert [thinks(world, history)[:2] for _ in range(2)] == [(200, "2"), (200, "1")]
+
+
+def test_adaptive_thinking_stays_where_that_of_the_loop_is_left_out(build: Any) -> None:
+    world = build(answer=Thinks())
+    status, count, body = thinks(world, [TASK, *looped(1, "foreign")], "adaptive")
+    assert (status, count, body["thinking"]) == (200, "2", {"type": "adaptive"})

@@ -202,3 +202,20 @@ def test_left_out_reasoning_is_named(build: Any) -> None:
     left_out = [text for text in told if text.startswith(MARK)]
     assert left_out
     assert all(any(name in text for name in world.kept) for text in left_out)
+
+
+def old_words(kind: str) -> list[dict[str, Any]]:
+    """A first turn whose only exchange always stays, and is long."""
+    arguments = json.dumps({"path": "a.py", "content": long_text(400, "old")}) if kind == "arguments" else "{}"
+    asked = call(0, "write", arguments) | ({"content": long_text(400, "old")} if kind == "text" else {})
+    task = TASK + (long_text(900, "task") if kind == "task" else "")
+    return [{"role": "user", "content": task}, asked, result(0, "written"), {"role": "user", "content": "Now the log."}]
+
+
+@pytest.mark.parametrize("kind", ["arguments", "text", "task"])
+@pytest.mark.parametrize("window", [4_000, 8_000])
+def test_the_newest_result_is_shown_before_what_is_old_stays_whole(kind: str, window: int, build: Any) -> None:
+    world = build(window)
+    messages = [*old_words(kind), call(1, "read_log"), result(1, long_text(58, "newest"))]
+    assert world.ask({"model": "m", "messages": messages}).status_code == 200
+    assert world.upstream.last.messages[-1]["content"].count("newest ") == 58

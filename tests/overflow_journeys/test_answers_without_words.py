@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged
+from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged, streaming
 from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
 from support.scripted_upstream import Connection, Request
 
@@ -168,6 +168,25 @@ async def test_a_reply_that_is_cut_before_its_first_token_is_tried_again_shorter
         assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
         stage.model.plays(saying(200, cut))
         assert (await stage.ask(conversation(9_500, model="snug/other", max_tokens=1))).body == cut
+
+
+ROLE = b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+CUT = (
+    b'data: {"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"length"}],'
+    b'"usage":{"prompt_tokens":9500,"completion_tokens":0,"total_tokens":9500}}\n\n'
+)
+
+
+@pytest.mark.parametrize("end", [CUT + b"data: [DONE]\n\n", b"data: [DONE]\n\n"], ids=["cut", "no word of a finish"])
+async def test_a_stream_that_ends_behind_its_role_is_tried_again_shorter(tmp_path: Path, end: bytes) -> None:
+    body = conversation(9_500, stream=True)
+    async with staged(tmp_path) as stage:
+        stage.model.plays(streaming(ROLE, end), accepting)
+        answer = await stage.ask(body)
+        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
+        stage.model.plays(streaming(ROLE, ROLE, STREAM))
+        answer = await stage.ask(conversation(900, stream=True))
+        assert (answer.status, answer.body, answer.attempts) == (200, ROLE + ROLE + STREAM, "1")
 
 
 @pytest.mark.parametrize("second", [b'{"error": "still no"}', b""])

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.overflow_stage import COMPLETION, Scene, accepting, saying, staged
-from support.overflow_words import assert_valid, conversation, estimate, openai_error
+from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
+from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
+
+from proxy import app
+from proxy.shell.models.learning import Learning
 
 ZAI = b'{"error": {"code": "1261", "message": "Prompt exceeds max length"}}'
 KIMI = b'{"type":"error","error":{"type":"authentication_error","message":"k3-256k supports only 256K context."}}'
@@ -54,11 +59,11 @@ def tokens_per_minute(limit: int, requested: str) -> bytes:
     return json.dumps({"error": {"message": message, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
 
 
-def allowing(limit: int) -> Scene:
-    """A model server with that rate, of which nothing is used up yet."""
+def allowing(limit: int, ratio: float = 1.0) -> Scene:
+    """A model server with that rate, of which nothing is used up yet; it counts so many tokens for one of ours."""
 
     async def scene(connection, request) -> None:  # type: ignore[no-untyped-def]
-        tokens = estimate(request.body) + (json.loads(request.body).get("max_tokens") or 0)
+        tokens = int(estimate(request.body) * ratio) + (json.loads(request.body).get("max_tokens") or 0)
         refused = saying(413, tokens_per_minute(limit, f"Requested {tokens}"))
         await (refused if tokens > limit else accepting)(connection, request)
 
@@ -102,3 +107,114 @@ async def test_a_request_under_the_rate_waits_for_it(tmp_path: Path, status: int
         answer = await stage.ask(conversation(5_000))
         assert (answer.status, answer.body, answer.attempts) == (status, refusal, "1")
         assert answer.headers["retry-after"] == "5"
+
+
+async def asked(stage: Stage, body: bytes, limit: int, key: str = "one", ratio: float = 1.0) -> Received:
+    stage.model.plays(*[allowing(limit, ratio)] * 2)
+    return await stage.ask(body, authorization=f"Bearer {key}")
+
+
+class Hours:
+    """Lets hours pass for what was learned."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now, self._made = time.time(), list[Learning]()
+        monkeypatch.setattr(app, "Learning", self._learning)
+
+    def _learning(self, *args: Any, **more: Any) -> Learning:
+        self._made.append(Learning(*args, **more, clock=lambda: self._now))
+        return self._made[-1]
+
+    def pass_by(self, hours: float) -> None:
+        self._now += hours * 3600
+        for one in self._made:
+            one.refresh()  # as the application does every few seconds
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.3])
+@pytest.mark.parametrize("reply", [None, 1_000, 5_000, 32_000])
+@pytest.mark.parametrize("stated", [{}, window(200_000)], ids=["guessed", "stated"])
+async def test_a_growing_session_over_a_rate_is_sent_twice_once_and_again_when_hours_have_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: int | None, ratio: float, stated: dict[str, Any]
+) -> None:
+    hours = Hours(monkeypatch)
+    more = {} if reply is None else {"max_tokens": reply}
+    async with staged(tmp_path, **stated) as stage:
+
+        async def turns(count: int, start: int) -> list[str | None]:
+            seen = []
+            for turn in range(count):
+                answer = await asked(stage, conversation(start + 400 * turn, **more), 12_000, ratio=ratio)
+                assert (answer.status, answer.body) == (200, COMPLETION)
+                assert_valid(stage.model.bodies[-1])
+                seen.append(answer.attempts)
+            return seen
+
+        assert await turns(12, 14_000) == ["2"] + ["1"] * 11
+        hours.pass_by(3)
+        assert await turns(1, 18_800) == ["1"]
+        hours.pass_by(1.1)
+        assert await turns(3, 18_800) == ["2", "1", "1"]
+
+
+async def test_a_rate_never_makes_the_proxy_refuse_and_what_was_accepted_over_it_refutes_it(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(200_000)) as stage:
+        await asked(stage, conversation(9_500), 6_000)
+        hopeless = json.dumps(
+            {"model": "snug/m", "messages": [{"role": "system", "content": "a word " * 9_000}]}
+        ).encode()
+        stage.model.plays(saying(413, tokens_per_minute(6_000, "Requested 9000")))
+        refused = await stage.ask(hopeless, authorization="Bearer one")
+        assert (refused.status, stage.model.bodies) == (413, [hopeless]), "the upstream decides"
+        usage = {"prompt_tokens": 9_000, "completion_tokens": 2, "total_tokens": 9_002}
+        stage.model.plays(saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode()))
+        assert (await stage.ask(hopeless, authorization="Bearer one")).status == 200
+        body = conversation(9_500)
+        assert (await asked(stage, body, 20_000)).attempts == "1"
+        assert stage.model.bodies == [body]
+
+
+async def test_a_rate_binds_the_key_that_met_it_and_others_after_a_second(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        body = conversation(9_500)
+        assert [(await asked(stage, body, 6_000, key)).attempts for key in ("one", "one")] == ["2", "1"]
+        assert (await asked(stage, body, 6_000, "two")).attempts == "2"
+        assert (await asked(stage, body, 6_000, "three")).attempts == "1"
+
+
+async def test_a_request_that_holds_the_words_of_a_rate_teaches_none(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        refusal = tokens_per_minute(6_000, "Requested 14810")
+        body = conversation(9_500, user="TPM): Limit 6000, Requested 14810, please")
+        stage.model.plays(saying(413, refusal), accepting)
+        assert (await stage.ask(body)).attempts == "2"
+        stage.model.plays(accepting)
+        await stage.ask(body)
+        assert stage.model.bodies == [body]
+
+
+async def test_a_rate_that_does_not_count_replies_is_no_window(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(413, tokens_per_minute(8_000, "Requested 9500")), accepting)
+        await stage.ask(conversation(9_500, max_tokens=9_000))
+        body = conversation(3_000, max_tokens=9_000)
+        stage.model.plays(accepting)
+        await stage.ask(body)
+        assert stage.model.bodies == [body], "the reply keeps its limit"
+
+
+async def test_a_window_is_not_tried_while_a_rate_is_smaller(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await asked(stage, conversation(9_500), 6_000)
+        stage.model.plays(saying(400, too_long(40_000, 45_000)), allowing(6_000))
+        await stage.ask(conversation(9_500), authorization="Bearer one")
+        seen = [(await asked(stage, conversation(9_500), 6_000)).attempts for _ in range(40)]
+        assert seen == ["1"] * 40
+
+
+async def test_a_rate_is_no_evidence_of_a_full_window(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(200_000)) as stage:
+        await asked(stage, conversation(9_500), 6_000)
+        empty = json.dumps(json.loads(COMPLETION) | {"choices": []}).encode()
+        stage.model.plays(saying(200, empty))
+        assert (await stage.ask(conversation(9_500), authorization="Bearer one")).attempts == "1"

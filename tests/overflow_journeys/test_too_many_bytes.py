@@ -12,6 +12,8 @@ from support.media_samples import PNG
 from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
 from support.overflow_words import conversation
 
+from proxy.shell.models.trials import EVERY
+
 SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG * 300).decode()}}
 """A screenshot of 27 KB: a PNG may have anything behind its end."""
 REFUSALS = {
@@ -118,3 +120,41 @@ async def test_a_small_body_is_refused_as_it_is(tmp_path: Path) -> None:
         stage.model.plays(saying(413, REFUSALS["express"]))
         answer = await stage.ask(body)
         assert (answer.status, answer.attempts) == (413, "1")
+
+
+async def test_a_limit_in_bytes_that_grew_is_found_within_a_few_dozen_turns(tmp_path: Path) -> None:
+    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
+        body = shots(12)
+        assert (await asked(stage, body, 300_000)).attempts == "2"
+        sent = []
+        while not sent or sent[-1] < len(body):
+            assert len(sent) < 2 * EVERY, sent
+            assert (await asked(stage, body, 2_000_000)).attempts == "1"
+            sent.append(len(stage.model.bodies[0]))
+
+
+async def test_a_limit_in_bytes_that_did_not_grow_costs_one_send_more_now_and_then(tmp_path: Path) -> None:
+    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
+        body = shots(12)
+        for _ in range(4):  # the search comes to its end
+            await asked(stage, body, 300_000)
+        sizes, tried = [], []
+        for number in range(2 * EVERY):
+            answer = await asked(stage, body, 300_000)
+            assert answer.status == 200
+            sizes.append(len(stage.model.bodies[-1]))
+            tried += [number] if answer.attempts == "2" else []
+        assert len(tried) == 2
+        assert len(set(sizes)) == 1, "the prefix stays"
+
+
+async def test_no_trial_is_larger_than_the_settings_allow(tmp_path: Path) -> None:
+    most = {"context_window": 200_000, "max_request_bytes": 350_000}
+    async with staged(tmp_path, defaults=most) as stage:
+        body = shots(12)
+        assert (await asked(stage, body, 300_000)).attempts == "2"
+        sizes = []
+        for _ in range(2 * EVERY):
+            assert (await asked(stage, body, 300_000)).status == 200
+            sizes += map(len, stage.model.bodies)
+        assert max(sizes) <= 350_000

@@ -101,6 +101,9 @@ class Lines:
     def adds_to_prompt(self, _: Request) -> bool:
         return False
 
+    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
+        return False
+
     def may_hold_images(self, raw: bytes) -> bool:
         return _may_hold_images(raw)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -137,3 +138,15 @@ def test_the_cost_of_a_file_is_unknown_in_all_later_turns_too(wire, content, fou
     shared = first.shared_messages(body)
     assert shared
     assert wire.adds_to_prompt(wire.parse(body, first, shared)) is found
+
+
+def test_on_other_wires_no_header_lifts_the_window():
+    assert not CHAT_COMPLETIONS.asks_for_a_longer_window([(b"anthropic-beta", b"context-1m-2025-08-07")])
+
+
+@pytest.mark.parametrize(
+    ("model", "is_lifted", "known_as"), [("c", False, "c"), ("c", True, "c[1m]"), ("c[1m]", True, "c[1m]")]
+)
+def test_lessons_about_a_lifted_model_have_a_name_of_their_own(model, is_lifted, known_as):
+    request = MESSAGES.parse(json.dumps({"model": model, "messages": []}).encode())
+    assert replace(request, is_lifted=is_lifted).known_as == known_as

@@ -12,6 +12,7 @@ from support.request_bodies import bodies, joined, next_bodies
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text.rope import Rope, held_with
 from proxy.errors import ContextOverflow, MalformedRequest
+from proxy.wire import request as request_module
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.request import Request
@@ -354,3 +355,12 @@ def test_a_message_of_nothing_but_seals_is_left_out_and_its_place_is_not_lost():
     following = RESPONSES.parse(body, left, left.shared_messages(body))
     assert [message.role for message in following.conversation] == ["user", "user", "assistant"]
     assert following.healed == left.healed
+
+
+def test_more_messages_than_can_be_planned_are_refused_at_once_or_turn_by_turn(monkeypatch):
+    monkeypatch.setattr(request_module, "MAX_ITEMS", 3)
+    most = b'{"messages":[{},{},{}]}'
+    known = CHAT_COMPLETIONS.parse(most)
+    for earlier, shared in ((None, 0), (known, 3)):
+        with pytest.raises(MalformedRequest, match="`messages` has 4 items; at most 3 are read"):
+            CHAT_COMPLETIONS.parse(b'{"messages":[{},{},{},{}]}', earlier, shared)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from proxy.wire import sse
 from proxy.wire.sse import EventSplitter, data_of
 
+QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 LINES = st.sampled_from(
     [b"data: a", b"data:b", b"data", b": comment", b"event: x", b"id", b"", b"", "data: é".encode(), b"data: \xff"]
@@ -27,10 +30,16 @@ def split(pieces):
     return [event for piece in pieces for event in splitter.feed(piece)], splitter.rest
 
 
+def told(pieces):
+    """The events and the rest, without the lines before each that say nothing."""
+    events, rest = split(pieces)
+    return [left for event in [*events, rest] if (left := QUIET.sub(b"", event))]
+
+
 @given(STREAMS, st.lists(st.integers(0, 200), max_size=12))
 def test_pieces_of_any_size_give_the_same_events(stream, places):
-    assert split(cut(stream, places)) == split([stream])
-    assert split([stream[at : at + 1] for at in range(len(stream))]) == split([stream])
+    assert told(cut(stream, places)) == told([stream])
+    assert told([stream[at : at + 1] for at in range(len(stream))]) == told([stream])
 
 
 @given(STREAMS, st.lists(st.integers(0, 200), max_size=12))
@@ -43,7 +52,9 @@ def test_the_events_and_the_rest_are_the_stream(stream, places):
 def test_a_blank_line_ends_an_event_whatever_the_line_end(events, end):
     written = [end.join([*lines, b"", b""]) for lines in events]
     found, rest = split([b"".join(written) + b":"])
-    assert (found, rest) == (written, b":")
+    assert (b"".join(found), rest) == (b"".join(written), b":")
+    said = [QUIET.sub(b"", event) for event in written]
+    assert told([b"".join(written)]) == [event for event in said if event]
 
 
 def test_a_carriage_return_waits_for_the_line_feed_that_may_follow():
@@ -78,9 +89,10 @@ class CountingPattern:
     def __init__(self, pattern):
         self.pattern, self.looked_at = pattern, 0
 
-    def finditer(self, text, start):
-        self.looked_at += len(text) - start
-        return self.pattern.finditer(text, start)
+    def search(self, text, start):
+        found = self.pattern.search(text, start)
+        self.looked_at += (len(text) if found is None else found.end()) - start
+        return found
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 10])
@@ -93,3 +105,13 @@ def test_the_work_grows_with_the_stream_and_not_with_its_square(monkeypatch, pie
     events, rest = split(stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes))
     assert (events, rest) == ([event] * (1_000_000 // event_bytes), b"")
     assert counting.looked_at <= 4 * len(stream)  # each byte, and three before each piece
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b"\r", b": c\n", b": c\n\n", b":\r\r", b": c\r\n\r\n"])
+@pytest.mark.parametrize("begins", [b"", b"data: a\n\n"])
+def test_lines_without_content_are_skipped_at_once_however_many_they_are(line, begins):
+    stream = begins + line * 10_000 + b"\n" + b"data: b\n\n"
+    events, rest = split([stream])
+    assert (b"".join(events), rest) == (stream, b"")
+    assert len(events) <= 4
+    assert [data_of(event) for event in events if data_of(event)] == [b"a"] * bool(begins) + [b"b"]

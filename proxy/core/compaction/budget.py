@@ -176,8 +176,8 @@ class Budget:
         )
 
     def for_bytes(self, room_bytes: int) -> Budget:
-        """The budget of a send after a refusal for bytes: one cut, down to this room."""
-        room = room_bytes if self.room_bytes is None else min(self.room_bytes, room_bytes)
+        """The budget of a send after a refusal for bytes, or of one that tries more: one cut, down to this room."""
+        room = room_bytes if self.room_bytes is None or self.bytes_may_be_wrong else min(self.room_bytes, room_bytes)
         return replace(self, room_bytes=room, bytes_may_be_wrong=True, fill=1.0, low_mark=1.0)
 
     @property
@@ -236,10 +236,14 @@ def budget_for(
 
     A reply limit that may be lowered later need not be kept free now: a large one does not shrink the room. One that
     may not be lowered takes no more than 4 096 tokens or half of the window: nothing is cut for it alone, and the
-    upstream judges the sum.
+    upstream judges the sum. A rate that one request can exceed is like a window, but nothing is refused for it.
     `reply_is_apart`: whether the upstream accepts a reply limit that goes beyond the window; then nothing is reserved.
     """
-    window = profile.window_tokens
+    window, is_guessed = profile.window_tokens, profile.window_is_guessed
+    rate = profile.rate_tokens
+    is_rated = rate is not None and (is_guessed or rate < window)
+    if rate is not None and is_rated:
+        window, is_guessed = rate, False
     reserve = min(window // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS, profile.output_tokens or window)
     if asked_reply_tokens is not None:
         most = reserve if rules.clamp_reply else min(MAX_RESERVED_REPLY_TOKENS, window // 2)
@@ -252,7 +256,7 @@ def budget_for(
         margin = of_input = rules.margin_tokens
     room = min(window - reserve - margin, widest - of_input)
     # If the upstream cuts prompts silently, even a guess is better than no limit.
-    is_guessed = profile.window_is_guessed and not profile.cuts_silently
+    is_guessed = is_guessed and not profile.cuts_silently
     room_chars = _room_chars(profile, rules)
     room_bytes = min((one for one in (rules.max_request_bytes, profile.input_bytes) if one is not None), default=None)
     return Budget(
@@ -262,7 +266,7 @@ def budget_for(
         rules.fill,
         rules.low_mark,
         room_is_guessed=is_guessed,
-        window_may_be_wrong=profile.cuts_silently or profile.witness is not Witness.STATED,
+        window_may_be_wrong=is_rated or profile.cuts_silently or profile.witness is not Witness.STATED,
         count_may_be_wrong=not exact,
         bytes_may_be_wrong=room_bytes != rules.max_request_bytes,
         chars_may_be_wrong=room_chars != rules.max_request_chars,

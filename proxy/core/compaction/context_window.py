@@ -283,11 +283,17 @@ class ContextWindow:
         return [entry for unit in units.values() for entry in self.results(unit)]
 
     def newest_words(self) -> list[TrackedMessage]:
-        """The assistant messages of the newest units and of the one that separates the first user message from the
-        next."""
-        units = {unit.start: unit for unit in (separator(self.units), *self.newest) if unit is not None}
-        said = (entry for unit in units.values() for entry in self.in_unit(unit))
+        """The assistant messages of the newest units."""
+        said = (entry for unit in self.newest for entry in self.in_unit(unit))
         return [entry for entry in said if entry.message.role == "assistant"]
+
+    def separating_words(self) -> list[TrackedMessage]:
+        """The assistant messages of the unit that separates the first user message from the next one, which are old;
+        none if it is among the newest."""
+        unit = separator(self.units)
+        if unit is None or unit in self.newest:
+            return []
+        return [entry for entry in self.in_unit(unit) if entry.message.role == "assistant"]
 
     def separating_results(self) -> list[TrackedMessage]:
         """The results beside the first user message, and in the unit that separates it from the next one; none that

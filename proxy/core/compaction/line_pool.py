@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
@@ -106,6 +106,10 @@ class Line(NamedTuple):
         return 1 + round(len(self.text) * self.sight.tokens_per_character)
 
 
+_Texts: TypeAlias = dict[str, list[Sequence[Line]]]
+"""By source, the lines of each of its texts, in the order in which they were seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinePool:
     """Lines of everything that is left out so far."""
@@ -134,7 +138,8 @@ class LinePool:
         return pool
 
     def _extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
-        sources, used, exchange = dict(self.sources), dict(self.used), self.exchanges
+        sources: _Texts = {source: [lines] for source, lines in self.sources.items()}
+        used, exchange = dict(self.used), self.exchanges
         called: dict[str, str] = {}
         for entry in gone:
             message = entry.whole
@@ -167,12 +172,13 @@ class LinePool:
         messages still in the conversation, `known`: the names in them."""
         if room_tokens < _LEAST_ROOM_TOKENS or not self.sources:
             return []
-        sources = dict(self.sources)
+        sources: _Texts = {source: [lines] for source, lines in self.sources.items()}
         traces = [list(traces_of(entry.message)) for entry in kept if entry.message.calls]
         for trace in chain.from_iterable(traces):
             _forget(sources, trace)
         in_hand = {trace.source for trace in chain.from_iterable(traces[-NEWEST_CALLS:])}
-        return _Choice(replace(self, sources=sources), in_hand, known).made(room_tokens, counter)
+        left = {source: _latest(texts) for source, texts in sources.items()}
+        return _Choice(replace(self, sources=left), in_hand, known).made(room_tokens, counter)
 
 
 class _Choice:
@@ -298,15 +304,30 @@ def _lines_in(text: str, source: str, sight: Sight) -> dict[str, list[Line]]:
     return found
 
 
-def _add(sources: dict[str, tuple[Line, ...]], text: str, source: str, sight: Sight) -> None:
+def _add(sources: _Texts, text: str, source: str, sight: Sight) -> None:
     """Lines that were read replace the same lines seen earlier."""
     for of, lines in _lines_in(text, source, sight).items():
-        seen = {line.text for line in lines}
-        earlier = [line for line in sources.pop(of, ()) if line.text not in seen]
-        sources[of] = (*earlier, *lines)
+        sources[of] = texts = sources.pop(of, [])
+        texts.append(lines)
 
 
-def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, sight: Sight) -> None:
+def _latest(texts: Sequence[Sequence[Line]]) -> tuple[Line, ...]:
+    """The lines of a source, each where it was seen last; the last MAX_LINES at the most, and a few more."""
+    if len(texts) == 1:
+        return tuple(texts[0])
+    found: list[Sequence[Line]] = []
+    seen: set[str] = set()
+    left = MAX_LINES
+    for lines in reversed(texts):  # thousands, if a client gives all its calls one name
+        if left <= 0:
+            break
+        found.append([line for line in lines if line.text not in seen])
+        left -= len(found[-1])
+        seen.update([line.text for line in lines])
+    return tuple(chain.from_iterable(reversed(found)))
+
+
+def _replace(sources: _Texts, trace: Trace, sight: Sight) -> None:
     """Text that was written replaces the old text."""
     position = _forget(sources, trace)
     written = "\n".join(trace.written)
@@ -314,14 +335,13 @@ def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, sight: Sight) -
         _add(sources, written, trace.source, sight)
         return
     lines = [line for found in _lines_in(written, trace.source, sight).values() for line in found]
-    kept = sources.pop(trace.source, ())
-    sources[trace.source] = (*kept[:position], *lines, *kept[position:])
+    kept = _latest(sources.pop(trace.source, [()]))
+    sources[trace.source] = [(*kept[:position], *lines, *kept[position:])]
 
 
-def _forget(sources: dict[str, tuple[Line, ...]], trace: Trace) -> int | None:
+def _forget(sources: _Texts, trace: Trace) -> int | None:
     """Forget the lines that a call has replaced. Returns where in the source they began; None if none is known."""
-    lines = sources.get(trace.source)
-    if lines is None:
+    if trace.source not in sources:
         return None
     if trace.is_whole:
         del sources[trace.source]
@@ -330,17 +350,17 @@ def _forget(sources: dict[str, tuple[Line, ...]], trace: Trace) -> int | None:
     gone -= {line.strip() for text in trace.written for line in text.split("\n")}
     if not gone:  # as of every call that reads
         return None
+    lines = _latest(sources[trace.source])
     first = next((position for position, line in enumerate(lines) if line.text.strip() in gone), None)
-    if first is not None:
-        sources[trace.source] = tuple([line for line in lines if line.text.strip() not in gone])
+    sources[trace.source] = [lines if first is None else [line for line in lines if line.text.strip() not in gone]]
     return first
 
 
-def _bounded(sources: dict[str, tuple[Line, ...]]) -> dict[str, tuple[Line, ...]]:
+def _bounded(sources: _Texts) -> dict[str, tuple[Line, ...]]:
     """The sources seen last, with MAX_LINES lines together at the most."""
     left, found = MAX_LINES, dict[str, tuple[Line, ...]]()
     for source in reversed(sources):
-        lines = sources[source][-left:]
+        lines = _latest(sources[source])[-left:]
         left -= len(lines)
         found[source] = lines
         if left <= 0:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.plan import CompactionStep, task_tokens
@@ -54,15 +56,20 @@ def last_resorts(
     def texts(of: Callable[[ContextWindow], Sequence[TrackedMessage]], least_tokens: int = 0) -> CutToFit:
         return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens, MAY_BE_OVER if may_fit else 1.0)
 
+    least = task_tokens(budget)
     results = CutToFit(notices, ContextWindow.newest_results, Reason.NEWEST_RESULT)
+    some_of_them = replace(results, least_tokens=least)
     return (
-        results,
         CutToFit(notices, ContextWindow.separating_results, Reason.OLD_RESULT),
+        CutToFit(notices, ContextWindow.separating_words, Reason.LONG_OLD_TEXT, TEXT_LIMITS),
+        CutArguments(notices, ContextWindow.separating_words),
+        some_of_them,
         DescribeImages(showing, notices, counter),
-        results,  # messages just prepared anew are whole again
+        some_of_them,  # messages just prepared anew are whole again
         texts(ContextWindow.newest_words),
-        CutArguments(notices),
-        texts(ContextWindow.tasks, task_tokens(budget)),
+        CutArguments(notices, ContextWindow.newest_words),
+        texts(ContextWindow.tasks, least),
+        results,
         texts(ContextWindow.last_request),
         texts(ContextWindow.tasks),
     )

@@ -26,7 +26,7 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
+from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
@@ -56,6 +56,8 @@ _WORTH_ANOTHER_CUT: Final = 0.1
 conversation: there was little to quote, mostly prose in long lines."""
 _NOTE_ATTEMPTS: Final = (1.0, 0.6)
 """Shares of the note's room, tried in turn: what the note costs inside its message is known only after it is there."""
+_WORTH_HALVING: Final = 0.2
+"""Share of a refused prompt: with half of less, the next one would hardly be smaller."""
 TASK_SHARE: Final = 0.1
 """Share of the room that the first user message keeps when it has to be cut: it holds the task, but may also hold a
 document of any length."""
@@ -175,6 +177,16 @@ class Plan(Discreet, frozen=True):
     def messages(self) -> tuple[bytes, ...]:
         """The bytes of each message that is sent."""
         return tuple([message.raw for message in self.sent])
+
+    @property
+    def fixed_tokens(self) -> int:
+        """Of what is cut last: tools, system texts, the first and the last user message; of these, as many as leave
+        something worth cutting beside them."""
+        asked = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
+        system = self.base.tokens + sum(block.tokens_after for block in self.blocks if block.role in SYSTEM_ROLES)
+        most = self.after.tokens * (1 - _WORTH_HALVING)
+        parts = (system + sum(asked[:1]) + sum(asked[1:][-1:]), system)
+        return next((tokens for tokens in parts if tokens <= most), 0)
 
     @property
     def fits(self) -> bool:

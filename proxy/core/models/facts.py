@@ -22,10 +22,8 @@ REFUSES_OUR_TOOL: Final = "our tool is refused"
 """The proxy's own tool was refused while the same request without it was accepted."""
 REFUSES: Final = "refuses "
 """Followed by a kind of input that was refused while the same request without it was accepted."""
-BYTES_TAKEN: Final = "bytes taken"
-"""Of the largest request that was accepted while a larger one was refused."""
-BYTES_REFUSED: Final = "bytes refused"
-"""Of the smallest request that was refused for its size in bytes and then accepted with fewer."""
+RATE: Final = "rate"
+"""The tokens per minute that one request exceeded alone; its reply limit counts."""
 RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
 CONFIRMED: Final = "confirmed "
@@ -40,7 +38,10 @@ MAX_TENANTS: Final = 64
 MAX_NAMES: Final = 128
 """Facts about one model: image sizes, mostly; those renewed longest ago go first."""
 _COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
-_AT_MOST: Final = frozenset({CUT_TO, BYTES_REFUSED})
+_LIFETIMES: Final = {RATE: 4 * 3600.0}
+"""Seconds, where they are fewer than for the rest: a rate rises as soon as somebody pays more, and asking again costs
+one refusal that the client does not see."""
+_AT_MOST: Final = frozenset({CUT_TO, RATE})
 """Facts of which a smaller value is the stronger claim."""
 
 
@@ -112,16 +113,20 @@ def refuted(facts: Facts, name: str, is_wrong: Iterable[str], now: float) -> Fac
 def standing(facts: Facts, now: float, seconds: float) -> Facts:
     """Those that are not too old; the clocks of two hosts may differ. Counts stay: each response compares them."""
     kept = {
-        name: of if name.startswith(_COUNTS) else {by: fact for by, fact in of.items() if abs(now - fact.at) < seconds}
+        name: {by: fact for by, fact in of.items() if abs(now - fact.at) < _lifetime(name, seconds)}
         for name, of in facts.items()
     }
     return facts if kept == facts else {name: of for name, of in kept.items() if of}
 
 
-def first_to_go(facts: Facts) -> float:
-    """The Unix time of the oldest lesson that does not stay for ever."""
-    ages = (fact.at for name, of in facts.items() if not name.startswith(_COUNTS) for fact in of.values())
-    return min(ages, default=math.inf)
+def until(facts: Facts, seconds: float) -> float:
+    """The Unix time at which the first of them is too old."""
+    ends = (fact.at + _lifetime(name, seconds) for name, of in facts.items() for fact in of.values())
+    return min(ends, default=math.inf)
+
+
+def _lifetime(name: str, seconds: float) -> float:
+    return math.inf if name.startswith(_COUNTS) else min(seconds, _LIFETIMES.get(name, seconds))
 
 
 def joined(one: Facts, other: Facts) -> Facts:

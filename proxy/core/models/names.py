@@ -49,6 +49,22 @@ _DEPLOYED: Final = re.compile(rf"^(?:{_DEPLOYMENT}[-_.])+|(?:[-_.]{_DEPLOYMENT})
 """Words that people add to a model's name for a deployment (Azure, gateways); none of them names a model."""
 
 
+LIFTED: Final = "[1m]"
+"""Claude Code's end of a model's name for the model with a window of a million tokens. It sends the plain name, and
+asks for that window in a header. https://code.claude.com/docs/en/model-config#extended-context"""
+_LIFTED_TOKENS: Final = 1_000_000
+
+
+def unlifted(name: str) -> tuple[str, int | None]:
+    """The plain name, and the window that this end of it asks for, in tokens.
+
+    >>> unlifted("claude-sonnet-4-5[1m]"), unlifted("claude-sonnet-4-5")
+    (('claude-sonnet-4-5', 1000000), ('claude-sonnet-4-5', None))
+    """
+    plain = name.removesuffix(LIFTED)
+    return plain, None if plain == name else _LIFTED_TOKENS
+
+
 def last_part(name: str) -> str:
     """The name without its owner, in lower case: after the last slash, without `.gguf`.
 

@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from proxy.core.models.names import LIFTED
+
 DEFAULT_WINDOW_TOKENS: Final = 128_000
 """The window of an unknown model: most hosted models of the last two years have at least this much."""
 
@@ -80,12 +82,21 @@ class ModelProfile(Struct, frozen=True):
     """Of the window."""
     image_tokens: tuple[tuple[str, int], ...] = ()
     """Of images, by `image_key`, as the upstream has been seen to count them."""
+    rate_tokens: int | None = None
+    """Per minute, where a request exceeded that alone: prompt and reply limit together, as far as they can be cut."""
     input_bytes: int | None = None
     """Of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
     """Of the prompt alone, where an upstream limits its characters."""
+    is_lifted: bool = False
+    """Whether its requests ask for a longer window than the model has without that."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value comes from: by field name, a phrase such as `config models[0]` or `default`."""
+
+    @property
+    def known_as(self) -> str:
+        """The name under which lessons about it are kept."""
+        return self.model + LIFTED if self.is_lifted else self.model
 
     @property
     def window_is_guessed(self) -> bool:

@@ -1,7 +1,8 @@
 """The search for a limit that no refusal names: it lies between what was accepted and what was refused.
 
 Rule: what was refused is never sent again, and after a refusal nothing is sent but what was accepted before, or half of
-what was refused. Only a prompt that comes near the guess raises it, so that running conversations are seldom cut anew.
+what was refused beside the parts that have to stay. Only a prompt that comes near the guess raises it, so that running
+conversations are seldom cut anew.
 """
 
 from __future__ import annotations
@@ -32,18 +33,21 @@ class Search(Struct, frozen=True, omit_defaults=True):
     """The reply limit that the window holds beside such a prompt."""
 
     @classmethod
-    def begun(cls, refused: int, passed: int = 0, reply: int = 0) -> Search:
-        """After a refusal of this size. A `passed` that is no smaller was accepted by another window.
+    def begun(cls, refused: int, passed: int = 0, reply: int = 0, fixed: int = 0) -> Search:
+        """After a refusal of this size, `fixed` of which had to stay. A `passed` that is no smaller was accepted by
+        another window.
 
         >>> Search.begun(40_429, 39_197).guess, Search.begun(40_000).guess, Search.begun(40_000, 50_000).guess
         (39197, 20000, 20000)
+        >>> Search.begun(40_000, fixed=30_000).guess
+        35000
         """
         passed = passed if passed < refused else 0
-        return cls(refused, max(passed, refused // 2), passed, reply)
+        return cls(refused, max(passed, (min(fixed, refused) + refused) // 2), passed, reply)
 
-    def after_refusal(self, size: int, passed: int = 0, reply: int = 0) -> Search:
+    def after_refusal(self, size: int, passed: int = 0, reply: int = 0, fixed: int = 0) -> Search:
         """After one more refusal; `passed` was accepted since the last one."""
-        return self if size >= self.refused else Search.begun(size, max(passed, self.passed), reply)
+        return self if size >= self.refused else Search.begun(size, max(passed, self.passed), reply, fixed)
 
     def after_pass(self, size: int) -> Search | None:
         """After a prompt was accepted: the same object unless that moves the guess; None if it disproves the search.

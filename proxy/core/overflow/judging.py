@@ -71,6 +71,8 @@ def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | Non
     """
     sent = sent or Sent()
     verdict = _of_report(report, sent)
+    if verdict.is_over_rate and request is not None:
+        return replace(verdict, may_be_echo=may_be_echoed(verdict, request))
     if not verdict.is_overflow or request is None:
         return verdict
     own = [own_words(one.text, request) for one in report.texts]

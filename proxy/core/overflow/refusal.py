@@ -5,13 +5,13 @@ Rule: sizes, roles, tools and indexes only; never content.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS
 from proxy.core.notices.catalogue import Language
-from proxy.core.overflow.verdict import Unit, Verdict
+from proxy.core.overflow.verdict import Unit, Verdict, VerdictKind
 
 _OPENAI_TOKENS: Final = (
     "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
@@ -57,17 +57,38 @@ _NO_MEMBERS: Final[Mapping[str, int]] = {}
 
 _REFUSED_TWICE: Final[dict[Language, tuple[str, str]]] = {
     "en": (
-        "The upstream refused this request as too long, and once more after its prompt or its reply limit had been "
-        "lowered; the prompt then had about {tokens:,} tokens.",
+        "The upstream refused this request as too long{again} after {done}; the prompt then had about {tokens:,} "
+        "tokens.",
         " The system text, the last user message, the tool list and the newest results have to stay: shorten these, "
         "begin a new conversation, or use a model with a larger window.",
     ),
     "zh": (
-        "上游认为此请求过长；压缩提示或降低回复上限后再次被拒绝，当时提示约有 {tokens:,} 个 token。",
+        "上游认为此请求过长：{done}后{again}被拒绝，当时提示约有 {tokens:,} 个 token。",
         "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、开始新的对话，或改用窗口更大的模型。",
     ),
 }
 """What happened, and what to do."""
+_DONE: Final[dict[Language, dict[VerdictKind, str]]] = {
+    "en": {
+        VerdictKind.PROMPT: "its prompt or its reply limit had been lowered",
+        VerdictKind.BYTES: "its body had been made smaller",
+        VerdictKind.MEDIA: "its media had been replaced by text",
+        VerdictKind.PAIRING: "its calls and results had been made to pair up",
+        VerdictKind.SEAL: "reasoning that it could not verify had been left out",
+        VerdictKind.UNKNOWN: "an edit by the proxy had been undone",
+    },
+    "zh": {
+        VerdictKind.PROMPT: "压缩提示或降低回复上限",
+        VerdictKind.BYTES: "缩小请求体",
+        VerdictKind.MEDIA: "用文字替换媒体内容",
+        VerdictKind.PAIRING: "补全工具调用与结果的配对",
+        VerdictKind.SEAL: "去除无法验证的推理内容",
+        VerdictKind.UNKNOWN: "撤销代理所做的一处修改",
+    },
+}
+"""What each cure has done."""
+_AGAIN: Final[dict[Language, tuple[str, str]]] = {"en": (", and once more", " and "), "zh": ("再次", "、")}
+"""If it was too long before, too; and between two cures."""
 
 
 _EMPTY_TWICE: Final[dict[Language, str]] = {
@@ -96,12 +117,20 @@ def empty_twice(tokens: int, language: Language) -> str:
     return _EMPTY_TWICE[language].format(tokens=tokens)
 
 
-def refused_twice(tokens: int, language: Language, reply_tokens: int | None = None) -> str:
-    """The message for a client whose request was refused again after a harsher cut. `tokens`: the model's;
-    `reply_tokens`: the request's own reply limit."""
+def refused_twice(
+    tokens: int,
+    language: Language,
+    reply_tokens: int | None = None,
+    cured: Sequence[VerdictKind] = (VerdictKind.PROMPT,),
+) -> str:
+    """The message for a client whose request was refused as too long after everything that was done. `tokens`: the
+    model's; `reply_tokens`: the request's own reply limit; `cured`: the reasons of the refusals before."""
     happened, advice = _REFUSED_TWICE[language]
+    again, between = _AGAIN[language]
     reply = "" if reply_tokens is None else _WORDS[language]["reply"].format(reply=reply_tokens)
-    return happened.format(tokens=tokens) + reply + advice
+    done = between.join(_DONE[language][kind] for kind in cured)
+    again = again if VerdictKind.PROMPT in cured else ""
+    return happened.format(tokens=tokens, again=again, done=done) + reply + advice
 
 
 def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int]:

@@ -1,20 +1,23 @@
-"""The ladder: what is sent first, and what is sent if the upstream refuses it. A generator without I/O.
+"""What is sent next if the upstream refuses what was sent: a function of the refusal, without I/O.
 
-Rule: at most two sends, whatever happens, and the second one is smaller than the refused one, or the original. The
-generator yields what to send and is sent the outcome; when it ends, the last response is final.
+Rule: each refusal is cured for its reason, and no reason twice. A refusal of what was cured that names another reason
+proves the cure, and one more send has both: three sends at most. Each is smaller than the one before, or asks for less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
+MAX_SENDS: Final = 3
+"""Of one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a time."""
 EMERGENCY_SHARE: Final = 0.6
 """Of the true limit: a second refusal must not result from an estimate that is off by a third."""
 EMERGENCY_REPLY_SHARE: Final = 0.3
@@ -53,6 +56,7 @@ class Rung(StrEnum):
     FITTED = "fitted"
     FEWER_BYTES = "fewer_bytes"
     ORIGINAL = "original"
+    WITHOUT_TOOL = "without_tool"
     REPAIRED = "repaired"
 
 
@@ -81,26 +85,45 @@ class Attempt(Struct, frozen=True):
     goal_bytes: int | None = None
     """The maximum size of the prompt in bytes."""
 
+    @property
+    def cures(self) -> VerdictKind:
+        """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have
+        caused."""
+        match self.rung:
+            case Rung.FEWER_BYTES:
+                return VerdictKind.BYTES
+            case Rung.WITHOUT_MEDIA:
+                return VerdictKind.MEDIA
+            case Rung.REPAIRED:
+                return VerdictKind.SEAL if self.unseals else VerdictKind.PAIRING
+            case Rung.ORIGINAL | Rung.WITHOUT_TOOL:
+                return VerdictKind.UNKNOWN
+        return VerdictKind.PROMPT
+
 
 class Situation(Struct, frozen=True):
-    """The facts about a request that the ladder needs."""
+    """What was sent, as far as the next send depends on it."""
 
     estimate_tokens: int
-    """Of the prompt that is sent first."""
+    """Of the prompt."""
     chars: int
     """Of its text."""
     bytes: int
     """Of the whole."""
     reply_tokens: int | None
-    """The reply limit that is sent first; None if the request has none."""
+    """The reply limit; None if it has none."""
     edited: bool
-    """Whether the first send differs from the original request."""
+    """Whether it differs from the original request."""
     original_could_fit: bool
     """Whether the original request fits the window by our estimate."""
     guess_tokens: int | None = None
     """The size of a prompt, by our estimate, that is sent next if this one is refused without a number; None: half."""
     tried_over_tokens: int | None = None
-    """The learned window, if the first send is larger to find out whether that window still holds."""
+    """The learned window, if what was sent is larger to find out whether that window still holds."""
+    has_our_tool: bool = False
+    """Whether the proxy's own tool is in its list."""
+    fixed_tokens: int = 0
+    """Of what has to stay: system text, tools, the task, the last user message."""
 
 
 class Outcome(Struct, frozen=True):
@@ -126,6 +149,24 @@ class Outcome(Struct, frozen=True):
         return self.status == _TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
 
     @property
+    def reason(self) -> VerdictKind | None:
+        """The reason that a refusal names, if there is a cure for it."""
+        verdict = self.verdict
+        if verdict.is_overflow or verdict.is_over_rate:
+            return VerdictKind.PROMPT
+        if self.is_over_bytes and verdict.kind is VerdictKind.BYTES:
+            return VerdictKind.BYTES
+        if verdict.kind is VerdictKind.MEDIA and self.media:
+            return VerdictKind.MEDIA
+        if self.status not in _REFUSING_STATUSES:
+            return None
+        return VerdictKind.PAIRING if self.is_unpaired else VerdictKind.SEAL if self.has_broken_seals else None
+
+    def proves(self, cures: Sequence[Attempt]) -> bool:
+        """Whether the upstream, after these cures, names another reason: then it has none left of theirs."""
+        return self.reason is not None and all(self.reason is not cure.cures for cure in cures)
+
+    @property
     def is_final(self) -> bool:
         """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
         know of."""
@@ -133,42 +174,68 @@ class Outcome(Struct, frozen=True):
         return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
 
 
-RetryStrategy: TypeAlias = Generator[Attempt, Outcome, None]
+def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Attempt | None:
+    """What is sent after this outcome of what was sent; `cures`: the attempts after the first send. None: the response
+    is final."""
+    found = _cure(outcome, situation)
+    if found is None or not cures:
+        return found
+    if len(cures) + 2 > MAX_SENDS or Rung.ORIGINAL in (found.rung, cures[-1].rung):
+        return None
+    is_about_the_tool = found.rung is Rung.WITHOUT_TOOL and outcome.verdict.kind in (
+        VerdictKind.FIELD,
+        VerdictKind.COUNT,
+    )
+    if not is_about_the_tool and not outcome.proves(cures):
+        return None
+    if found.cures in [cure.cures for cure in cures]:
+        return None
+    lowered = [one.reply_tokens for one in (*cures, found) if one.reply_tokens is not None]
+    return replace(found, reply_tokens=min(lowered, default=None))
 
 
-def retry_strategy(situation: Situation) -> RetryStrategy:
-    """The sends for one request."""
-    outcome = yield Attempt(Rung.FIRST)
+def _cure(outcome: Outcome, situation: Situation) -> Attempt | None:
+    """What may be accepted where this was refused."""
     verdict = outcome.verdict
-    if (verdict.is_overflow or verdict.is_suspect) and _still_holds(verdict, situation.tried_over_tokens):
-        yield Attempt(Rung.AS_KNOWN)
-    elif verdict.is_overflow or verdict.is_over_rate:
+    is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
+    if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
+        return Attempt(Rung.AS_KNOWN)
+    if verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
-            yield Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
-        else:
-            shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
-            is_search = verdict.is_overflow and verdict.limit is None
-            yield Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation), is_search=is_search)
-    elif outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
-        yield Attempt(Rung.FEWER_BYTES, goal_bytes=int(situation.bytes * BLIND_SHARE))
-    elif outcome.fitting_tokens is not None:
-        yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
-    elif verdict.kind is VerdictKind.MEDIA and outcome.media:
-        yield Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
-    elif outcome.is_unpaired and outcome.status in _REFUSING_STATUSES:
-        yield Attempt(Rung.REPAIRED)
-    elif outcome.has_broken_seals and outcome.status in _REFUSING_STATUSES:
-        yield Attempt(Rung.REPAIRED, unseals=True)
-    elif (
-        outcome.status in _REFUSING_STATUSES
-        and verdict.kind in _REFUSED_FOR_CONTENT
-        and situation.edited
-        and situation.original_could_fit
-    ):
-        yield Attempt(Rung.ORIGINAL)
-    elif verdict.is_suspect:
-        yield Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation), is_search=True)
+            return Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
+        shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
+        is_search = verdict.is_overflow and verdict.limit is None
+        return Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation), is_search=is_search)
+    if outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
+        return Attempt(
+            Rung.FEWER_BYTES, goal_bytes=situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
+        )
+    if outcome.fitting_tokens is not None:
+        return Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
+    match outcome.reason:
+        case VerdictKind.MEDIA:
+            return Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
+        case VerdictKind.PAIRING | VerdictKind.SEAL as reason:
+            return Attempt(Rung.REPAIRED, unseals=reason is VerdictKind.SEAL)
+    if outcome.status in _REFUSING_STATUSES and situation.edited:
+        if (
+            situation.has_our_tool
+            and verdict.kind in _ABOUT_A_TOOL
+            and (situation.original_could_fit or not verdict.is_suspect)
+        ):
+            return Attempt(Rung.WITHOUT_TOOL)
+        if verdict.kind in _REFUSED_FOR_CONTENT and situation.original_could_fit:
+            return Attempt(Rung.ORIGINAL)
+    if verdict.is_suspect:
+        return Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation), is_search=True)
+    return None
+
+
+def _blind(situation: Situation) -> int:
+    """The fixed parts and half of what lies beside them, for an upstream that states no limit."""
+    fixed = min(situation.fixed_tokens, situation.estimate_tokens)
+    return fixed + int((situation.estimate_tokens - fixed) * BLIND_SHARE)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
@@ -186,8 +253,9 @@ _REFUSED_FOR_CONTENT: Final = frozenset(
         VerdictKind.UNKNOWN,
     }
 )
-"""Refusals that an edit of ours may have caused; the others would happen to the original, too. COUNT: the proxy's own
-tool may make a list one too long; OpenAI accepts 128."""
+"""Refusals that an edit of ours may have caused; the others would happen to the original, too."""
+_ABOUT_A_TOOL: Final = frozenset({VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.POLICY, VerdictKind.UNKNOWN})
+"""Refusals that the proxy's own tool may have caused. COUNT: it may make a list one too long; OpenAI accepts 128."""
 
 
 def _still_holds(verdict: Verdict, tried_over_tokens: int | None) -> bool:
@@ -196,16 +264,16 @@ def _still_holds(verdict: Verdict, tried_over_tokens: int | None) -> bool:
 
 
 def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:
-    """The kinds of input that the second send omits, because there is no third send to omit the next one."""
+    """The kinds of input that the next send omits, because media are refused and omitted once."""
     named = refused & sent or sent
     return named | (_READ_AS_IMAGES & sent) if Modality.VISION in named else named
 
 
 def emergency_goal(verdict: Verdict, situation: Situation) -> int:
-    """Tokens, by our estimate, for the second send."""
+    """Tokens, by our estimate, for the next send."""
     estimate = situation.estimate_tokens
     if verdict.limit is None:
-        return int(estimate * BLIND_SHARE) if situation.guess_tokens is None else situation.guess_tokens
+        return _blind(situation) if situation.guess_tokens is None else situation.guess_tokens
     if verdict.unit is Unit.CHARS:
         ours_per_theirs = estimate / max(1, situation.chars)
         return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))
@@ -232,7 +300,7 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
 
 
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
-    """The reply limit for the second send, if the first one would not fit beside the prompt."""
+    """The reply limit for the next send, if the first one would not fit beside the prompt."""
     asked = situation.reply_tokens
     if asked is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
         return None
@@ -253,16 +321,25 @@ def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
     if verdict.kind is VerdictKind.RATE:
-        return _counted_by_rate(verdict, situation)
+        return _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
     return limit
 
 
-def _counted_by_rate(verdict: Verdict, situation: Situation) -> int:
+def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int:
     """The prompt's share of the tokens that a rate counted: the reply limit counts as used tokens if the sum can
     contain it (github.com/zeeyado/koassistant.koplugin/issues/106)."""
-    requested, reply = verdict.requested or 0, situation.reply_tokens or 0
+    requested, reply = verdict.requested or 0, reply_tokens or 0
     prompt = requested - reply
-    return prompt if prompt >= situation.estimate_tokens * BLIND_SHARE else requested
+    return prompt if prompt >= estimate_tokens * BLIND_SHARE else requested
+
+
+def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int | None:
+    """What a prompt and its reply limit may have together under a rate that this request alone exceeded, as its prompt
+    was estimated. None if the reply limit does not count: such a rate is no window."""
+    counted = _counted_by_rate(verdict, estimate_tokens, reply_tokens)
+    if verdict.limit is None or counted + (reply_tokens or 0) != verdict.requested:
+        return None
+    return int(verdict.limit * min(1.0, estimate_tokens / counted))
 
 
 def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
@@ -272,7 +349,7 @@ def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
         prompt = verdict.prompt
     elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
-        prompt = _counted_by_rate(verdict, situation)
+        prompt = _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
     else:
         return None
     reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS

@@ -19,6 +19,10 @@ _MAX_CHUNK_LINE_BYTES: Final = 4096
 """A length in hexadecimal, and extensions that nobody sends."""
 _MAX_TRAILER_BYTES: Final = 8192
 """Of all lines after the last chunk: one of nginx's header buffers."""
+_MANY_CHUNKS: Final = 50_000
+"""From here on the average counts: so many take 0.1 s."""
+_LEAST_CHUNK_BYTES: Final = 3
+"""Even an encoder that sends each JSON token as a chunk, as Python's `iterencode` does, writes more."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _NEEDED: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|upgrade|expect)[ \t]*:[ \t]*([^\r\n]*)(?=\r\n)", re.IGNORECASE
@@ -167,6 +171,7 @@ class _Chunks:
         """An incomplete line, as far as it has arrived."""
         self._trailer_bytes = 0
         self._is_last = False
+        self._count = self._body_bytes = 0
 
     def end(self, data: bytes, at: int) -> int:
         """Where the body ends in `data`, from `at` on; -1 if more follows. Raises MalformedRequest."""
@@ -199,6 +204,10 @@ class _Chunks:
         if size is None:
             raise MalformedRequest("the request has a chunk that cannot be read")
         length = int(size[1], 16)
+        self._count += length > 0
+        self._body_bytes += length
+        if self._count > _MANY_CHUNKS and self._body_bytes < _LEAST_CHUNK_BYTES * self._count:
+            raise MalformedRequest(f"the request's chunks have less than {_LEAST_CHUNK_BYTES} bytes each on average")
         self._is_last = length == 0
         self._left = length + len(b"\r\n") if length else 0
 

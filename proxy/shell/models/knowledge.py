@@ -27,11 +27,6 @@ MAX_KEYS: Final = 64
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
 """Forgetting too early costs one refusal that the client does not see; believing too long costs context."""
 
-FOUND_SHARE: Final = 0.9
-"""Of the smallest refused request: an accepted one of this size is as good as the limit."""
-_LARGER: Final = 1.05
-"""Times the largest accepted request, for another one to be news: a conversation grows with every turn."""
-
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
 
@@ -107,8 +102,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
     def limits(self, by: str | None = None, supposed: Search | None = None) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source; None if there are none. `by`
         None: those of the tenant taught last. `supposed`: taken for what its latest refusal has taught."""
-        newest = max(self.of_keys, key=lambda tenant: self.of_keys[tenant].taught, default="")
-        own = self.of(newest if by is None else by)
+        own = self.newest if by is None else self.of(by)
         own = own if supposed is None else replace(own, unnamed=supposed)
         refusals: Refusals = own if own.bounds_tokens else self
         cut = facts.binding(self.facts, facts.CUT_TO, by)
@@ -119,7 +113,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         is_inferred = refusals.unnamed is not None
         window = refusals.window_tokens if refusals.window_tokens is not None else refusals.input_tokens
         images = facts.values(self.facts, facts.IMAGE, by)
-        taken = facts.binding(self.facts, facts.TAKEN, by)
+        taken, rate = facts.binding(self.facts, facts.TAKEN, by), facts.binding(self.facts, facts.RATE, by)
         limits = ModelLimits(
             window_tokens=window if refusals.unnamed is None else refusals.inferred_tokens,
             input_tokens=refusals.input_tokens if refusals.unnamed is None else refusals.unnamed.guess,
@@ -130,6 +124,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             results_hold_text=facts.binding(self.facts, facts.RESULTS_HOLD_TEXT, by) is not None or None,
             refuses_our_tool=facts.binding(self.facts, facts.REFUSES_OUR_TOOL, by) is not None or None,
             taken_tokens=None if taken is None else int(taken.value),
+            rate_tokens=None if rate is None else int(rate.value),
             cuts_silently=cut is not None or None,
             witness=Witness.INFERRED if is_inferred else Witness.STATED if window is None else Witness.LEARNED,
         )
@@ -157,6 +152,11 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             is_same = len(of_keys) == len(self.of_keys) and others is self.facts
             return self if is_same else replace(self, of_keys=of_keys, facts=others)
         return Knowledge(of_keys=of_keys, facts=others)
+
+    @property
+    def newest(self) -> Refusals:
+        """What the refusals of the tenant taught last have taught."""
+        return max(self.of_keys.values(), key=lambda own: own.taught, default=_NO_REFUSALS)
 
     def of(self, by: str) -> Refusals:
         """What this tenant's refusals have taught."""
@@ -204,41 +204,19 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         wrong = [by for by, cut in found.items() if cut.value and is_wrong(cut)]
         return replace(self, facts=facts.refuted(self.facts, facts.CUT_TO, wrong, now)) if wrong else self
 
-    def input_bytes(self, by: str | None) -> int | None:
-        """Between the largest request that was accepted and the smallest that was refused: half way while they are far
-        apart, so that a few refusals find the limit, then what was accepted."""
-        refused = facts.binding(self.facts, facts.BYTES_REFUSED, by)
-        if refused is None:
-            return None
-        accepted = facts.binding(self.facts, facts.BYTES_TAKEN, by)
-        taken = 0 if accepted is None else min(accepted.value, refused.value)
-        return int(taken if taken >= refused.value * FOUND_SHARE else (taken + refused.value) / 2)
-
-    def with_bytes(self, by: str, taken: int, refused: int | None, now: float) -> Knowledge:
-        """With a request that was accepted, after a larger one was refused, if anything of it is news."""
-        found = self.facts
-        if refused is not None:
-            smallest = facts.binding(found, facts.BYTES_REFUSED, by)
-            if smallest is None or refused < smallest.value or taken >= smallest.value:
-                found = facts.with_values(found, by, {facts.BYTES_REFUSED: refused}, now)
-        elif (known := facts.binding(found, facts.BYTES_REFUSED, by)) is not None and taken >= known.value:
-            found = facts.with_values(found, by, {facts.BYTES_REFUSED: 0}, now)
-        largest = facts.binding(found, facts.BYTES_TAKEN, by)
-        if largest is None or taken > largest.value * _LARGER or (refused is not None and largest.value >= refused):
-            found = facts.with_values(found, by, {facts.BYTES_TAKEN: taken}, now)
-        return self if found is self.facts else replace(self, facts=found)
-
     def refuted_by(self, prompt_tokens: int, by: str = "", now: float = 0.0) -> Knowledge:
         """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""
         found = super().refuted_by(prompt_tokens).without_cuts(lambda cut: cut.value < prompt_tokens, now)
-        own = self.of(by)
+        own, rate = self.of(by), facts.binding(self.facts, facts.RATE, by)
+        if rate is not None and rate.value < prompt_tokens:  # of this account, which says nothing of others
+            found = replace(found, facts=facts.refuted(found.facts, facts.RATE, [by], now))
         return found if own.refuted_by(prompt_tokens) is own else found.taught_by(by, own.refuted_by(prompt_tokens))
 
     @property
-    def oldest(self) -> float:
-        """The Unix time of the lesson that is forgotten first."""
-        taught = [found.taught for found in (self, *self.of_keys.values()) if found.taught]
-        return min([*taught, facts.first_to_go(self.facts)])
+    def until(self) -> float:
+        """The Unix time at which the first lesson is forgotten."""
+        ends = [found.taught + STANDS_SECONDS for found in (self, *self.of_keys.values()) if found.taught]
+        return min([*ends, facts.until(self.facts, STANDS_SECONDS)])
 
 
 _NO_REFUSALS: Final = Refusals()
@@ -246,10 +224,17 @@ Contents: TypeAlias = dict[str, dict[str, Knowledge]]
 """Of the file: upstream → key of a model → what is known."""
 
 
-def key_of(model: str) -> str:
-    """A model's name as a key in the file and in the log: bounded in length, and UTF-8, which JSON strings need not be.
+_EVERY_MODEL: Final = "*"
 
-    >>> key_of("gpt-\\ud800")
-    'gpt-?'
+
+def key_of(model: str | None) -> str:
+    """A model's name as a key in the file and in the log: bounded in length, and UTF-8, which JSON strings need not be.
+    None stands for every model of an upstream: what refuses a body for its bytes stands before all of them.
+
+    >>> key_of("gpt-\\ud800"), key_of(None), key_of("*")
+    ('gpt-?', '*', '?')
     """
-    return model[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()
+    if model is None:
+        return _EVERY_MODEL
+    key = model[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()
+    return "?" if key == _EVERY_MODEL else key

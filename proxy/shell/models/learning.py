@@ -31,7 +31,7 @@ from proxy.shell.models.calibration import (
     rounded_up,
     tells_of_truncation,
 )
-from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
+from proxy.shell.models.knowledge import Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.resources.bounded import BoundedMap, with_newest
@@ -46,8 +46,6 @@ _MAX_SIZES: Final = 512
 _FAR_OVER: Final = 1.25
 """Times a guess: a prompt that grows from turn to turn does not move it at each turn."""
 
-_EVERY_MODEL: Final = "*"
-"""In place of a model: what refuses a body for its bytes stands before all models of an upstream."""
 _NOTHING: Final = Knowledge()
 
 
@@ -82,7 +80,7 @@ class Learning:
     @property
     def models(self) -> tuple[str, ...]:
         """The models about which anything is known."""
-        return tuple(model for model in self._known if model != _EVERY_MODEL)
+        return tuple(model for model in self._known if model != key_of(None))
 
     @property
     def known(self) -> Known:
@@ -115,17 +113,17 @@ class Learning:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
         `by` None: those of the tenant taught last, to show to people. `supposed`: taken for what its latest refusal
         has taught."""
-        found, most = self._of(model).limits(by, supposed), self._of(_EVERY_MODEL).input_bytes(by)
-        if most is None or not self._enabled:
+        found, of_bytes = self._of(model).limits(by, supposed), self.search(None, by)
+        if of_bytes is None or not self._enabled:
             return found if self._enabled else None
         limits, said = found or (ModelLimits(), "learned from a refusal")
-        return replace(limits, input_bytes=most), said
+        return replace(limits, input_bytes=of_bytes.guess), said
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
-        known, every = self._of(model), self._of(_EVERY_MODEL)
-        is_apart = facts.are_told_by(known.facts, by) or facts.are_told_by(every.facts, by)
-        return by if known.of(by).binds or is_apart else ""
+        known = self._of(model)
+        is_apart = known.of(by).binds or self._of(None).of(by).binds or facts.are_told_by(known.facts, by)
+        return by if is_apart else ""
 
     def ratio(self, model: str, counted_by: str, by: str | None = None, confirmed: bool = False) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured), for this tenant's requests;
@@ -231,23 +229,34 @@ class Learning:
         if self._learn(model, by, {f"{facts.IMAGE}{image}": cost for image, cost in tokens.items()}):
             self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
 
-    def search(self, model: str, by: str = "") -> Search | None:
-        """The search for a limit that no refusal of this tenant, or of two others, has named."""
+    def search(self, model: str | None, by: str | None = "") -> Search | None:
+        """The search for a limit that no refusal of this tenant, or of two others, has named; for every model: for one
+        in bytes."""
         known = self._of(model)
-        return known.of(by).unnamed or known.unnamed
+        own = known.newest if by is None else known.of(by)
+        return own.unnamed or known.unnamed
 
-    def search_after(self, model: str, refused_tokens: int, reply: int, by: str = "", scale: float = 1.0) -> Search:
+    def search_after(
+        self,
+        model: str | None,
+        refused_tokens: int,
+        reply: int,
+        by: str = "",
+        scale: float = 1.0,
+        fixed: int = 0,
+    ) -> Search:
         """The search for a limit after a refusal that names none. `scale`: what a prompt has by the counter of
-        `refused_tokens` for one token of those that were noted."""
+        `refused_tokens` for one token of those that were noted; `fixed`: of the refused ones, those that had to
+        stay."""
         key = key_of(model), by
         passed = int((self._passed.get(key) or 0) * scale)
         suspected = int((self._suspected.get(key) or refused_tokens / scale) * scale)
         known = self._of(model).of(by).unnamed
         if known is None:
-            return Search.begun(min(refused_tokens, suspected), passed, reply)
-        return known.after_refusal(min(refused_tokens, suspected), passed, reply)
+            return Search.begun(min(refused_tokens, suspected), passed, reply, fixed)
+        return known.after_refusal(min(refused_tokens, suspected), passed, reply, fixed)
 
-    def note_unnamed_refusal(self, model: str, search: Search, by: str = "") -> None:
+    def note_unnamed_refusal(self, model: str | None, search: Search, by: str = "") -> None:
         """Keep the search after a refusal that names no limit: the next requests are fitted to its guess."""
         if not self._enabled or not 2 * SMALLEST_WINDOW_TOKENS <= search.refused <= LARGEST_TOKENS:
             return
@@ -270,7 +279,7 @@ class Learning:
         key = key_of(model), by
         self._suspected.put(key, min(refused_tokens, self._suspected.get(key) or refused_tokens))
 
-    def note_passed(self, model: str, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
+    def note_passed(self, model: str | None, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
         """Remember the size of an accepted prompt, for the search for a limit that no refusal names. Only a first send
         may raise the guess: the next turn continues from a second one."""
         key = key_of(model), by
@@ -282,12 +291,13 @@ class Learning:
             self._adopt(model, lambda found: found.after_pass_of(by, prompt_tokens))
             self._log_search(model, self._of(model).of(by).unnamed, for_all=False)
 
-    def _log_search(self, model: str, search: Search | None, *, for_all: bool) -> None:
-        tokens = None if search is None else search.guess
+    def _log_search(self, model: str | None, search: Search | None, *, for_all: bool) -> None:
+        limit = None if search is None else search.guess
+        named = {"limit_bytes": limit} if model is None else {"limit_tokens": limit}
         self._log.info(
             "limit_learned",
             model=key_of(model),
-            limit_tokens=tokens,
+            **named,
             scope=Scope.INPUT.value,
             inferred=True,
             for_all=for_all,
@@ -304,18 +314,16 @@ class Learning:
         if self._learn(model, by, {facts.RESULTS_HOLD_TEXT: 1}):
             self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
 
-    def note_bytes(self, taken: int, refused: int | None, by: str = "") -> None:
-        """Keep how many bytes a request had that was accepted, and how many it had when it was refused for them; None:
-        it was not. What was accepted matters only while a larger one is known to be refused."""
-        known = self._of(_EVERY_MODEL)
-        if refused is None and facts.binding(known.facts, facts.BYTES_REFUSED, by) is None:
-            return
-        now = self._clock()
-        met = known.with_bytes(by, taken, refused, now)
-        if self._enabled and met is not known:
-            self._adopt(_EVERY_MODEL, lambda found: found.with_bytes(by, taken, refused, now))
-            self._log.info("limit_learned", model=_EVERY_MODEL, limit_bytes=met.input_bytes(by), taken_bytes=taken)
-            self.version += 1
+    def note_bytes(self, refused: int, taken: int, by: str = "") -> None:
+        """Keep that a body was refused for its bytes and accepted with fewer."""
+        self.note_unnamed_refusal(None, self.search_after(None, refused, 0, by), by)
+        self.note_passed(None, taken, by, is_first=False)
+
+    def note_rate(self, model: str, tokens: int, by: str = "") -> None:
+        """Keep a rate that one request exceeded alone, as we count tokens."""
+        is_rate = SMALLEST_WINDOW_TOKENS <= tokens <= LARGEST_TOKENS
+        if is_rate and self._learn(model, by, {facts.RATE: tokens}):
+            self._log.info("limit_learned", model=key_of(model), limit_tokens=tokens, per="minute")
 
     def note_tool_refused(self, model: str, by: str = "") -> None:
         """Keep that an upstream does not accept the proxy's own tool."""
@@ -383,7 +391,7 @@ class Learning:
             self._warn("learning_not_erased", error)
         self.version += 1
 
-    def _of(self, model: str) -> Knowledge:
+    def _of(self, model: str | None) -> Knowledge:
         return self._known.get(key_of(model), _NOTHING) if self._known else _NOTHING
 
     def _sample(self, model: str, counted_by: str, by: str, ratio: float, needed: int = MIN_SAMPLES) -> None:
@@ -436,14 +444,14 @@ class Learning:
         """Forget what is too old; the file forgets it at the next lesson."""
         now = self._clock()
         self._known = {model: known.standing(now) for model, known in self._known.items()}
-        self._until = min([known.oldest for known in self._known.values()], default=math.inf) + STANDS_SECONDS
+        self._until = min([known.until for known in self._known.values()], default=math.inf)
 
-    def _teach(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
+    def _teach(self, model: str | None, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what refusals have taught about a model."""
         now = self._clock()
         self._adopt(model, lambda found: replace(change(found.standing(now)), taught=int(now)))
 
-    def _teach_tenant(self, model: str, by: str, change: Callable[[Refusals], Refusals]) -> None:
+    def _teach_tenant(self, model: str | None, by: str, change: Callable[[Refusals], Refusals]) -> None:
         """Change what one tenant's refusals have taught about a model."""
         now = self._clock()
 
@@ -453,7 +461,7 @@ class Learning:
 
         self._adopt(model, changed)
 
-    def _adopt(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
+    def _adopt(self, model: str | None, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what is known about a model, here and in the file; trouble with the file affects only the file."""
         self.refresh()  # what was erased elsewhere must not be written back
 

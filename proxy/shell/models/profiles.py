@@ -1,9 +1,11 @@
 """The profile of a model, value by value: the first source that states a value decides.
 
-Rule: configuration › learned › `defaults` › what a self-hosted server has allocated › the upstream's `/v1/models` ›
-the catalogue › 128 000 tokens. The profile records where each value came from. A look-up never waits for the network;
-callers that can wait a moment for a window that nobody states call `settle` first. A window is certain unless it is the
-default, or the catalogue's from another provider: docs/decisions/0012-windows-certain-and-guessed.md.
+Rule: configuration › learned › `defaults` › what a self-hosted server has allocated › what the request's header asks
+for › the upstream's `/v1/models` › the catalogue › 128 000 tokens. The profile records where each value came from. A
+look-up never waits for the network; callers that can wait a moment for a window that nobody states call `settle` first.
+A window is certain unless it is asked for, the default, or the catalogue's from another provider:
+docs/decisions/0012-windows-certain-and-guessed.md. If a refusal has printed exactly that a configured window is too
+large, the refusal is believed until it is refuted or forgotten, and the operator is told.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
+from proxy.core.models.names import unlifted
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
 from proxy.core.models.search import Search
 from proxy.shell.models.catalogue import Catalogue
@@ -65,9 +68,14 @@ _TOLD_NAMES: Final = 10
 MAX_PROFILES: Final = 1024
 """Profiles remembered; a name is foreign input, and a client may send a new one with every request."""
 
+_BEFORE_LISTS: Final = 2
+"""Where a window that requests ask for stands among the sources."""
+_LIFT: Final = "the requests ask for it"
+
 _VALUES: Final = (
     "window_tokens",
     "input_tokens",
+    "rate_tokens",
     "input_bytes",
     "input_chars",
     "output_tokens",
@@ -109,7 +117,7 @@ class ModelResolver:
         self._reading: asyncio.Future[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._told: set[str] = set()
-        """Models whose guessed window has been reported."""
+        """Models whose guessed window has been reported, and corrections of configured ones."""
 
     def profile(self, model: str, by: str = "", supposed: Search | None = None) -> ModelProfile:
         """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
@@ -133,7 +141,7 @@ class ModelResolver:
             return False
         before = self.profile(name, by)
         if before.window_is_guessed or before.cuts_silently or self.discovery.is_in_doubt:
-            await self.discovery.settle(name)
+            await self.discovery.settle(unlifted(name)[0])
         after = self.profile(name, by)
         if after.window_is_guessed:
             self._tell_guess(after)
@@ -141,11 +149,15 @@ class ModelResolver:
 
     def _tell_guess(self, profile: ModelProfile) -> None:
         """Log it once for each model, where an operator sees it."""
-        if profile.model not in self._told and len(self._told) < MAX_PROFILES:
-            self._told.add(profile.model)
+        if profile.known_as not in self._told and len(self._told) < MAX_PROFILES:
+            self._told.add(profile.known_as)
             window, source = profile.window_tokens, profile.sources["window_tokens"]
             logger().warning(
-                "window_guessed", model=profile.model, window_tokens=window, source=source, advice=HOW_TO_STATE_A_WINDOW
+                "window_guessed",
+                model=profile.known_as,
+                window_tokens=window,
+                source=source,
+                advice=HOW_TO_STATE_A_WINDOW,
             )
 
     async def ask_now(self, model: str | None, timeout_seconds: float = ASK_SECONDS) -> str | None:
@@ -168,7 +180,7 @@ class ModelResolver:
         """Compare what was learned with what a self-hosted server reports now, if that is news."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
-            window = self.discovery.stated(model)
+            window = self.discovery.stated(unlifted(model)[0])
             if learned is not None and window is not None and self._stated.get(model) != window:
                 self._stated.put(model, window)
                 learned.note_allocated(model, window)
@@ -205,6 +217,13 @@ class ModelResolver:
     def _from_upstream(self, model: str) -> tuple[ModelLimits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
+    def _may_be_lifted(self, model: str, window_tokens: int) -> bool:
+        """Whether lists and the catalogue, which describe requests that do not ask for it, state a smaller window, and
+        no self-hosted server has allocated one."""
+        listed = (self.discovery.limits(model), (self.catalogue.find(model) or (NOTHING,))[0])
+        stated = [limits.window_tokens or 0 for limits in listed]
+        return self.discovery.stated(model) is None and max(stated) < window_tokens
+
     def _resolve(
         self,
         model: str,
@@ -216,7 +235,15 @@ class ModelResolver:
         stated_by = {"window_tokens": "default"}
         witness, taken = Witness.GUESSED, 0
         learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
-        for said in (self._configured(model), learned, *(source(model) for source in self._sources)):
+        plain, lifted_tokens = unlifted(model)
+        sources = [source(plain) for source in self._sources]
+        if lifted_tokens is not None and self._may_be_lifted(plain, lifted_tokens):
+            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=lifted_tokens, witness=Witness.GUESSED), _LIFT))
+        configured = self._configured(model) or self._configured(plain)
+        first = (configured, learned)
+        if configured is not None and learned is not None and _corrects(learned[0], configured[0]):
+            first = (learned[0], self._correction(model, learned, configured)), configured
+        for said in (*first, *sources):
             limits, phrase = said or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
@@ -226,7 +253,30 @@ class ModelResolver:
                     values[name], stated_by[name] = value, phrase
         if witness is Witness.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
-        return ModelProfile(model=model, **values, witness=witness, sources=stated_by)
+        return ModelProfile(model=plain, is_lifted=plain != model, **values, witness=witness, sources=stated_by)
+
+    def _correction(self, model: str, learned: tuple[ModelLimits, str], configured: tuple[ModelLimits, str]) -> str:
+        """The source of a window that corrects a configured one, for people; it is logged once."""
+        (limits, source), (wrong, place) = learned, configured
+        told = f"{model} {limits.window_tokens} {wrong.window_tokens}"
+        if told not in self._told and len(self._told) < MAX_PROFILES:
+            self._told.add(told)
+            logger().warning(
+                "configured_window_corrected",
+                model=model,
+                window_tokens=limits.window_tokens,
+                configured_tokens=wrong.window_tokens,
+                source=place,
+                advice="correct the setting; `context-proxy models --forget` takes the lesson back",
+            )
+        return f"{source}, in place of {wrong.window_tokens} from {place}"
+
+
+def _corrects(learned: ModelLimits, configured: ModelLimits) -> bool:
+    """Whether a limit that a refusal has printed exactly is smaller than the configured window."""
+    if learned.witness is not Witness.LEARNED or learned.cuts_silently or learned.window_tokens is None:
+        return False
+    return configured.window_tokens is not None and learned.window_tokens < configured.window_tokens
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
+from proxy.core.models.names import unlifted
 from proxy.core.models.profile import ModelProfile
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
@@ -33,6 +34,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
     "input_chars": "input limit, characters",
+    "rate_tokens": "limit per minute",
     "input_bytes": "input limit, bytes",
     "output_tokens": "output limit",
     "modalities": "reads",
@@ -90,7 +92,7 @@ def _asked(
     failure = asyncio.run(resolver.ask_now(name))
     names = (name,) if name is not None else _names(settings, upstream, resolver, learning)
     profiles = [resolver.profile(one) for one in names]
-    ratios = [learning.ratio(one.model, counter_for(one.tokenizer, one.model).name) for one in profiles]
+    ratios = [learning.ratio(one.known_as, counter_for(one.tokenizer, one.model).name) for one in profiles]
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
     return _Asked(upstream, failure, profiles, ratios, limits)
 
@@ -118,11 +120,11 @@ def _names(
     own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
     names = dict.fromkeys((*written, *learning.models, *resolver.discovery.names))
-    return tuple(name for name in names if settings.paths_to(upstream, name))
+    return tuple(name for name in names if settings.paths_to(upstream, unlifted(name)[0]))
 
 
 def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: TruncateToolOutput) -> Table:
-    table = Table(title=_plain(profile.model), title_justify="left", box=None, header_style="dim")
+    table = Table(title=_plain(profile.known_as), title_justify="left", box=None, header_style="dim")
     for heading in ("value", "", "from"):
         table.add_column(heading)
     for field, label in _LABELS.items():
@@ -162,7 +164,7 @@ def _many(profiles: Sequence[ModelProfile]) -> Table:
     table.add_column("window from")
     for profile in profiles:
         cells = [_shown(profile, field) for field in ("window_tokens", "input_tokens", "output_tokens", "modalities")]
-        table.add_row(_plain(profile.model), *cells, _plain(_source(profile, "window_tokens")))
+        table.add_row(_plain(profile.known_as), *cells, _plain(_source(profile, "window_tokens")))
     return table
 
 
@@ -187,7 +189,7 @@ def _shown(profile: ModelProfile, field: str) -> str:
 def _as_json(found: _Asked, name: str | None) -> dict[str, Any]:
     described = [
         {
-            "model": profile.model,
+            "model": profile.known_as,
             **{field: getattr(profile, field) for field in _LABELS if field not in ("modalities", "refused")},
             "window_is_guessed": profile.window_is_guessed,
             "refused": sorted(profile.refused),

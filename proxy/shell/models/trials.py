@@ -24,7 +24,7 @@ _MAX_WINDOWS: Final = 512
 """Windows whose requests are counted; a model's name is foreign input."""
 
 Window: TypeAlias = tuple[str, str, int]
-"""A model, the tenant, and the size of the window: what is learned anew is tried anew."""
+"""A model, the tenant, and the size of the window: what is learned anew is tried anew. No model: a limit in bytes."""
 
 
 class Trials:

@@ -3,7 +3,8 @@ its end, and is put back when the client returns, with its calls or with the nam
 keeps.
 
 Rule: the store decides what was hidden, so a restart or another replica changes nothing; the memory of this process
-saves look-ups. It also remembers that nothing was hidden, which is the case for almost every call.
+saves look-ups. It also remembers that nothing was hidden, which is the case for almost every call, but not that the
+store gave no answer: the next turn asks again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, TypeAlias
 from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.continuation import Continuation, mark_of_name
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in
-from proxy.errors import ProxyError
+from proxy.errors import ArtifactNotFound, ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.resources.bounded import BoundedMap
@@ -52,7 +53,7 @@ class HiddenCallMemory:
         """
         if await self._store.keep([hidden.artifact()], tenant):
             return False
-        self._note(tenant, hidden.mark, await self._asked(tenant, hidden.mark))
+        await self._ask(tenant, hidden.mark)
         return True
 
     def completed(self, tenant: str, wire: Wire, request: Request) -> tuple[Request, tuple[str, ...]]:
@@ -83,23 +84,29 @@ class HiddenCallMemory:
         return request.completed(places, b"".join(told)), tuple(unknown)
 
     async def look_up(self, tenant: str, marks: Sequence[str]) -> bool:
-        """Ask the store what is hidden under these marks; returns whether anything is."""
+        """Ask the store what is hidden under these marks; returns whether anything is. Those for which it gives no
+        answer stay unknown."""
         for mark in marks[:-MAX_ASKED]:
             self._note(tenant, mark, None)
-        newest = marks[-MAX_ASKED:]
-        found = await asyncio.gather(*(self._asked(tenant, mark) for mark in newest))
-        for mark, hidden in zip(newest, found, strict=True):
-            self._note(tenant, mark, hidden)
-        return any(found)
+        return any(await asyncio.gather(*(self._ask(tenant, mark) for mark in marks[-MAX_ASKED:])))
 
-    async def _asked(self, tenant: str, mark: str) -> Hidden | None:
-        """A failure of the store counts as nothing hidden, permanently: the next turn must send what this one sent."""
+    def unknown(self, tenant: str, marks: Sequence[str]) -> tuple[str, ...]:
+        """Those of these marks about which nothing is known."""
+        return tuple([mark for mark in marks if (tenant, mark) not in self._known])
+
+    async def _ask(self, tenant: str, mark: str) -> bool:
+        """Whether anything is hidden under this mark; False if the store gives no answer, too."""
         try:
             stored = await self._reader.find(HiddenToolCalls.name_of(mark), tenant)
             content = await self._reader.piece(stored, 0, stored.size)
+        except ArtifactNotFound:
+            hidden: Hidden | None = None
         except ProxyError:
-            return None
-        return HiddenToolCalls.read(content, mark) or Continuation.read(content, mark)
+            return False
+        else:
+            hidden = HiddenToolCalls.read(content, mark) or Continuation.read(content, mark)
+        self._note(tenant, mark, hidden)
+        return hidden is not None
 
     def _note(self, tenant: str, mark: str, hidden: Hidden | None) -> None:
         self._known.put((tenant, mark), hidden, hidden.held_bytes if hidden is not None else 0)

@@ -165,6 +165,10 @@ class ConversationMemory(Generic[Knowledge]):
         for forgotten, head in gone:
             self._strike(forgotten, head)
 
+    def forget(self, match: Match[Knowledge]) -> None:
+        """Let no later request continue from this one."""
+        self._forget(match.remembered)
+
     def _forget(self, remembered: Remembered[Knowledge]) -> None:
         head = self._kept.pop(remembered)
         if head is not None:

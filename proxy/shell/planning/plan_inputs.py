@@ -164,14 +164,14 @@ class KnownInputs:
 
     def _limits(self, request: Request, tenant: str, supposed: Search | None) -> _Limits:
         """The limits for a request's model and reply limit, remembered while its profile is the same object."""
-        known_of = (request.model, tenant)
+        known_of = (request.known_as, tenant)
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
         texts = counter_for(profile.tokenizer, profile.model)
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
-        ratio, calibrated = self._ratio_of(request.model, texts.name, tenant, is_sure)
+        ratio, calibrated = self._ratio_of(request.known_as, texts.name, tenant, is_sure)
         asked = request.reply_limit[1] if request.reply_limit else None
-        key = (profile.model, profile.window_tokens, asked, ratio, calibrated)
+        key = (profile.known_as, profile.window_tokens, asked, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known

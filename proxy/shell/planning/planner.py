@@ -33,7 +33,7 @@ from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent
-from proxy.shell.planning.refused_seals import RefusedSeals
+from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire
 from proxy.wire.repairs import repaired
@@ -80,6 +80,8 @@ class _Incoming(NamedTuple):
     """How its client gets at artifacts."""
     model: str = ""
     """Used if the body names none."""
+    is_lifted: bool = False
+    """Whether its headers ask for a longer window."""
     beginning: Request | None = None
     """That of the body, if it is known although the body begins otherwise than all remembered ones."""
 
@@ -104,7 +106,7 @@ class Planner:
         """None: nothing is ever hidden."""
         self._settle = settle
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
-        self._refused_seals = RefusedSeals()
+        self._refused = RefusedHistories()
 
     async def plan(
         self,
@@ -114,13 +116,15 @@ class Planner:
         access: ArtifactAccess = NOWHERE,
         model: str = "",
         *,
+        is_lifted: bool = False,
         looking_up: bool = False,
     ) -> Planned:
         """The plan for a body; `access` is how its client gets at artifacts, `model` is used if the body names none.
-        `looking_up`: whether the references in its new messages may be fetched. Raises MalformedRequest."""
+        `is_lifted`: whether its headers ask for a longer window. `looking_up`: whether the references in its new
+        messages may be fetched. Raises MalformedRequest."""
         match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
         body = match.held(body) if match else bytes(body)
-        came = _Incoming(wire, tenant, body, access, model)
+        came = _Incoming(wire, tenant, body, access, model, is_lifted)
         if len(body) > SMALL_BYTES and not (match and match.is_continued):
             came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), bytes(body)))
         resolved, lookup_seconds = _known(match), 0.0
@@ -132,12 +136,16 @@ class Planner:
         planned = await self._run(came, match, resolved)
         if looking_up and self._settle:
             started = time.perf_counter()
-            is_news = await self._settle(planned.request.model, planned.tenant, len(body))
+            is_news = await self._settle(planned.request.known_as, planned.tenant, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
-        if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
-            planned = await self._run(came, match, resolved)
+        if planned.unknown and self._hidden:
+            if await self._hidden.look_up(tenant.hex(), planned.unknown):
+                if match and match.remembered.knowledge.unknown:  # known messages may lack what was found
+                    came, match = came._replace(beginning=None), None
+                planned = await self._run(came, match, resolved)
+            planned = replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -200,7 +208,19 @@ class Planner:
 
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""
-        return await self._again(refused, without=media, keeping=keeping)
+        return await self._again(refused, without=refused.inputs.terms.without | media, keeping=keeping)
+
+    async def plan_without_tool(self, refused: Planned, *, keeping: bool) -> Planned:
+        """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
+        terms, request = refused.inputs.terms, refused.request
+        terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
+        if request.put_in:
+            tenant = refused.tenant
+            plain = refused.wire.parse(bytes(request.body), None, 0)
+            plain = replace(plain, named=request.named, is_lifted=request.is_lifted)
+            request = self._healed(refused.wire, tenant, plain, 0)
+        made = partial(self.made, reading=refused.reading)
+        return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_repaired(self, refused: Planned, refusal: str = "", *, keeping: bool) -> Planned:
         """A plan for the repaired history of a request that was refused because its calls and results do not pair up.
@@ -209,18 +229,35 @@ class Planner:
         request = repaired(refused.wire, refused.request, refusal, text)
         return await self._made_for(refused, request, keeping=keeping)
 
-    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+    async def plan_unsealed(self, refused: Planned, refusal: str, *, keeping: bool) -> Planned:
         """A plan for the history of a request without the reasoning that its upstream could not verify."""
-        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+        request = refused.wire.unsealed(refused.request, refused.plan.sent, refusal)
+        return await self._made_for(refused, request, keeping=keeping)
 
-    def note_unsealed(self, refused: Planned, accepted: Planned) -> None:
-        """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
-        accepted the request."""
-        self._refused_seals.note(refused.tenant, refused.request)
+    def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
+        """Leave out in the next turns, too, the sealed reasoning that a repair has left out."""
+        self._refused.note_seals(refused.tenant, refused.request, repaired.request)
+
+    def note_healed(self, refused: Planned, healed: Planned, *, unsealed: bool) -> None:
+        """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
+        if unsealed:
+            self.note_refused_seals(refused, healed)
+        elif refused.request.shape.is_whole:
+            may_repeat = refused.wire.results_may_repeat
+            self._refused.note_unpaired(refused.tenant, refused.request, may_repeat=may_repeat)
         # The next turn continues from what was accepted, not from what was refused.
         tenant = bytes.fromhex(refused.tenant)
-        match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
-        self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
+        match = self._memory.find((healed.wire.path, tenant), healed.request.body)
+        if match is not None and not healed.request.ends:
+            self._memory.forget(match)  # no turn can continue from the repaired request, and none must from this one
+        self._remember(replace(healed, last_sent=refused.last_sent), tenant, match)
+
+    def _healed(self, wire: Wire, tenant: str, request: Request, known: int) -> Request:
+        """The request without what its upstream is known to refuse; no seals are looked for in its first messages."""
+        request = self._refused.without_seals(tenant, request, known)
+        if request.shape.is_whole and self._refused.has_unpaired(tenant, request):
+            request = repaired(wire, request, "", lacking_result(self._pipelines.language))
+        return request
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
@@ -291,19 +328,23 @@ class Planner:
         request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
             request = replace(request, named=came.model)
+        if came.is_lifted:
+            request = replace(request, is_lifted=True)
         if known is not None and request.healed and request.model != known.request.model:
             return self._plan(came, None, resolved)  # what another model has refused
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
-        if tools is not None and self._profile_of(request.model, tenant.hex()).refuses_our_tool:
+        if tools is not None and self._profile_of(request.known_as, tenant.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
             access = structs.replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
+                if known is not None and known.unknown:
+                    unknown = (*known.unknown, *unknown)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
-        request = self._refused_seals.left_out(tenant.hex(), request, shared)
+        request = self._healed(wire, tenant.hex(), request, shared)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
             known, shared, goes_on = None, 0, False  # new content changed known messages

@@ -61,6 +61,10 @@ class Journey(Discreet, frozen=True):
     early: EarlyBytes | None = None
     """Takes what a response sends before it has content; None: those bytes wait for the rest."""
 
+    def after(self, cured: Planned) -> Journey:
+        """The same after one cure: the next one is made of what was sent. What replaces a page knows no other cure."""
+        return replace(self, planned=cured, larger=None, plan_for=None)
+
     def uncompressed(self) -> Journey:
         """The same, for a client that already has the beginning of a response in uncompressed bytes."""
         return replace(self, headers=accepting(self.headers, UNCOMPRESSED))
@@ -78,6 +82,8 @@ class Journey(Discreet, frozen=True):
             edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),
             tried_over_tokens=None if self.larger is None else self.planned.inputs.profile.window_tokens,
+            has_our_tool=first.offered,
+            fixed_tokens=plan.fixed_tokens,
         )
 
     @property

@@ -10,16 +10,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
-from proxy.core.media.routes import modalities_in
+from proxy.core.media.placement import modalities_in
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.models.providers import is_own_server
 from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
+from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung, room_in_rate
 from proxy.core.overflow.silent_truncation import Counted, may_be_of_a_cut, window_of_a_cut
 from proxy.core.tokens.image_tokens import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
@@ -105,7 +104,7 @@ class Judge:
         )
         asked = planned.request.reply_limit
         own = counter_for(profile.tokenizer, profile.model)
-        ratio, measured = self._learning.ratio(profile.model, own.name, planned.tenant, own.exact)
+        ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
         budget = budget_for(profile, asked and asked[1], exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
@@ -113,8 +112,8 @@ class Judge:
         """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
         if counted is None or planned.request.has_images or not _is_comparable(planned):
             return None
-        model, profile = planned.request.model, planned.inputs.profile
-        own = counter_for(profile.tokenizer, model)
+        model, profile = planned.request.known_as, planned.inputs.profile
+        own = counter_for(profile.tokenizer, profile.model)
         ratio, measured = self._learning.ratio(model, own.name, planned.tenant, own.exact)
         is_exact = not planned.inputs.is_rough and own.exact
         known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
@@ -132,8 +131,12 @@ class Judge:
 
     def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep the limit that a refusal states, and compare its count with the estimate."""
-        model, profile = planned.request.model, planned.inputs.profile
+        model, profile = planned.request.known_as, planned.inputs.profile
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
+        if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
+            reply = planned.reply_limit or planned.request.reply_limit
+            room = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
+            self._learning.note_rate(model, room or 0, planned.tenant)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
@@ -151,7 +154,7 @@ class Judge:
         if counted.request.has_images:
             self._learn_images(counted, estimate_tokens, verdict.prompt)
         else:
-            model, counted_by = counted.request.model, counted.inputs.counted_by
+            model, counted_by = counted.request.known_as, counted.inputs.counted_by
             self._learning.note_count(model, counted_by, estimate_tokens, verdict.prompt, counted.tenant)
 
     def search_after(self, refused: Planned, counted: Planned | None = None) -> Search | None:
@@ -166,12 +169,17 @@ class Judge:
         size, reply = max(1, int(refused.tokens_after * scale)), limit[1] if limit else 0
         if reply > size:  # rather both together are too much
             size, reply = size + reply, 0
-        return self._learning.search_after(refused.request.model, size, reply, refused.tenant, scale)
+        fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
+        return self._learning.search_after(refused.request.known_as, size, reply, refused.tenant, scale, fixed)
 
     def search_of(self, planned: Planned) -> Search | None:
         """The search that bounds a request; None if it is bound by something else."""
         is_bound = planned.inputs.profile.witness is Witness.INFERRED
-        return self._learning.search(planned.request.model, planned.tenant) if is_bound else None
+        return self._learning.search(planned.request.known_as, planned.tenant) if is_bound else None
+
+    def search_of_bytes(self, planned: Planned) -> Search | None:
+        """The search for the most bytes of a request."""
+        return self._learning.search(None, planned.tenant)
 
     def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
@@ -180,34 +188,32 @@ class Judge:
         if search is None or verdict.may_be_echo or not _is_comparable(refused):
             return
         if verdict.is_overflow:
-            self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
+            self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
         else:
-            self._learning.note_suspected(refused.request.model, search.refused, refused.tenant)
+            self._learning.note_suspected(refused.request.known_as, search.refused, refused.tenant)
 
     def learn_what_was_refused(
-        self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned, sent: Planned
+        self, attempt: Attempt, refusal: Verdict, refused: Planned, sent: Planned, *, is_accepted: bool
     ) -> None:
         """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
-        only after the same request was accepted without them, or shorter, as `sent`."""
-        if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
-            return
+        only after the same request without them, or shorter, was accepted as `sent`, or refused for another reason."""
         if refusal.is_conditional:
             return
-        if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
-            self._learning.note_tool_refused(refused.request.model, refused.tenant)
+        if attempt.rung is Rung.WITHOUT_TOOL:
+            self._learning.note_tool_refused(refused.request.known_as, refused.tenant)
         if attempt.rung is Rung.FEWER_BYTES:
-            self._learning.note_bytes(sent.plan.after.bytes, refused.plan.after.bytes, refused.tenant)
-        if attempt.rung is Rung.EMERGENCY and attempt.is_search:
+            self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
+        if attempt.rung is Rung.EMERGENCY and attempt.is_search and is_accepted:
             if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
-                self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
-            self._learning.note_passed(sent.request.model, sent.tokens_after, sent.tenant, is_first=False)
+                self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
+            self._learning.note_passed(sent.request.known_as, sent.tokens_after, sent.tenant, is_first=False)
         if attempt.rung is not Rung.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
-            self._learning.note_media_refused_in_results(refused.request.model, refused.tenant)
+            self._learning.note_media_refused_in_results(refused.request.known_as, refused.tenant)
         elif refusal.refuses_model:
             kinds = refusal.refused & attempt.refused or attempt.refused
-            self._learning.note_refused_media(refused.request.model, kinds, refused.tenant)
+            self._learning.note_refused_media(refused.request.known_as, kinds, refused.tenant)
 
     def learn_from_usage(
         self,
@@ -223,30 +229,36 @@ class Judge:
             return
         decision.prompt_tokens = counted
         if went_well:
-            self._learning.note_bytes(planned.plan.after.bytes, None, planned.tenant)
+            self._learning.note_passed(None, planned.plan.after.bytes, planned.tenant)
         if went_well and planned.request.shape.is_whole:
             passed = planned.tokens_after if counted is None else counted
-            self._learning.note_passed(planned.request.model, passed, planned.tenant)
+            self._learning.note_passed(planned.request.known_as, passed, planned.tenant)
         if not _is_comparable(planned):
             return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
-            self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.tenant)
+            self._learning.note_prompt(planned.request.known_as, planned.tokens_after, planned.tenant)
         profile = planned.inputs.profile
         if counted is not None and profile.window_is_guessed:
-            self._learning.note_taken(profile.model, counted, profile.window_tokens, planned.tenant)
+            self._learning.note_taken(planned.request.known_as, counted, profile.window_tokens, planned.tenant)
         if counted is None:
             return
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
-            self._learning.note_prompt(profile.model, counted, planned.tenant)
+            self._learning.note_prompt(planned.request.known_as, counted, planned.tenant)
             if planned.is_here:
                 self._learn_images(planned, estimate, counted)
         elif planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted)):
-            self._learning.note_prompt(profile.model, counted, planned.tenant)
+            self._learning.note_prompt(planned.request.known_as, counted, planned.tenant)
         else:
             may_cut = self._may_cut(profile)
             self._learning.note_usage(
-                profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant, may_cut=may_cut
+                planned.request.known_as,
+                counted_by,
+                estimate,
+                counted,
+                decision.request_id,
+                planned.tenant,
+                may_cut=may_cut,
             )
 
     def _may_cut(self, profile: ModelProfile) -> bool:
@@ -257,7 +269,7 @@ class Judge:
         """Whether a count may be one of a part of the prompt: then it says nothing about how the upstream counts."""
         profile, estimate = planned.inputs.profile, planned.plan.after.tokens
         own = counter_for(profile.tokenizer, profile.model)
-        ratio, is_measured = self._learning.ratio(profile.model, own.name, planned.tenant, own.exact)
+        ratio, is_measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
         certain = profile.certain_window_tokens
         if not self._may_cut(profile) or (certain is not None and estimate * ratio <= certain):
             return False
@@ -267,12 +279,12 @@ class Judge:
         """Compare the upstream's count of a prompt with images with their expected cost."""
         profile = planned.inputs.profile
         texts = counter_for(profile.tokenizer, profile.model)
-        ratio, calibrated = self._learning.ratio(profile.model, texts.name, planned.tenant, texts.exact)
+        ratio, calibrated = self._learning.ratio(planned.request.known_as, texts.name, planned.tenant, texts.exact)
         counter = with_images_of(profile.model, texts, profile.image_tokens)
         may_hold = planned.wire.may_hold_images
         images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
-        self._learning.note_images(profile.model, seen, planned.tenant)
+        self._learning.note_images(planned.request.known_as, seen, planned.tenant)
 
 
 def _is_comparable(planned: Planned) -> bool:
@@ -291,14 +303,15 @@ def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What a response means. `size`: of the prompt that it answers."""
-    body = planned.request.body
+    body, profile = planned.request.body, planned.inputs.profile
     if not planned.request.shape.is_whole:
         return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
-        planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
-        planned.inputs.profile.certain_window_tokens is not None,
+        # The part of the window that a prompt may fill; a rate is no window.
+        planned.plan.budget.certain_room_tokens if profile.rate_tokens is None else profile.certain_window_tokens,
+        profile.certain_window_tokens is not None,
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
         reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
     )

@@ -6,6 +6,7 @@ was read is passed on with the rest, byte for byte. What has no content (comment
 
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,7 @@ from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.shell.upstream.tap import Taker
 from proxy.wire.protocol import Wire
-from proxy.wire.sse import EventSplitter, Tail, data_of
+from proxy.wire.sse import QUIET_LINES, EventSplitter, Tail, data_of
 
 _TAIL_BYTES: Final = 4_096
 """The end of a response, where its usage is; the model's text before it is not searched."""
@@ -29,13 +30,12 @@ request."""
 _EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 """A body that begins with one of these is a stream of events, whatever its content-type: some servers send none, or
 `application/json` as for their other errors."""
+_LARGE_BYTES: Final = 16 * 1024
+"""Of a piece after which others have their turn: reading it may take milliseconds."""
 _ANY_ZLIB_FORMAT: Final = 47
 """zlib distinguishes gzip and deflate itself."""
 OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
 """Headers that no longer apply when the body has changed."""
-_COMMENTS: Final = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*")
-"""Whole lines of a stream without content: `: OPENROUTER PROCESSING`, `: keep-alive`.
-https://openrouter.ai/docs/api-reference/streaming"""
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 """What JSON may begin with; DeepSeek sends empty lines until its reply is ready.
 https://api-docs.deepseek.com/quick_start/rate_limit"""
@@ -124,6 +124,8 @@ class PeekedResponse:
                 seen -= await self._begin(early)
             if seen >= HELD_BYTES and (not self._quiet_bytes or seen >= QUIET_BYTES):
                 return
+            if len(piece) >= _LARGE_BYTES:
+                await asyncio.sleep(0)  # an upstream that sends them without end keeps nobody from being served
         self.is_whole = True
         self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
 
@@ -132,7 +134,7 @@ class PeekedResponse:
         Nothing is passed on after content has begun to arrive: the response will be judged at once."""
         if self.evidence[:1] not in _QUIET_BEGINNINGS:
             return 0  # nearly always
-        quiet = (_COMMENTS if self.is_stream else _BLANKS).match(self.evidence)
+        quiet = (QUIET_LINES if self.is_stream else _BLANKS).match(self.evidence)
         count = quiet.end() if quiet is not None else 0
         told, rest = self.evidence[:count], self.evidence[count:]
         if not told or not (rest in (b"", b"\r") or rest.startswith(b":")):

@@ -34,7 +34,7 @@ from proxy.shell.relay.held_conversations import HeldConversations
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting, without_encoding
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.send_plans import SendPlan, SendPlans, overflow
+from proxy.shell.relay.send_plans import SendPlan, SendPlans, Sends, overflow
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
 from proxy.shell.resources.logs import logger
@@ -147,6 +147,7 @@ class Relay:
         journey = Journey(target, sent_headers, received, planned, tenant.hex(), kept, larger=larger, early=early)
         self._recorder.plan_made(decision)
         sent = await self._climb(journey, decision)
+        has_our_tool = has_our_tool and sent.send.planned.inputs.terms.tools is not None
         if has_our_tool and sent.send.attempt.rung is not Rung.ORIGINAL:
             await kept.rest()
             rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
@@ -206,26 +207,26 @@ class Relay:
     async def _climb(self, journey: Journey, decision: Decision) -> Standing:
         """Send what the plans say until there is a response for the client."""
         sends = self._plans.sends(journey)
-        send, fallback, refusal = sends.current, None, ACCEPTED
+        send, fallback = sends.current, None
         while True:
             is_first = decision.attempts == 1
             response = await self._responded(journey, send, fallback, decision)
             if isinstance(response, Standing):
                 return response
             try:
-                outcome = await self._outcome(response, send, journey.kept, decision, is_first=is_first)
+                outcome = await self._outcome(response, sends, journey.kept, decision, is_first=is_first)
                 if outcome.verdict.is_overflow:
                     self._models.discovery.doubt()
+                sends.learn(outcome, is_accepted=_is_better(outcome))
                 following = await sends.following(outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
                     if fallback is not None and not _is_better(outcome):
+                        if send.attempt.unseals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
+                            self._planner.note_refused_seals(journey.planned, send.planned)  # these are others
                         await response.aclose()
                         return fallback
-                    self._raise_for(send, outcome)
+                    self._raise_for(sends, outcome)
                     self._held.note(send.planned, outcome, response.evidence, journey.tenant)
-                    if send.attempt.unseals and send.planned.is_here and _is_better(outcome):
-                        self._planner.note_unsealed(journey.planned, send.planned)
                     return Standing(response, send, outcome, is_first)
             except BaseException:
                 await response.aclose()
@@ -236,9 +237,11 @@ class Relay:
             is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
             if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
                 fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
+            elif not is_first:
+                fallback = None  # another reason is named, so the first was cured
             await response.aclose()
             journey = journey.uncompressed() if response.has_begun else journey
-            send, refusal = following, outcome.verdict
+            send = following
             decision.note_attempt(send.attempt, send.planned)
             self._recorder.retried(decision, send.attempt)
 
@@ -266,27 +269,30 @@ class Relay:
         return response
 
     async def _outcome(
-        self, response: PeekedResponse, send: SendPlan, kept: Kept, decision: Decision, *, is_first: bool
+        self, response: PeekedResponse, sends: Sends, kept: Kept, decision: Decision, *, is_first: bool
     ) -> Outcome:
         """What a response means. The request is needed again unless that is plain; if it is lost, the client gets the
         response."""
         kept.wake()
-        is_plain = response.status < 400 and send.planned.wire.is_plainly_a_reply(response.telling)
-        if kept.is_away and (send.attempt.unseals or not is_plain) and not await kept.back():
+        planned = sends.current.planned
+        is_plain = response.status < 400 and planned.wire.is_plainly_a_reply(response.telling)
+        if kept.is_away and (sends.heals or not is_plain) and not await kept.back():
             return Outcome(response.status, ACCEPTED)
-        outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
+        outcome = self._judge.outcome(response, planned, decision, is_first=is_first)
         if not outcome.is_final and not await kept.back():
             return Outcome(response.status, ACCEPTED)
         return outcome
 
-    def _raise_for(self, send: SendPlan, outcome: Outcome) -> None:
+    def _raise_for(self, sends: Sends, outcome: Outcome) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow and
         UpstreamEmpty."""
+        send = sends.current
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
             asked = send.planned.request.reply_limit
-            said = refused_twice(tokens, language, asked[1] if asked else None)
+            done = [cure.cures for cure in sends.cures]
+            said = refused_twice(tokens, language, asked[1] if asked else None, done)
             raise overflow(said, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
@@ -352,7 +358,10 @@ class Relay:
         try:
             # A proxy that only observes fetches nothing from third parties.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(wire, tenant, body, access, model, looking_up=looking_up)
+            lifts = wire.asks_for_a_longer_window(headers)
+            planned = await self._planner.plan(
+                wire, tenant, body, access, model, is_lifted=lifts, looking_up=looking_up
+            )
         except ProxyError:
             raise
         except Exception:

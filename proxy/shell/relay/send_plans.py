@@ -6,6 +6,7 @@ out: then another plan is made, which says so. Nothing is sent here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias
@@ -21,10 +22,9 @@ from proxy.core.overflow.retry_strategy import (
     ALWAYS_SMALLER,
     Attempt,
     Outcome,
-    RetryStrategy,
     Rung,
     Situation,
-    retry_strategy,
+    next_attempt,
 )
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
@@ -48,32 +48,55 @@ class SendPlan(Struct, frozen=True):
     planned: Planned
 
 
+class Cure(Struct, frozen=True):
+    """A refusal, and what was sent after it."""
+
+    attempt: Attempt
+    refusal: Verdict
+    refused: Planned
+    sent: Planned
+
+
 class Sends:
-    """What to send for one request, one after another: no generator, as nearly all requests are sent once."""
+    """What to send for one request, one after another."""
 
     def __init__(self, plans: SendPlans, journey: Journey, first: SendPlan, *, retries: bool) -> None:
         self._plans = plans
         self._journey = journey
         self._retries = retries
-        self._strategy: RetryStrategy | None = None
+        self._unproven: list[Cure] = []
+        self.cures: list[Attempt] = []
+        """The sends after the first one."""
         self.current = first
         """The latest send."""
+
+    @property
+    def heals(self) -> bool:
+        """Whether a repair of the history is still to be proven."""
+        return any(cure.attempt.rung is Rung.REPAIRED for cure in self._unproven)
+
+    def learn(self, outcome: Outcome, *, is_accepted: bool) -> None:
+        """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
+        if self._unproven and (is_accepted or outcome.proves(self.cures)):
+            for cure in self._unproven:
+                self._plans.learn(cure, is_accepted=is_accepted)
+            self._unproven.clear()
 
     async def following(self, outcome: Outcome) -> SendPlan | None:
         """The send after the current one; None if the client gets that one's response. Raises ContextOverflow if
         nothing is left that may be sent."""
-        if self._strategy is None:
-            if outcome.is_final or not self._retries:
-                return None  # nearly always: no situation is described that no strategy will ask about
-            self._strategy = retry_strategy(self._plans.situation(self._journey))
-            next(self._strategy)  # is the first send, which is over
-        attempt = _next(self._strategy, outcome)
+        if outcome.is_final or not self._retries:
+            return None  # nearly always: no situation is described that nobody will ask about
+        attempt = next_attempt(outcome, self._plans.situation(self._journey), self.cures)
+        refused = self.current.planned
         if attempt is None:
-            self._plans.note_final(outcome, self.current.planned)
+            self._plans.note_final(outcome, refused)
             return None
-        found = await self._plans.send_after(self._journey, attempt, outcome, self.current.planned)
+        found = await self._plans.send_after(self._journey, attempt, outcome, refused)
         if found is not None:
-            self.current = found
+            self.current, self._journey = found, self._journey.after(found.planned)
+            self.cures.append(found.attempt)
+            self._unproven.append(Cure(found.attempt, outcome.verdict, refused, found.planned))
         return found
 
 
@@ -83,6 +106,7 @@ class SendPlans:
     def __init__(self, settings: Settings, planner: Planner, store: ArtifactStore, judge: Judge) -> None:
         self._retries = settings.overflow.retry
         self._language = settings.language
+        self._most_bytes = settings.defaults.max_request_bytes or math.inf
         self._planner = planner
         self._store = store
         self._judge = judge
@@ -104,6 +128,13 @@ class SendPlans:
             situation if guess is None or guess >= situation.estimate_tokens else replace(situation, guess_tokens=guess)
         )
 
+    def learn(self, cure: Cure, *, is_accepted: bool) -> None:
+        """Learn from a refusal whose cure is proven."""
+        refused, sent = cure.refused, cure.sent
+        self._judge.learn_what_was_refused(cure.attempt, cure.refusal, refused, sent, is_accepted=is_accepted)
+        if cure.attempt.rung is Rung.REPAIRED and refused.is_here and sent.is_here:
+            self._planner.note_healed(refused, sent, unsealed=cure.attempt.unseals)
+
     def note_final(self, outcome: Outcome, planned: Planned) -> None:
         """Learn from a refusal without a number that no smaller send follows."""
         verdict = outcome.verdict
@@ -118,16 +149,14 @@ class SendPlans:
         if attempt.rung is Rung.AS_KNOWN:
             profile = journey.planned.inputs.profile
             if outcome.verdict.limit is not None:
-                self._trials.note_confirmed((profile.model, journey.tenant, profile.window_tokens))
+                self._trials.note_confirmed((profile.known_as, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
-            is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
+            is_another = planned.plan.may_be_sent and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
-        if attempt.rung is Rung.REPAIRED:
-            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
-            repair = self._planner.plan_unsealed if attempt.unseals else repaired
-            planned = await self._made(partial(repair, journey.planned), journey.tenant)
+        if attempt.rung in (Rung.REPAIRED, Rung.WITHOUT_TOOL):
+            planned = await self._made(partial(self._changed(attempt, outcome), journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_bytes is not None:
             return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)
@@ -149,6 +178,13 @@ class SendPlans:
         if outcome.verdict.is_overflow:
             raise self._refusal(planned, outcome.verdict)
         return None
+
+    def _changed(self, attempt: Attempt, outcome: Outcome) -> _Make:
+        """Makes the plan for a request of which something else than its length was refused."""
+        if attempt.rung is Rung.WITHOUT_TOOL:
+            return self._planner.plan_without_tool
+        repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+        return partial(repair, refusal=outcome.verdict.upstream_message)
 
     async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
         """About half of a body that was too large, or as little as can be."""
@@ -193,31 +229,47 @@ class SendPlans:
         return planned
 
     async def larger(self, planned: Planned, tenant: str, decision: Decision) -> Planned | None:
-        """A plan for more than a learned window is known to hold, made now and then when that window required a cut: if
-        the upstream accepts it, the window has grown."""
-        profile, budget = planned.inputs.profile, planned.plan.budget
-        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
-        if not may_have_grown or budget.admits(planned.plan.before):
+        """A plan for more than a learned limit is known to hold, made now and then when that limit required a cut: if
+        the upstream accepts it, the limit has grown."""
+        excess = planned.plan.budget.ceiling.excess(planned.plan.before)
+        if excess is None:
             return None
-        if not self._trials.is_due((profile.model, planned.tenant, profile.window_tokens)):
-            return None
+        is_of_bytes = excess.bytes and planned.plan.budget.bytes_may_be_wrong
+        larger = await (self._of_more_bytes(planned) if is_of_bytes else self._of_more_tokens(planned))
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
-        search = self._judge.search_of(planned)
-        window = profile.window_tokens
-        known, refused = (window, window) if search is None else (search.guess, search.refused)
-        larger = await self._planner.plan_for(planned, int(refused * LARGER / budget.ratio), keeping=True)
-        proves_it = larger.plan.fits and larger.tokens_after > known * PROVES
-        if not proves_it or not await self._is_safe(larger, tenant):
+        if larger is None or not larger.plan.fits or not await self._is_safe(larger, tenant):
             return None
         decision.note_plan(larger)
         self._log.info(
             "window_tried",
             request_id=decision.request_id,
-            model=profile.model,
-            window_tokens=profile.window_tokens,
+            model=larger.inputs.profile.model,
+            window_tokens=larger.inputs.profile.window_tokens,
             tokens_after=larger.tokens_after,
+            bytes_after=larger.plan.after.bytes,
         )
         return larger
+
+    async def _of_more_tokens(self, planned: Planned) -> Planned | None:
+        profile, search = planned.inputs.profile, self._judge.search_of(planned)
+        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
+        if not may_have_grown or profile.rate_tokens is not None:  # a rate is met anew when it is forgotten
+            return None
+        window = profile.window_tokens
+        if not self._trials.is_due((profile.known_as, planned.tenant, window)):
+            return None
+        known, refused = (window, window) if search is None else (search.guess, search.refused)
+        goal = int(refused * LARGER / planned.plan.budget.ratio)
+        larger = await self._planner.plan_for(planned, goal, keeping=True)
+        return larger if larger.tokens_after > known * PROVES else None
+
+    async def _of_more_bytes(self, planned: Planned) -> Planned | None:
+        search = self._judge.search_of_bytes(planned)
+        if search is None or not self._trials.is_due(("", planned.tenant, search.guess)):
+            return None
+        goal = int(min(search.refused * LARGER, self._most_bytes))
+        larger = await self._planner.plan_for_bytes(planned, goal, keeping=True)
+        return larger if larger.plan.after.bytes > search.guess * PROVES else None
 
     async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
         """The plan for a second send: the one that the next turn will continue from if that surely fits, so that a
@@ -291,13 +343,6 @@ def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
     if planned.inputs.counted_by == refused.inputs.counted_by:
         return tokens
     return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
-
-
-def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
-    try:
-        return strategy.send(outcome)
-    except StopIteration:
-        return None
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:

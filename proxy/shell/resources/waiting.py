@@ -170,6 +170,8 @@ class Kept:
         """Whether the parts are without their contents."""
         self._worked_bytes = 0
         self._is_over = False
+        self._is_large = False
+        """Whether it has ever been accounted."""
 
     def hold(self, *parts: Part | None) -> None:
         """These belong to it, too; those that it has are not taken twice."""
@@ -181,6 +183,7 @@ class Kept:
         """The request is on its way: it takes no more of the workload, and may be put into a file."""
         held_bytes = sum([part.held_bytes for part in self._parts])
         if held_bytes > SMALL_BYTES and not self.is_away and not self._is_over:
+            self._is_large = True
             self._room.keep(self, held_bytes)
             await self._room.make_room()
         self._worked_bytes = self._share.held_bytes or self._worked_bytes
@@ -188,7 +191,8 @@ class Kept:
 
     def wake(self) -> None:
         """From now on it is put nowhere."""
-        self._room.let_go(self)
+        if self._is_large:
+            self._room.let_go(self)
 
     async def back(self) -> bool:
         """Have the contents again, once there is room in the workload; False if they are lost."""
@@ -213,7 +217,7 @@ class Kept:
         """It will not be sent again, and keeps nothing."""
         self.close()
         self._share.release()
-        if not self.is_away:
+        if self._is_large and not self.is_away:
             self._take_out()
 
     def close(self) -> None:

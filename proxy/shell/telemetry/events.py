@@ -51,7 +51,12 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
         "`read_artifact`; `context-proxy models --forget` erases it",
     ),
-    (("window_tried",), "a learned window may have grown: to find out, this request is cut less and sent larger"),
+    (
+        ("configured_window_corrected",),
+        "a refusal printed a window smaller than the configured one; requests are fitted to the smaller one until it "
+        "is refuted or forgotten",
+    ),
+    (("window_tried",), "a learned limit may have grown: to find out, this request is cut less and sent larger"),
     (
         ("upstream_truncated_silently", "cut_retried"),
         "the upstream counted far less than was sent; what it certainly reads whole was sent next",

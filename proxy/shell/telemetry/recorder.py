@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _RETRIED: Final = {
     Rung.ORIGINAL: "original_retried",
+    Rung.WITHOUT_TOOL: "original_retried",
     Rung.WITHOUT_MEDIA: "media_refused",
     Rung.FITTED: "cut_retried",
     Rung.REPAIRED: "history_healed",

@@ -115,7 +115,7 @@ class ChatCompletions(JsonWire):
         )
 
     def says_something(self, data: bytes) -> bool:
-        """An event without a choice, as Azure sends first, says nothing."""
+        """An event without a choice, as Azure sends first, says nothing, nor does one with only a role."""
         return bool(data) and not holds_nothing(data)
 
     def counted(self, end: bytes) -> Counted | None:

@@ -31,6 +31,8 @@ _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response
 _OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
 _NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
 """Members of a message or a delta that hold nothing a model said."""
+_OF_A_BEGINNING: Final = frozenset({"index", "delta"})
+"""Members of a choice that may stand before anything is said; a finish reason may not."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
 _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
@@ -107,8 +109,23 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
 def holds_nothing(data: bytes) -> bool:
     """Whether the data of a stream's event is an object without any part of a reply, usage or error: Azure's first one,
     `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
-    content-streaming), which some servers send alone."""
-    return b'"delta"' not in data and _holds_nothing(json_or_none(data.decode("utf-8", "replace")))
+    content-streaming), which some servers send alone; OpenAI's, which only says that the assistant will speak."""
+    value = json_or_none(data.decode("utf-8", "replace"))
+    return _holds_nothing(value) or _only_begins(value)
+
+
+def _only_begins(value: Any) -> bool:
+    if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
+        return False
+    choices = value.get("choices")
+    if not isinstance(choices, list) or not 0 < len(choices) <= _MAX_CHOICES or _has_output(value):
+        return False
+    return all(
+        isinstance(choice, dict)
+        and isinstance(choice.get("delta"), dict)
+        and not any(inner for name, inner in choice.items() if name not in _OF_A_BEGINNING)
+        for choice in choices
+    )
 
 
 def _holds_nothing(value: Any) -> bool:

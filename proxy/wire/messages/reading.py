@@ -18,6 +18,7 @@ from proxy.core.text.jsontext import Raw
 from proxy.wire.messages.blocks import (
     COMPACTION,
     RESULT,
+    THINKING,
     answered_by,
     brings_tools,
     holds_compaction,
@@ -56,6 +57,35 @@ def goes_on(message: Message) -> bool:
 def changes_what_was_read(raw: bytes) -> bool:
     """Whether new messages may contain a compaction, so that everything before it is ignored."""
     return _COMPACTION in raw
+
+
+def loop_start(messages: Sequence[Message]) -> int:
+    """The index after the last user message: there the running tool loop begins."""
+    said = (index for index in range(len(messages) - 1, -1, -1) if _is_said(messages[index]))
+    return next(said, -1) + 1
+
+
+def _is_said(message: Message) -> bool:
+    return message.role == "user" and not message.is_companion
+
+
+def count_of_items(messages: Sequence[Message]) -> int:
+    """How many messages of the API these are."""
+    frames = [message.frame if isinstance(message, ApiMessage) else None for message in messages]
+    return sum(frame is None or frame is not before for before, frame in zip([None, *frames], frames, strict=False))
+
+
+def begins_with_thinking(messages: Sequence[Message]) -> bool:
+    """Whether the last assistant message, with those that the API merges with it, begins with thinking, or calls
+    nothing."""
+    last = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    first = last
+    while first > 0 and messages[first].is_companion and messages[first - 1].role == "assistant":
+        first -= 1
+    if not any(message.calls for message in messages[first : last + 1]):
+        return True
+    blocks = listed(jsontext.opened(messages[first].raw).get("content"))
+    return bool(blocks) and kind_of(blocks[0]) in THINKING
 
 
 def ignored(items: Sequence[bytes]) -> ApiMessage:

@@ -29,7 +29,16 @@ from proxy.wire.messages.blocks import IMAGE, texts_of
 from proxy.wire.messages.counted import counted_in
 from proxy.wire.messages.events import kind_of_event
 from proxy.wire.messages.message import ApiMessage
-from proxy.wire.messages.reading import changes_what_was_read, goes_on, ignored, joined, read
+from proxy.wire.messages.reading import (
+    begins_with_thinking,
+    changes_what_was_read,
+    count_of_items,
+    goes_on,
+    ignored,
+    joined,
+    loop_start,
+    read,
+)
 from proxy.wire.request import Request, RequestShape, read_request
 
 _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
@@ -37,11 +46,21 @@ _IMAGE: Final = f'"{IMAGE}"'.encode()
 _EDITS: Final = re.compile(rb"clear_tool_uses|compact")
 """In `context_management`, which Claude Code always sends, to keep the reasoning."""
 _THREAD: Final = "thread"
+_THINKING: Final = "thinking"
+_DISABLED: Final = b'{"type":"disabled"}'
+_PLACE: Final = re.compile(r"messages\.(\d{1,6})\.")
+"""As in "messages.1.content.0: Invalid `signature` in `thinking` block"."""
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
 """Some gateways begin a stream before they know whether the upstream accepts the request (CLIProxyAPI)."""
 _BILLING: Final = "x-anthropic-billing-header"
 """Claude Code's first block of `system`, different in every request; Anthropic removes it before it counts.
 https://code.claude.com/docs/en/llm-gateway"""
+
+
+def _thinks(request: Request) -> bool:
+    """Whether thinking is enabled in the way that demands it in a running tool loop; adaptive thinking does not."""
+    said = jsontext.opened(request.members.get(_THINKING))
+    return isinstance(said, dict) and said.get("type") == "enabled"
 
 
 def _may_hold_images(raw: bytes) -> bool:
@@ -86,9 +105,23 @@ class Messages(JsonWire):
         return replace(request, conversation=Conversation((ignored(items),)), shape=_HELD, ends=(), has_images=False)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """The views of one API message are joined again."""
+        """The views of one API message are joined again. Thinking is disabled where a repair has left out that of a
+        running tool loop: "When `thinking` is enabled, a final `assistant` message must start with a thinking block".
+        """
         listed = joined(messages, request.conversation.messages)
+        if request.healed and _thinks(request) and not begins_with_thinking(messages):
+            members = {**members, _THINKING: _DISABLED}
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
+
+    def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
+        """Without that of finished turns. That of a running tool loop goes if the refusal names a place in it, or none
+        is elsewhere; or if it may go although thinking stays enabled."""
+        if not _thinks(request):
+            return request.unsealed()
+        named = _PLACE.search(refusal)
+        is_in_loop = named is not None and int(named[1]) >= count_of_items(sent[: loop_start(sent)])
+        left = request if is_in_loop else request.unsealed(loop_start(request.conversation.messages))
+        return request.unsealed() if left is request else left
 
     def message(self, raw: bytes) -> Message:
         """A message from its bytes."""
@@ -111,6 +144,11 @@ class Messages(JsonWire):
     def may_name_images(self, raw: bytes) -> bool:
         """By the same type, whose quotes are escaped inside a text; tool results may use the names of other APIs."""
         return b"image" in raw
+
+    def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """By `anthropic-beta`, as Claude Code sends it for `claude-…[1m]`; its value ends in the date of the beta.
+        https://platform.claude.com/docs/en/build-with-claude/context-windows"""
+        return any(name == b"anthropic-beta" and b"context-1m-" in value for name, value in headers)
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, self-hosted servers

@@ -75,6 +75,27 @@ def test_without_a_word_about_the_reply_a_sixteenth_is_kept():
     assert budget_for(ModelProfile("m", 16_000, None, 100), None, exact=True, rules=rules).room_tokens == 15_900
 
 
+@pytest.mark.parametrize(
+    ("witness", "window", "rate"),
+    [(Witness.STATED, 64_000, 16_000), (Witness.GUESSED, 64_000, 16_000), (Witness.GUESSED, 8_000, 16_000)],
+)
+def test_a_rate_is_a_window_for_which_nothing_is_refused(witness, window, rate):
+    rules = BudgetRules(margin_tokens=0)
+    profile = ModelProfile("m", window, witness=witness, rate_tokens=rate)
+    found = budget_for(profile, None, exact=True, rules=rules)
+    own = budget_for(ModelProfile("m", rate), None, exact=True, rules=rules)
+    assert found.certain_room_tokens == own.room_tokens
+    assert not found.refuses(Size(rate * 2))
+    assert own.refuses(Size(rate * 2))
+    assert clamped_reply(found, 32_000, 4_000) == rate - 4_000
+
+
+def test_a_rate_over_a_certain_window_changes_nothing():
+    rules, profile = BudgetRules(), ModelProfile("m", 16_000)
+    found = budget_for(replace(profile, rate_tokens=20_000), None, exact=True, rules=rules)
+    assert found == budget_for(profile, None, exact=True, rules=rules)
+
+
 def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_room():
     rules = BudgetRules(margin_tokens=0)
     assert budget_for(ModelProfile("m", 16_000), 200, exact=True, rules=rules).room_tokens == 15_800

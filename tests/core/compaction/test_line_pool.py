@@ -10,7 +10,7 @@ from support.strategies import TEXTS, conversation, exchange, user, valid_histor
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.call_traces import Trace
-from proxy.core.compaction.line_pool import MAX_LINES, Line, LinePool, Sight, _forget
+from proxy.core.compaction.line_pool import MAX_LINES, Line, LinePool, Sight, _bounded, _forget
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
 
@@ -73,10 +73,24 @@ def test_a_call_that_replaces_nothing_compares_no_line():
         def strip(self, chars=None, /):
             raise AssertionError
 
-    sources = {"src/a.py": (Line(Uncompared("def one_function():"), Sight(0, 1.0)),)}
+    sources = {"src/a.py": [(Line(Uncompared("def one_function():"), Sight(0, 1.0)),)]}
     assert _forget(sources, Trace("call", "src/a.py", written=("x",))) is None
     with pytest.raises(AssertionError):
         _forget(sources, Trace("call", "src/a.py", replaced=("y",)))
+
+
+def test_the_work_grows_with_the_texts_of_one_source_and_not_with_its_square():
+    looked_at: list[int] = []
+
+    class Lines(list):
+        def __iter__(self):
+            looked_at.append(len(self))
+            return super().__iter__()
+
+    texts = [Lines([Line(f"line {number} of {text}", Sight(0, 1.0)) for number in range(3)]) for text in range(9_000)]
+    found = _bounded({"": texts})
+    assert [line.text for line in found[""]] == [line.text for text in texts[-1_000:] for line in list(text)]
+    assert sum(looked_at[: -len(texts)]) <= 3 * MAX_LINES
 
 
 def test_a_file_that_was_written_anew_has_no_older_lines():

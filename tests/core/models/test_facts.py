@@ -12,6 +12,7 @@ from proxy.core.models.facts import (
     IMAGE,
     MAX_NAMES,
     MAX_TENANTS,
+    RATE,
     RATIO,
     REFUSES,
     THE_SERVER,
@@ -99,8 +100,17 @@ def test_lessons_are_forgotten_and_counts_are_not():
     assert standing(known, 11, 7) is known
     assert standing(known, 12, 7) == {CUT_TO: {"b": Fact(4_096, 8)}, f"{IMAGE}8x8": {"a": Fact(70, 5)}}
     assert standing(known, 20, 7).keys() == {f"{IMAGE}8x8"}
-    assert facts.first_to_go(known) == 5
-    assert facts.first_to_go(standing(known, 20, 7)) == math.inf
+    assert facts.until(known, 7) == 12
+    assert facts.until(standing(known, 20, 7), 7) == math.inf
+
+
+def test_a_rate_is_forgotten_after_hours():
+    week, hours = 7 * 24 * 3600, 4 * 3600
+    known = with_values({}, "a", {RATE: 6_000, CUT_TO: 4_096}, 5)
+    assert facts.until(known, week) == 5 + hours
+    assert standing(known, 4 + hours, week) is known
+    assert standing(known, 5 + hours, week).keys() == {CUT_TO}
+    assert binding(with_values(known, "b", {RATE: 8_000}, 5), RATE, "new") == Fact(8_000, 5), "in which two agree"
 
 
 def test_the_number_of_facts_and_tenants_is_bounded_and_the_newest_stay():

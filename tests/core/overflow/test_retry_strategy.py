@@ -16,7 +16,8 @@ from proxy.core.overflow.retry_strategy import (
     Situation,
     emergency_goal,
     emergency_reply,
-    retry_strategy,
+    next_attempt,
+    room_in_rate,
 )
 
 COUNTS = st.integers(1, 10**6)
@@ -50,13 +51,12 @@ STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 
 def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
     """What is sent, when the upstream answers like this."""
-    ladder = retry_strategy(situation)
-    found = [next(ladder)]
+    found = [Attempt(Rung.FIRST)]
     for outcome in outcomes:
-        try:
-            found.append(ladder.send(outcome))
-        except StopIteration:
+        following = next_attempt(outcome, situation, found[1:])
+        if following is None:
             break
+        found.append(following)
     return found
 
 
@@ -68,10 +68,10 @@ SENT = Situation(10_000, 40_000, 80_000, 4_000, edited=True, original_could_fit=
 
 
 @given(SITUATIONS, STATUSES, VERDICTS, VERDICTS)
-def test_there_are_two_sends_at_most_whatever_happens(situation, status, first, then):
-    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then))
-    assert made[0] == Attempt(Rung.FIRST)
-    assert len(made) <= 2
+def test_there_are_three_sends_at_most_and_no_reason_is_cured_twice(situation, status, first, then):
+    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then), Outcome(400, first))
+    assert len(made) <= 3
+    assert len({attempt.cures for attempt in made[1:]}) == len(made) - 1
 
 
 @given(SITUATIONS, STATUSES, VERDICTS)
@@ -138,11 +138,7 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
 
 def test_a_history_with_broken_seals_is_sent_without_them_once():
     outcome = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
-    strategy = retry_strategy(SENT)
-    next(strategy)
-    assert strategy.send(outcome) == Attempt(Rung.REPAIRED, unseals=True)
-    with pytest.raises(StopIteration):
-        strategy.send(outcome)
+    assert sends(SENT, outcome, outcome)[1:] == [Attempt(Rung.REPAIRED, unseals=True)]
     assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
 
 
@@ -183,6 +179,20 @@ def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it
     assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
     uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
     assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
+
+
+def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
+    assert room_in_rate(over_rate(6_000, 14_000), 10_000, 4_000) == 6_000
+    assert room_in_rate(over_rate(6_000, 24_000), 10_000, 4_000) == 3_000, "as the rate counts prompts"
+    assert room_in_rate(over_rate(6_000, 12_000), 16_000, None) == 6_000
+    assert room_in_rate(over_rate(6_000, 7_100), 7_000, 4_000) is None
+    assert room_in_rate(Verdict(VerdictKind.RATE), 7_000, None) is None
+
+
+def test_a_larger_body_that_was_refused_for_its_bytes_is_followed_by_the_known_size():
+    tried = replace(SENT, tried_over_tokens=8_000)
+    assert second(tried, 413, Verdict(VerdictKind.BYTES)) == Attempt(Rung.AS_KNOWN)
+    assert second(SENT, 413, Verdict(VerdictKind.BYTES)).rung is Rung.FEWER_BYTES
 
 
 @pytest.mark.parametrize("edited", [True, False])
@@ -264,3 +274,65 @@ def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_se
 def test_a_small_body_is_refused_by_no_server_for_its_bytes():
     small = replace(SENT, bytes=LEAST_LIMIT_BYTES - 1)
     assert second(small, 413, Verdict(VerdictKind.BYTES)) is None
+
+
+IMAGES = frozenset({Modality.VISION})
+OF_MEDIA = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES), IMAGES)
+OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_unpaired=True)
+OF_SEALS = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+OF_LENGTH = Outcome(400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS))
+OF_BYTES = Outcome(413, Verdict(VerdictKind.BYTES))
+NAMED = [OF_MEDIA, OF_PAIRS, OF_SEALS, OF_LENGTH, OF_BYTES]
+
+
+@pytest.mark.parametrize("first", NAMED)
+@pytest.mark.parametrize("then", NAMED)
+def test_another_named_reason_is_cured_too_and_the_same_one_is_not(first, then):
+    made = sends(SENT, first, then, first, then)
+    assert len(made) == (2 if first is then else 3)
+    assert then.proves(made[1:2]) is (first is not then)
+
+
+@pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
+def test_a_refusal_that_names_no_reason_proves_no_cure(then):
+    assert len(sends(SENT, OF_MEDIA, then)) == 2
+    assert not then.proves([Attempt(Rung.WITHOUT_MEDIA)])
+
+
+def test_a_lowered_reply_stays_lowered_in_the_third_send():
+    lowered = Outcome(
+        400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    )
+    third = sends(SENT, lowered, OF_MEDIA)[2]
+    assert (third.rung, third.reply_tokens) == (Rung.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
+
+
+WITH_TOOL = replace(SENT, has_our_tool=True)
+
+
+@pytest.mark.parametrize("could_fit", [True, False])
+@pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
+def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
+    situation = replace(WITH_TOOL, original_could_fit=could_fit)
+    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL)
+
+
+def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
+    situation = replace(WITH_TOOL, original_could_fit=False)
+    assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).rung is Rung.EMERGENCY
+
+
+def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_a_member():
+    made = sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.FIELD)))
+    assert [one.rung for one in made[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    assert len(sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.UNKNOWN)))) == 2
+
+
+def test_nothing_follows_the_original():
+    assert len(sends(SENT, Outcome(400, Verdict(VerdictKind.UNKNOWN)), OF_MEDIA)) == 2
+
+
+def test_half_is_half_of_what_lies_beside_the_fixed_parts():
+    fixed = replace(SENT, fixed_tokens=6_000)
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
+    assert sends(fixed, OF_BYTES)[1].goal_bytes == 64_000

@@ -252,3 +252,17 @@ def test_empty_lines_before_a_request_are_ignored_and_begin_none() -> None:
     assert requests.take(b"\r\n\r\n") == (b"", b"")
     assert requests.is_between
     assert requests.take(b"\r\nGET / HTTP/1.1\r\n\r\n") == (b"GET / HTTP/1.1\r\n\r\n", b"")
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(2, False), (3, True)])
+def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size: int, is_read: bool) -> None:
+    requests = Requests(32_768)
+    requests.take(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+    chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
+    requests.take(chunk * 50_000)
+    if is_read:
+        requests.take(chunk * 50_000 + b"0\r\n\r\n")
+        assert requests.is_between
+    else:
+        with pytest.raises(MalformedRequest, match="less than 3 bytes each"):
+            requests.take(chunk)

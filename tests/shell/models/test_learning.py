@@ -971,40 +971,54 @@ def most_bytes(found: Learning, by: str = "one", model: str = "m") -> int | None
 
 def test_a_limit_in_bytes_is_sought_between_the_largest_accepted_and_the_smallest_refused_body(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    found.note_bytes(90_000, None, "one")
+    found.note_passed(None, 90_000, "one")
     assert (most_bytes(found), found.known) == (None, {}), "nothing is refused"
-    found.note_bytes(50_000, 100_000, "one")
-    assert (most_bytes(found), most_bytes(found, model="other"), found.models) == (75_000, 75_000, ())
-    found.note_bytes(74_000, None, "one")
-    assert most_bytes(found) == 87_000
-    version = found.version
-    found.note_bytes(75_000, None, "one")
-    assert found.version == version, "a little more is no news"
-    found.note_bytes(43_000, 87_000, "one")
-    assert most_bytes(found) == 80_500
-    found.note_bytes(80_000, None, "one")
-    assert most_bytes(found) == 80_000, "as good as the limit"
-    found.note_bytes(88_000, None, "one")
+    found.note_bytes(100_000, 45_000, "one")
+    assert (most_bytes(found), most_bytes(found, model="other"), found.models) == (90_000, 90_000, ())
+    assert most_bytes(learning(tmp_path)) == 90_000
+    assert found.limits("m") == (ModelLimits(input_bytes=90_000), "learned from a refusal"), "to show to people"
+    found.note_passed(None, 89_000, "one")
+    assert most_bytes(found) == 95_000
+    found.note_bytes(94_000, 47_000, "one")
+    assert most_bytes(found) == 90_000
+    found.note_passed(None, 94_000, "one")
     assert most_bytes(found) is None, "the server has grown"
 
 
 def test_a_body_that_was_refused_although_it_was_accepted_before_begins_the_search_anew(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    found.note_bytes(50_000, 100_000, "one")
-    found.note_bytes(20_000, 40_000, "one")
-    assert most_bytes(found) == 30_000
+    found.note_bytes(100_000, 50_000, "one")
+    found.note_bytes(40_000, 20_000, "one")
+    assert most_bytes(found) == 20_000
 
 
 def test_a_limit_in_bytes_binds_another_tenant_only_after_a_second_one(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    found.note_bytes(50_000, 100_000, "one")
+    found.note_bytes(100_000, 40_000, "one")
     assert most_bytes(found, "new") is None
-    found.note_bytes(60_000, 120_000, "two")
-    assert most_bytes(found, "new") == 85_000
+    found.note_bytes(120_000, 40_000, "two")
+    assert most_bytes(found, "new") == 60_000
     assert (found.taught_apart("m", "one"), found.taught_apart("m", "new")) == ("one", "")
     off = learning(tmp_path / "off", enabled=False)
-    off.note_bytes(50_000, 100_000, "one")
+    off.note_bytes(100_000, 50_000, "one")
     assert most_bytes(off) is None
+
+
+def test_a_model_with_the_name_of_all_models_limits_no_body(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_unnamed_refusal("*", Search.begun(20_000), "one")
+    assert most_bytes(found) is None
+
+
+def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for by, tokens in (("one", 6_000), ("two", 8_000), ("off", 511)):
+        found.note_rate("m", tokens, by)
+    said = [found.limits("m", by) for by in ("one", "two", "off")]
+    assert said == [(ModelLimits(rate_tokens=tokens), "learned from a refusal") for tokens in (6_000, 8_000, 8_000)]
+    found.note_prompt("m", 8_100, "one")
+    found.note_prompt("m", 8_000, "two")
+    assert (found.limits("m", "one"), found.limits("m", "two")) == (None, said[1])
 
 
 def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:

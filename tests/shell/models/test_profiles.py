@@ -260,3 +260,41 @@ def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() 
     assert raised.sources["window_tokens"] == "a prompt of that size was taken"
     stated = resolver(learned=learned, defaults={"context_window": 1000}).profile("gpt-5")
     assert (stated.window_tokens, stated.window_is_guessed) == (1000, False)
+
+
+async def test_a_window_that_requests_ask_for_is_a_guess_that_lists_and_the_catalogue_do_not_bind() -> None:
+    home = resolver(upstream={"base_url": "https://api.openai.com/v1"})
+    listed = await asked({"id": "gpt-5", "context_length": 300_000})
+    for known, name in ((home, "gpt-5"), (listed, "gpt-5"), (resolver(), "nobody-knows-1")):
+        plain, lifted = known.profile(name), known.profile(f"{name}[1m]")
+        assert (lifted.model, lifted.known_as, lifted.window_tokens) == (name, f"{name}[1m]", 1_000_000)
+        assert (lifted.window_is_guessed, lifted.input_tokens) == (True, None)
+        assert (lifted.output_tokens, lifted.modalities) == (plain.output_tokens, plain.modalities)
+        assert (plain.known_as, plain.window_tokens < 1_000_000) == (name, True)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"models": [{"match": "m", "context_window": 50_000}]},
+        {"defaults": {"context_window": 50_000}},
+        {"learned": (ModelLimits(50_000, witness=Witness.LEARNED), "learned")},
+    ],
+)
+def test_a_window_of_the_settings_or_of_a_refusal_is_not_lifted(stated: dict[str, Any]) -> None:
+    profile = resolver(**stated).profile("m[1m]")
+    assert (profile.certain_window_tokens, profile.is_lifted) == (50_000, True)
+
+
+async def test_a_stated_window_of_a_million_stays_certain_when_requests_ask_for_it() -> None:
+    made = await asked({"id": "gpt-5", "context_length": 1_000_000})
+    assert made.profile("gpt-5[1m]").certain_window_tokens == 1_000_000
+
+
+async def test_a_window_that_a_server_of_ones_own_states_is_not_lifted() -> None:
+    with respx.mock:
+        respx.get("http://127.0.0.1:8000/v1/models").respond(json={"data": [{"id": "m", "max_model_len": 32_768}]})
+        respx.route().respond(404)
+        made = resolver(upstream={"base_url": "http://127.0.0.1:8000/v1"})
+        assert await made.discovery.ask() is None
+    assert made.profile("m[1m]").certain_window_tokens == 32_768

@@ -106,16 +106,26 @@ async def test_the_store_is_asked_once_for_each_message() -> None:
     assert len(kept.asked) == 3
 
 
-@pytest.mark.parametrize("trouble", [ArtifactStoreUnavailable("gone"), ArtifactNotFound("no")])
-async def test_trouble_with_the_store_hides_nothing_and_is_not_asked_again(trouble: Exception) -> None:
+async def test_what_the_store_does_not_have_is_not_asked_again() -> None:
     kept = Kept()
-    kept.trouble = trouble
     found = memory(kept)
-    assert not await found.keep("me", hidden(1))
     assert pages(await completed(found, "me", 1)) == []
     asked = len(kept.asked)
     assert pages(await completed(found, "me", 1)) == []
     assert len(kept.asked) == asked
+
+
+async def test_a_look_up_that_failed_is_made_again() -> None:
+    kept = Kept()
+    assert await memory(kept).keep("me", hidden(1))
+    found = memory(kept)
+    kept.trouble = ArtifactStoreUnavailable("gone")
+    assert not await found.keep("me", hidden(1))
+    _, unknown = found.completed("me", CHAT_COMPLETIONS, request(1))
+    assert not await found.look_up("me", unknown)
+    assert found.unknown("me", unknown) == unknown
+    kept.trouble = None
+    assert pages(await completed(found, "me", 1)) == ["own_1"]
 
 
 async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

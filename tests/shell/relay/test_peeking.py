@@ -58,11 +58,16 @@ async def test_of_a_stream_no_more_is_read_than_its_first_event_that_says_someth
     assert await collected(answer) == [b": wait\n\n", b"event: x\n", b"data: 1\n", b"\n", b"data: 2\n\n"]
 
 
-@pytest.mark.parametrize("nothing", [b"data: {}\n\n", b'data: {"choices":[],"prompt_filter_results":[{}]}\n\n'])
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        b"data: {}\n\n",
+        b'data: {"choices":[],"prompt_filter_results":[{}]}\n\n',
+        b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n',
+    ],
+)
 async def test_an_event_that_holds_nothing_does_not_end_the_look(nothing: bytes) -> None:
-    upstream = FakeAnswer(
-        [nothing, nothing, b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n', b"more"], EVENTS
-    )
+    upstream = FakeAnswer([nothing, nothing, b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', b"more"], EVENTS)
     answer = held(upstream)
     await answer.look()
     assert (upstream.read, answer.is_whole) == (3, False)

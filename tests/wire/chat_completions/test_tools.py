@@ -27,14 +27,14 @@ WEATHER = [tool("weather"), tool("search_web")]
     [
         (WEATHER, {"auto", "always"}),
         ([tool("bash")], {"always"}),
-        ([tool("weather"), tool("read_file")], {"always"}),
-        ([tool("task")], {"always"}),
+        ([tool("weather"), tool("read_file")], {"auto", "always"}),
+        ([tool("task")], {"auto", "always"}),
         ([], {"always"}),
         (None, {"always"}),
         ([*WEATHER, tool(RETRIEVAL_TOOL)], set()),
         ("weather", set()),
     ],
-    ids=["neither files nor shell", "shell", "reader", "sub-agent", "empty", "none", "the same name", "no list"],
+    ids=["no shell", "shell", "reader", "sub-agent", "empty", "none", "the same name", "no list"],
 )
 @pytest.mark.parametrize("policy", ["auto", "always", "never"])
 def test_who_is_offered_the_tool(tools, offered, policy):

@@ -63,11 +63,25 @@ def test_an_answer_is_plainly_a_reply_once_a_choice_has_begun_and_no_word_of_a_r
     [
         (b"", False),
         (b'{"choices": [], "prompt_filter_results": [{}]}', False),
-        (b'{"choices": [{"delta": {"role": "assistant"}}]}', True),
+        (b'{"choices": [{"delta": {"role": "assistant"}}]}', False),
+        (b'{"choices": [{"index": 1, "delta": {"role": "assistant", "content": "", "tool_calls": []}}]}', False),
+        (b'{"choices": [{"delta": {}, "finish_reason": null}], "usage": null}', False),
+        (b'{"choices": [{"delta": {"role": "assistant", "content": "a"}}]}', True),
+        (b'{"choices": [{"delta": {"role": "assistant", "reasoning": "a"}}]}', True),
+        (b'{"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]}', True),
+        (b'{"choices": [{"delta": {}, "finish_reason": "length"}]}', True),
+        (b'{"choices": [{"delta": {}, "error": {"message": "too long"}}]}', True),
+        (b'{"choices": [{"delta": {}}], "usage": {"prompt_tokens": 3}}', True),
+        (b'{"choices": [{"message": {"role": "assistant", "content": ""}}]}', True),
+        (b'{"choices": [{"delta": null}]}', True),
+        (b'{"choices": ["a"]}', True),
+        (b'{"choices": "a"}', True),
+        (b"[1]", True),
+        (b"[DONE]", True),
         (b'{"error": {"message": "too long"}}', True),
     ],
 )
-def test_an_event_without_a_choice_says_nothing(data, says):
+def test_an_event_without_a_choice_or_with_only_a_role_says_nothing(data, says):
     assert CHAT_COMPLETIONS.says_something(data) is says
 
 

@@ -21,7 +21,15 @@ from support.messages_conversations import (
 from proxy.core.text import jsontext
 from proxy.wire.messages import reading
 from proxy.wire.messages.message import ApiMessage
-from proxy.wire.messages.reading import changes_what_was_read, goes_on, ignored, joined
+from proxy.wire.messages.reading import (
+    begins_with_thinking,
+    changes_what_was_read,
+    count_of_items,
+    goes_on,
+    ignored,
+    joined,
+    loop_start,
+)
 
 
 def counted(*messages):
@@ -225,3 +233,27 @@ def test_items_that_nobody_looks_into_are_written_as_they_came():
     message = ignored([b"7", b'{"role": "user"}'])
     assert (message.text(), message.must_stay, list(message.texts())) == ("", True, [])
     assert joined([message], [message]) == b'[7,{"role": "user"}]'
+
+
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+
+
+@pytest.mark.parametrize(
+    ("said", "begins"),
+    [
+        ([[THOUGHT, use(1)]], True),
+        ([[use(1)]], False),
+        ([[THOUGHT], [text("so")], [use(1)]], True),
+        ([[text("so")], [THOUGHT, use(1)]], False),
+        ([[text("Done.")]], True),
+        ([], True),
+    ],
+)
+def test_thinking_begins_what_the_api_reads_as_one_message(said, begins):
+    assert begins_with_thinking(read(user("a"), *map(assistant, said))) is begins
+
+
+def test_the_views_of_one_message_count_once():
+    views = read(user("a"), assistant([use(1), use(2)]), user([result(1, "a"), result(2, "b"), text("on")]), user("b"))
+    assert [count_of_items(views[:stop]) for stop in range(len(views) + 1)] == [0, 1, 2, 3, 3, 3, 4]
+    assert (loop_start(views), loop_start(views[:4])) == (len(views), 1)

@@ -28,13 +28,13 @@ OWN = {"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.
     [
         (WEATHER, {"auto", "always"}),
         ([{"type": "bash_20250124", "name": "bash"}], {"always"}),
-        ([tool("weather"), tool("Read")], {"always"}),
+        ([tool("weather"), tool("Read")], {"auto", "always"}),
         ([], {"always"}),
         (None, {"always"}),
         ([*WEATHER, tool(RETRIEVAL_TOOL)], set()),
         ("weather", set()),
     ],
-    ids=["neither files nor shell", "shell", "reader", "empty", "none", "the same name", "no list"],
+    ids=["no shell", "shell", "reader", "empty", "none", "the same name", "no list"],
 )
 @pytest.mark.parametrize("policy", ["auto", "always", "never"])
 def test_who_is_offered_the_tool(tools, offered, policy):

@@ -209,3 +209,18 @@ def test_the_answer_to_a_call_is_a_message_with_its_result():
     ):
         found = MESSAGES.message(raw)
         assert (found.role, found.answers, found.text()) == ("tool", "toolu_1", "a page")
+
+
+@pytest.mark.parametrize(
+    ("headers", "lifts"),
+    [
+        ([(b"anthropic-beta", b"context-1m-2025-08-07")], True),
+        ([(b"anthropic-version", b"2023-06-01"), (b"anthropic-beta", b"a-2025-01-01, context-1m-2026-01-01")], True),
+        ([(b"anthropic-beta", b"a"), (b"anthropic-beta", b"context-1m-2025-08-07")], True),
+        ([(b"anthropic-beta", b"context-management-2025-06-27")], False),
+        ([(b"x-note", b"context-1m-2025-08-07")], False),
+        ([], False),
+    ],
+)
+def test_a_beta_lifts_the_window(headers, lifts):
+    assert MESSAGES.asks_for_a_longer_window(headers) is lifts

@@ -32,7 +32,7 @@ WEATHER = [tool("weather"), tool("search_web")]
         (WEATHER, {"auto", "always"}),
         ([namespace(*WEATHER)], {"auto", "always"}),
         ([tool("shell")], {"always"}),
-        ([namespace(tool("read_file")), tool("weather")], {"always"}),
+        ([namespace(tool("read_file")), tool("weather")], {"auto", "always"}),
         ([tool("weather"), {"type": "local_shell"}], {"always"}),
         ([], {"always"}),
         (None, {"always"}),

@@ -70,14 +70,16 @@ class CutToFit(Struct, frozen=True):
 
 
 class CutArguments(Struct, frozen=True):
-    """A last resort: the arguments of calls in the newest unit are cut to what fits."""
+    """A last resort: the arguments of calls are cut to what fits."""
 
     notices: Notices
+    messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
+    """Of which messages."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
         for share in _ATTEMPTS:
-            for entry in window.newest_words():
+            for entry in self.messages(window):
                 over = window.over(goal)
                 if over is None:
                     return
