@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from proxy.core.content_types import ContentKind, media_type
-from proxy.core.content_types.table import known, mime_by_name
+from proxy.core.content_types import ContentKind, known, media_type, mime_by_name
 
 TEXTS_TOLD_BY_BYTES = ("html", "htm", "xml", "json", "svg")
 LEFT_OUT = (
@@ -29,11 +28,17 @@ Asked = Callable[[bytes, Path], str]
 
 
 def files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
-    """The type of each file by its extension; files whose extension means no type are left out."""
+    """The type of each file by its extension; files whose extension means no type that we know are left out."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             mime = mime_by_name(path.name)
-            if mime and mime not in LEFT_OUT and path.is_file() and not path.is_symlink() and path.stat().st_size:
+            if (
+                known(mime)
+                and mime not in LEFT_OUT
+                and path.is_file()
+                and not path.is_symlink()
+                and path.stat().st_size
+            ):
                 yield mime, path
 
 

@@ -48,7 +48,7 @@ from proxy.config.types import (
 )
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.compaction.budget import LOW_MARK
-from proxy.core.media.routes import MAX_BYTES, MAX_IMAGE_PIXELS
+from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.models.profile import ToolImages
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import HEAD_SHARE, Direction

@@ -18,12 +18,10 @@ from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.grep import Hits
 from proxy.core.artifact_reading.patterns import MAX_PATTERN_CHARACTERS
 from proxy.core.compaction.budget import Budget
-from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.content_types.table import known
+from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media import descriptions as media_descriptions
-from proxy.core.media import fetch_notices
-from proxy.core.media.descriptions import Described, OmissionReason, description
+from proxy.core.media.descriptions import OmissionReason, description
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices import catalogue
 from proxy.core.notices import media as media_notices
@@ -78,10 +76,10 @@ def about_an_artifact():
 
 def about_media():
     for why, artifact, notices in product(OmissionReason, (CUT, None), NOTICES):
-        yield description(Described(PNG, why, "图.png", 2_000, (3, 2), limit=5_000_000), artifact, notices)
-        yield description(Described(PNG, why, "图.png", address="https://x.org/图.png"), artifact, notices)
+        yield description(PNG, why, artifact, notices, name="图.png", byte_count=2_000, pixels=(3, 2), limit=5_000_000)
+        yield description(PNG, why, artifact, notices, name="图.png", address="https://x.org/图.png")
     for mime in catalogue.TYPES:
-        yield description(Described(known(mime), OmissionReason.MODEL, "甲"), CUT, NOTICES[0])
+        yield description(known(mime), OmissionReason.MODEL, CUT, NOTICES[0], name="甲")
     for kind in ContentKind:
         found = MediaType("", kind, "")
         yield media_notices.friendly_type(found, "zh")
@@ -89,13 +87,13 @@ def about_media():
         yield media_descriptions.shown(found, 1, "：图.png", behind=False, language="zh")
     for tool, call in product(("工具", ""), ("call_1", "")):
         yield media_descriptions.label(tool, call, 1, "：图.png", "zh")
-    yield media_descriptions.spoken("zh")
+    yield catalogue.say(catalogue.MEDIA, "spoken", "zh")
 
 
 def about_what_was_not_fetched():
     for obstacle in FetchError:
         unfetched = Unfetched(obstacle, 404, "https://x.org/b", "text/html", 5.0)
-        yield fetch_notices.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
+        yield media_descriptions.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
 
 
 def about_reading():

@@ -15,8 +15,8 @@ from support.strategies import conversation, exchange, pairing_faults, part, pip
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import ImageLimit
 from proxy.core.conversation.size import Size, size_of
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage

@@ -15,8 +15,8 @@ from proxy.core.compaction.plan import plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size, size_of
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput

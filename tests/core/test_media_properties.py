@@ -39,8 +39,8 @@ from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit
 from proxy.core.content_types import ContentKind, media_type
 from proxy.core.conversation.size import Size, size_of
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.writing import Notices

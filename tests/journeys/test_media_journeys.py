@@ -27,7 +27,7 @@ from support.media_samples import (
 )
 from support.strategies import pairing_faults
 
-from proxy.core.content_types import encoded
+from proxy.core.content_types.texts import decoded
 
 TARGETS = ["keep", "user_after_batch", "user_after_assistant", "text"]
 EVERYTHING = ["text", "vision", "audio", "video", "file"]
@@ -188,7 +188,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
 ) -> None:
     world = build(models=MODELS)
     opened: list[int] = []
-    real: Callable[[str], bytes | None] = encoded.decoded
+    real: Callable[[str], bytes | None] = decoded
 
     def counting(payload: str) -> bytes | None:
         opened.append(len(payload))

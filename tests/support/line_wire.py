@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from proxy.core.content_types.encoded import data_url, is_address, last_of
+from proxy.core.content_types.texts import data_url, is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.message import (
     Address,
@@ -36,7 +36,7 @@ from proxy.core.conversation.message import (
     ToolCall,
     Words,
 )
-from proxy.wire.media_shapes import texts
+from proxy.wire.media import with_replaced
 
 ALL = "all"
 """The address of everything that a message says."""
@@ -110,7 +110,7 @@ class LineMessage:
         return (text for sign, text in self._runs if sign == "!" and is_address(text))
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        return texts.with_replaced(text, replace)
+        return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         whole = changes.get(ALL)

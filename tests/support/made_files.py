@@ -250,7 +250,6 @@ FILES: dict[str, tuple[str, bytes]] = {
     "mp3_id3": ("audio/mpeg", id3() + MP3_FRAME * 3),
     "mp3_id3_only": ("audio/mpeg", id3()[:100]),
     "mp2": ("audio/mpeg", (b"\xff\xfd\x80\x00" + bytes(413)) * 3),
-    "mp1": ("audio/mpeg", (b"\xff\xff\x10\x00" + bytes(28)) * 3),
     "mpeg25": ("audio/mpeg", (b"\xff\xe3\x18\x00" + bytes(68)) * 3),
     "wav": ("audio/wav", wav()),
     "opus": ("audio/ogg", ogg(b"OpusHead\x01")),

@@ -1,23 +1,28 @@
 """The type of a content, and the modality that it needs: `media_type(content, declared, name)` → `MediaType`.
 
-Rule: the bytes decide. A declared type or a file name counts only where the bytes do not contradict it; and nothing
-here raises, whatever the bytes.
+Rule: the bytes decide. A declared type or a file name counts only where the bytes do not contradict it.
 """
 
-from proxy.core.content_types.forced import looks_decoded_by_force
-from proxy.core.content_types.kinds import ContentKind, MediaType, audio_format, kind_claimed, modality_of
-from proxy.core.content_types.media_type import media_type
-from proxy.core.content_types.table import plain_mime
-from proxy.core.content_types.texts import text_of
+from proxy.core.content_types.media_type import (
+    ContentKind,
+    MediaType,
+    is_binary,
+    kind_claimed,
+    known,
+    media_type,
+    mime_by_name,
+    modality_of,
+    plain_mime,
+)
 
 __all__ = [
     "ContentKind",
     "MediaType",
-    "audio_format",
+    "is_binary",
     "kind_claimed",
-    "looks_decoded_by_force",
+    "known",
     "media_type",
+    "mime_by_name",
     "modality_of",
     "plain_mime",
-    "text_of",
 ]

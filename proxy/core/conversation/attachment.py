@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.core.content_types.encoded import decoded, last_of
+from proxy.core.content_types.texts import decoded, last_of
 from proxy.core.text.discreet import Discreet
 
 

@@ -1,6 +1,8 @@
 """The texts that a model reads instead of media, and beside them.
 
-Rule: the same as for the catalogue; names and addresses from elsewhere are one line of bounded length.
+Rule: the same as for the catalogue; names and addresses from elsewhere are one line of bounded length. Of a foreign
+server's response only the status, the media type and the address without its query are shown: none of them can contain
+a sentence.
 """
 
 from __future__ import annotations
@@ -9,11 +11,10 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
-
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.notices.catalogue import MEDIA, WHY_NOT_SHOWN, Language, say
+from proxy.core.conversation.references import Unfetched
+from proxy.core.notices.catalogue import FETCH_LIMITS, FETCHES, MEDIA, WHY_NOT_FETCHED, WHY_NOT_SHOWN, Language, say
 from proxy.core.notices.media import friendly_kind, friendly_size, friendly_type, laid_out
 from proxy.core.notices.writing import Notices
 
@@ -49,53 +50,69 @@ _CAPABILITY: Final = frozenset({OmissionReason.MODEL, OmissionReason.IN_TEXT, Om
 """Another model might read it: the content is whole, and it is this model or its upstream that does not accept it."""
 _NAME_CHARACTERS: Final = 120
 _ADDRESS_CHARACTERS: Final = 300
+_USER_AND_PASSWORD: Final = re.compile(r"(?<=//)[^/?#]*@")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
-class Described(Struct, frozen=True):
-    """What is known about a content that is not shown."""
-
-    found: MediaType
-    why: OmissionReason
-    name: str = ""
-    """Of the file, as its sender wrote it."""
-    byte_count: int | None = None
-    pixels: tuple[int, int] | None = None
-    address: str = ""
-    """Where it is, if it was never here."""
-    limit: int = 0
-    """In bytes or pixels, if a limit is the reason."""
-
-
-def description(described: Described, artifact: Artifact | None, notices: Notices) -> str:
-    """The text that replaces a content: name, type, size, reason, and the way to it."""
-    language, found = notices.language, described.found
-    name = _plain(described.name, _NAME_CHARACTERS) or default_name(found)
+def description(
+    found: MediaType,
+    why: OmissionReason,
+    artifact: Artifact | None,
+    notices: Notices,
+    *,
+    name: str = "",
+    byte_count: int | None = None,
+    pixels: tuple[int, int] | None = None,
+    address: str = "",
+    limit: int = 0,
+) -> str:
+    """The text that replaces a content: name, type, size, reason, and the way to it. `name`: of the file, as its sender
+    wrote it. `address`: where it is, if it was never here. `limit`: in bytes or pixels, if a limit is the reason."""
+    language = notices.language
+    name = _plain(name, _NAME_CHARACTERS) or default_name(found)
     if artifact is not None and notices.kept:
         name += f" (artifact:{artifact.id})"
-    facts = [] if described.byte_count is None else [friendly_size(described.byte_count, language)]
-    if described.pixels is not None:
-        facts.append(say(MEDIA, "pixels", language, width=described.pixels[0], height=described.pixels[1]))
-    told = [
-        say(
-            MEDIA,
-            "type",
-            language,
-            kind=friendly_type(found, language),
-            facts="".join(say(MEDIA, "fact", language, fact=fact) for fact in facts),
-        ),
-    ]
-    if described.address:
-        told.append(say(MEDIA, "address", language, address=_plain(described.address, _ADDRESS_CHARACTERS)))
-    limit = friendly_size(described.limit, language) if described.why is OmissionReason.TOO_LARGE else described.limit
-    reason = say(WHY_NOT_SHOWN, described.why, language, limit=limit)
+    sizes = [] if byte_count is None else [friendly_size(byte_count, language)]
+    if pixels is not None:
+        sizes.append(say(MEDIA, "pixels", language, width=pixels[0], height=pixels[1]))
+    facts = "".join(say(MEDIA, "fact", language, fact=size) for size in sizes)
+    told = [say(MEDIA, "type", language, kind=friendly_type(found, language), facts=facts)]
+    if address:
+        told.append(say(MEDIA, "address", language, address=_plain(address, _ADDRESS_CHARACTERS)))
+    said = friendly_size(limit, language) if why is OmissionReason.TOO_LARGE else limit
+    reason = say(WHY_NOT_SHOWN, why, language, limit=said)
     if artifact is not None:
         reason += notices.whole(artifact) if notices.kept else say(MEDIA, "unkept", language)
     # A sub-agent can open the original by its name or address, even if it cannot see the folder of artifacts.
-    can_be_handed_over = (artifact is not None and notices.kept) or described.address.startswith("http")
-    if notices.subagent and can_be_handed_over and described.why in _CAPABILITY:
+    can_be_handed_over = (artifact is not None and notices.kept) or address.startswith("http")
+    if notices.subagent and can_be_handed_over and why in _CAPABILITY:
         reason += say(MEDIA, "subagent", language)
     return laid_out(say(MEDIA, "title", language, name=name), told, reason)
+
+
+def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in: str = "") -> str:
+    """The diagnosis for one address. `kept_in`: where the image would be now, as the agent sees it.
+
+    >>> from proxy.core.conversation.references import FetchError
+    >>> print(not_fetched("https://example.org/a", Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/b"), "en"))
+    [cannot fetch] https://example.org/a
+    Status: failed; HTTP code: 404; final URL: https://example.org/b
+    Likely reason: there is nothing at this address (any more).
+    """
+    known = (
+        ("http_code", unfetched.http_code),
+        ("final_url", unfetched.final_url or None),
+        ("content_type", unfetched.content_type or None),
+    )
+    facts = [say(FETCHES, name, language, **{name: said}) for name, said in known if said is not None]
+    facts.insert(0, say(FETCHES, "status", language))
+    why = say(WHY_NOT_FETCHED, unfetched.obstacle, language)
+    if unfetched.limit is not None and unfetched.obstacle in FETCH_LIMITS:
+        why += say(FETCH_LIMITS, unfetched.obstacle, language, limit=unfetched.limit)
+    reason = say(FETCHES, "reason", language, reason=why)
+    reason += say(FETCHES, "kept_in", language, kept_in=kept_in) if kept_in else ""
+    title = say(FETCHES, "title", language, address=_USER_AND_PASSWORD.sub("", address))
+    return laid_out(title, [say(FETCHES, "and", language).join(facts)], reason)
 
 
 def default_name(found: MediaType) -> str:
@@ -132,11 +149,6 @@ def named_file(name: str, artifact: Artifact | None, notices: Notices) -> str:
 def fetched_here(name: str, artifact: Artifact, notices: Notices) -> str:
     """The text beside an image that was fetched and stands where its address stood."""
     return say(MEDIA, "of_file", notices.language, file=named_file(name, artifact, notices))
-
-
-def spoken(language: Language) -> str:
-    """The assistant's words between its results and their media, where a user message may not follow results."""
-    return say(MEDIA, "spoken", language)
 
 
 def named(name: str, text: str) -> str:

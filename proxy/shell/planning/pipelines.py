@@ -19,8 +19,8 @@ from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit, Pipeline
 from proxy.core.conversation.references import Resolved
 from proxy.core.conversation.tracked_message import LocalStep
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages, Witness
 from proxy.core.models.providers import reply_is_apart, usual_tool_images

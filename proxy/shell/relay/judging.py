@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
-from proxy.core.media.routes import modalities_in
+from proxy.core.media.placement import modalities_in
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.models.providers import is_own_server
 from proxy.core.models.search import Search

@@ -9,7 +9,7 @@ from proxy.core.conversation.message import Content, Item, Part, Words
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.media_parts import part_of, rest_of
-from proxy.wire.media_shapes.parts import attachment_of
+from proxy.wire.media import attachment_of
 from proxy.wire.openai_parts import as_one_text, part_from, part_in
 
 

@@ -9,11 +9,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.content_types import audio_format
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext
-from proxy.wire.media_shapes.addresses import ADDRESSED
+from proxy.wire.media import ADDRESSED
 
 _MEMBERS: Final = {
     Route.IMAGE: "image_url",
@@ -36,7 +35,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
     kept = _kept(shown, member)
     match shown.route:
         case Route.AUDIO:
-            inner = kept | {"data": encoded, "format": audio_format(shown.found)}
+            inner = kept | {"data": encoded, "format": shown.found.suffix}
         case Route.FILE:
             inner = {"filename": shown.name} | kept | {"file_data": url}
         case _:

@@ -32,9 +32,7 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.chat_completions.calls import calls_in, meant_by, texts_of_call
 from proxy.wire.chat_completions.content_parts import json_of, read_part, replacement
-from proxy.wire.media_shapes.addresses import addresses_in
-from proxy.wire.media_shapes.signs import may_hold_media
-from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.media import addresses_in, may_hold_media, with_replaced
 
 _ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""

@@ -11,12 +11,12 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.content_types.encoded import is_address, last_of
+from proxy.core.content_types.texts import is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext
-from proxy.wire.media_shapes.parts import attachment_of as attachment_of_any
-from proxy.wire.media_shapes.parts import name_in
+from proxy.wire.media import attachment_of as attachment_of_any
+from proxy.wire.media import name_in
 from proxy.wire.messages.blocks import DOCUMENT, IMAGE, MARK, kind_of
 
 _SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}

@@ -35,9 +35,7 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media_shapes.addresses import addresses_in
-from proxy.wire.media_shapes.signs import may_hold_media
-from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.media import addresses_in, may_hold_media, with_replaced
 from proxy.wire.messages.blocks import (
     CALL,
     COMPACTION,

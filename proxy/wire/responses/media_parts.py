@@ -11,11 +11,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.content_types import audio_format
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.message import Shown
 from proxy.core.text import jsontext
-from proxy.wire.media_shapes.parts import attachment_of
+from proxy.wire.media import attachment_of
 
 _HELD: Final = ("image_url", "file_data", "file_url", "file_id")
 """Members with the content or its address."""
@@ -42,7 +41,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
         case Route.IMAGE:
             return {"type": "input_image", "detail": "auto"} | kept | {"image_url": url}
         case Route.AUDIO:
-            return {"type": "input_audio", "input_audio": {"data": encoded, "format": audio_format(shown.found)}}
+            return {"type": "input_audio", "input_audio": {"data": encoded, "format": shown.found.suffix}}
         case Route.FILE:
             return {"type": "input_file", "filename": shown.name} | kept | {"file_data": url}
         case route:

@@ -33,9 +33,7 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media_shapes.addresses import addresses_in
-from proxy.wire.media_shapes.signs import may_hold_media
-from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.media import addresses_in, may_hold_media, with_replaced
 from proxy.wire.openai_parts import as_one_text
 from proxy.wire.responses.content_parts import json_of, read_part
 from proxy.wire.responses.items import (

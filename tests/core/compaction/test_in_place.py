@@ -13,8 +13,8 @@ from support.strategies import conversation, exchange, pipeline, system, user
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.in_place import compressed
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 
 SEEING = frozenset({Modality.TEXT, Modality.VISION})

@@ -35,8 +35,8 @@ from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, Reading, pla
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.conversation.size import Size, size_of
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.made_files import (
+    ADTS_FRAME,
     FILES,
     MP3_FRAME,
     OOXML,
@@ -14,7 +15,10 @@ from support.made_files import (
 from proxy.core.content_types import (
     ContentKind,
     MediaType,
+    kind_claimed,
+    known,
     media_type,
+    mime_by_name,
     modality_of,
     plain_mime,
 )
@@ -117,3 +121,37 @@ def test_a_claim_stands_where_the_bytes_allow_it(content, declared, name, mime):
 def test_an_unknown_type_is_nothing_that_a_model_could_look_at():
     assert media_type(b"\0\x01\x02\xff", "image/x-unheard-of").kind is ContentKind.OTHER
     assert media_type(b"hello", "text/x-unheard-of") == MediaType("text/x-unheard-of", ContentKind.TEXT, "txt")
+
+
+@pytest.mark.parametrize(
+    ("kind", "modality"),
+    [
+        (ContentKind.IMAGE, Modality.VISION),
+        (ContentKind.AUDIO, Modality.AUDIO),
+        (ContentKind.VIDEO, Modality.VIDEO),
+        (ContentKind.DOCUMENT, Modality.FILE),
+        (ContentKind.OTHER, Modality.FILE),
+        (ContentKind.TEXT, Modality.TEXT),
+    ],
+)
+def test_each_kind_has_a_modality(kind, modality):
+    assert modality_of(kind) is modality
+
+
+@pytest.mark.parametrize("modality", Modality)
+def test_what_is_claimed_to_be_read_so_is_of_a_kind_that_is_read_so(modality):
+    assert modality_of(kind_claimed(modality)) is modality
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(MP3_FRAME * 3, "mp3"), (ADTS_FRAME * 4, "aac"), (FILES["wav"][1], "wav")]
+)
+def test_a_sound_has_a_format(content, said):
+    assert media_type(content).suffix == said
+
+
+def test_every_type_that_is_found_is_in_the_table():
+    assert [mime for mime, _ in FILES.values() if known(mime) is None] == []
+    for mime, _ in FILES.values():
+        line = known(mime)
+        assert mime_by_name(f"x.{line.suffix}") == mime

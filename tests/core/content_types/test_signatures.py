@@ -1,20 +1,28 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.made_files import (
+    ADTS_FRAME,
     FILES,
+    MP3_FRAME,
+    ODF,
     PDF,
     box,
+    film,
     gzip,
+    id3,
     jpeg,
+    ole,
     png,
+    stated,
+    transport_stream,
     zipped,
 )
 
-from proxy.core.content_types import (
-    ContentKind,
-    media_type,
-)
+from proxy.core.content_types import ContentKind, media_type
+from proxy.core.content_types.signatures import mime_behind_junk, mime_by_signature
 
 CASES = [pytest.param(mime, content, id=name) for name, (mime, content) in FILES.items()]
 SIGNED = [
@@ -93,3 +101,78 @@ def test_half_a_signature_is_none(content):
 def test_a_short_text_of_utf_16_is_no_sound():
     for text in ("hi", "hello there", "中文", "\u00fb\u00fb"):
         assert media_type(text.encode("utf-16")).mime == "text/plain"
+
+
+@pytest.mark.parametrize("at", [30, 44, 512 + 4])
+@pytest.mark.parametrize("damage", [b"\0\0", b"\xff\xff\xff\x7f"])
+def test_a_damaged_ole_container_is_known_by_the_names_in_it(at, damage):
+    content = bytearray(ole("WordDocument"))
+    content[at : at + len(damage)] = damage
+    assert media_type(bytes(content)).mime == "application/msword"
+    assert media_type(bytes(content[:60])).mime == "application/x-ole-storage"
+
+
+def test_an_archive_of_very_many_files_is_one():
+    names = [f"{number}.txt" for number in range(1_500)]
+    assert media_type(zipped(*names)).mime == "application/zip"
+    assert media_type(zipped(*names)[:-50_000]).mime == "application/zip"
+
+
+def test_a_document_may_say_that_it_is_something_else():
+    assert media_type(stated(f"{ODF}text") + bytes(5)).mime == f"{ODF}text"
+    assert media_type(stated("application/x-unheard-of")).mime == "application/zip"
+
+
+def test_a_film_is_known_by_its_tracks_however_many_boxes_it_has():
+    endless = box(b"ftyp", b"isom", bytes(4)) + box(b"moov", *(box(b"trak", box(b"mdia")) for _ in range(5_000)))
+    assert media_type(endless).mime == "video/mp4"
+    assert media_type(film(b"isom", *[b"soun"] * 40)).mime == "audio/mp4"
+    assert media_type(box(b"ftyp", b"isom", bytes(4)) + b"\0\0\0\0moov" + film(b"x", b"soun")).mime == "audio/mp4"
+
+
+@given(st.integers(3, 9))
+def test_frames_that_follow_each_other_are_a_sound(count):
+    assert mime_by_signature(MP3_FRAME * count) == "audio/mpeg"
+    assert mime_by_signature(ADTS_FRAME * count) == "audio/aac"
+
+
+def test_one_frame_before_anything_else_is_a_coincidence():
+    assert mime_by_signature(MP3_FRAME + b"\0" * 900) == ""
+    assert mime_by_signature(ADTS_FRAME + b"\0" * 900) == ""
+
+
+def test_a_frame_that_begins_a_byte_late_breaks_the_row():
+    assert mime_by_signature(MP3_FRAME + b"\0" + MP3_FRAME * 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("behind", "mime"),
+    [
+        (MP3_FRAME * 3, "audio/mpeg"),
+        (b"\0" * 40 + ADTS_FRAME * 3, "audio/aac"),
+        (b"fLaC\0\0\0\x22", "audio/flac"),
+        (b"", "audio/mpeg"),
+    ],
+)
+def test_what_stands_behind_a_tag_says_which_sound_it_is(behind, mime):
+    assert mime_by_signature(id3() + behind) == mime
+
+
+def test_a_sound_that_begins_in_the_middle_of_a_frame_is_found_near_its_beginning_only():
+    assert mime_behind_junk(MP3_FRAME[9:] + MP3_FRAME * 3, is_mp3=True) == "audio/mpeg"
+    assert mime_behind_junk(MP3_FRAME[9:] + MP3_FRAME * 3, is_mp3=False) == ""
+    assert mime_behind_junk(b"\0" * 20_000 + MP3_FRAME * 3, is_mp3=True) == ""
+
+
+@pytest.mark.parametrize("length", [188, 192])
+def test_packets_of_one_length_are_a_transport_stream(length):
+    content = transport_stream(length)
+    assert mime_by_signature(content) == "video/mp2t"
+    assert mime_by_signature(content[:length]) == ""
+
+
+@given(st.binary(max_size=400), st.booleans())
+def test_no_bytes_make_it_raise(content, is_mp3):
+    for start in (b"", b"\xff\xfb", b"ID3\x03\0\0", b"PK\x03\x04", b"PK\x05\x06", b"\0\0\0\x20ftyp", b"\x1aE\xdf\xa3"):
+        assert isinstance(mime_by_signature(start + content), str)
+        assert mime_behind_junk(start + content, is_mp3=is_mp3) in ("", "application/pdf", "audio/mpeg")

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 from support.strategies import notices
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
+from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media.descriptions import (
-    Described,
     OmissionReason,
     default_name,
     description,
     label,
     named,
+    not_fetched,
     shown,
-    spoken,
 )
 
 PNG = MediaType("image/png", ContentKind.IMAGE, "png")
@@ -24,7 +26,9 @@ ARTIFACT = Artifact(b"x", "shot", "png")
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("why", list(OmissionReason))
 def test_every_reason_is_told_in_both_languages(language, why):
-    text = description(Described(PNG, why, "a.png", 2_000, (3, 2), limit=5_000_000), ARTIFACT, notices(language))
+    text = description(
+        PNG, why, ARTIFACT, notices(language), name="a.png", byte_count=2_000, pixels=(3, 2), limit=5_000_000
+    )
     title, facts, reason = text.splitlines()
     assert title == f"{'[cannot read]' if language == 'en' else '[无法读取]'} a.png (artifact:{ARTIFACT.id})"
     assert "3 x 2" in facts
@@ -38,26 +42,22 @@ def test_every_reason_is_told_in_both_languages(language, why):
 def test_a_sub_agent_is_advised_where_one_is_offered_and_might_read_it(language, why):
     advice = "handing it to a sub-agent" if language == "en" else "建议创建具备相应能力的智能体协助处理"
     offered = replace(notices(language), subagent=True)
-    told = description(Described(PNG, why), ARTIFACT, offered)
+    told = description(PNG, why, ARTIFACT, offered)
     assert (advice in told) == (why in (OmissionReason.MODEL, OmissionReason.IN_TEXT, OmissionReason.UNSTATED))
-    assert advice not in description(Described(PNG, why), ARTIFACT, notices(language))
-    assert advice not in description(Described(PNG, why), ARTIFACT, replace(offered, kept=False)), (
-        "nothing to hand over"
-    )
-    assert advice not in description(Described(PNG, why), None, offered)
+    assert advice not in description(PNG, why, ARTIFACT, notices(language))
+    assert advice not in description(PNG, why, ARTIFACT, replace(offered, kept=False)), "nothing to hand over"
+    assert advice not in description(PNG, why, None, offered)
 
 
 def test_what_stands_on_the_web_can_be_handed_to_a_sub_agent():
     offered = replace(notices(), subagent=True)
-    assert "sub-agent" in description(
-        Described(PNG, OmissionReason.MODEL, address="https://x.org/a.png"), None, offered
-    )
-    assert "sub-agent" not in description(Described(PNG, OmissionReason.MODEL, address="file-1"), None, offered)
+    assert "sub-agent" in description(PNG, OmissionReason.MODEL, None, offered, address="https://x.org/a.png")
+    assert "sub-agent" not in description(PNG, OmissionReason.MODEL, None, offered, address="file-1")
 
 
 def test_the_limit_that_was_passed_is_told_in_its_unit():
-    large = description(Described(PNG, OmissionReason.TOO_LARGE, limit=5_000_000), None, notices())
-    wide = description(Described(PNG, OmissionReason.TOO_MANY_PIXELS, limit=5_000_000), None, notices())
+    large = description(PNG, OmissionReason.TOO_LARGE, None, notices(), limit=5_000_000)
+    wide = description(PNG, OmissionReason.TOO_MANY_PIXELS, None, notices(), limit=5_000_000)
     assert "over the limit of 5 MB." in large
     assert "over the limit of 5,000,000 pixels." in wide
 
@@ -75,12 +75,60 @@ def test_words_beside_media_name_whose_they_are():
     assert label("", "", 1, "：图.png", "zh") == "[工具 结果的第 1 个附件：图.png]"
     assert "user message" in shown(PNG, 1, "", behind=True, language="en")
     assert shown(PNG, 1, "", behind=False, language="zh") == "[本消息的第 1 个附件（图片）显示在此文本之后]"
-    assert spoken("en") != spoken("zh")
 
 
 def test_an_address_is_one_line_of_bounded_length():
-    text = description(
-        Described(PNG, OmissionReason.MODEL, "a", address="https://x.org/\n" + "a" * 900), None, notices()
-    )
+    text = description(PNG, OmissionReason.MODEL, None, notices(), name="a", address="https://x.org/\n" + "a" * 900)
     assert len(text.splitlines()) == 4
     assert len(text) < 500
+
+
+URL = "https://example.org/a.png?signature=5eed"
+
+
+@pytest.mark.parametrize("obstacle", list(FetchError))
+def test_every_obstacle_has_words_of_its_own_in_both_languages(obstacle):
+    english, chinese = (not_fetched(URL, Unfetched(obstacle), language) for language in ("en", "zh"))
+    assert english.startswith(f"[cannot fetch] {URL}\nStatus: failed\nLikely reason: ")
+    assert english.isascii()
+    assert re.search(r"可能的原因：[\u4e00-\u9fff]", chinese) or obstacle is FetchError.INSECURE
+    others = {not_fetched(URL, Unfetched(other), "en") for other in FetchError if other is not obstacle}
+    assert english not in others
+
+
+def test_the_diagnosis_says_all_that_is_known():
+    found = Unfetched(
+        FetchError.TOO_LARGE,
+        http_code=200,
+        final_url="https://cdn.example.org/big",
+        content_type="image/tiff",
+        limit=20_971_520,
+    )
+    assert not_fetched(URL, found, "en", "/data/tool-output/") == (
+        f"[cannot fetch] {URL}\n"
+        "Status: failed; HTTP code: 200; final URL: https://cdn.example.org/big; content type: image/tiff\n"
+        "Likely reason: the image is too large (over 20,971,520 bytes). "
+        "The image would have been kept in /data/tool-output/."
+    )
+    assert not_fetched(URL, found, "zh", "/data/tool-output/") == (
+        f"[无法获取] {URL}\n"
+        "状态：失败；HTTP 状态码：200；最终地址：https://cdn.example.org/big；内容类型：image/tiff\n"
+        "可能的原因：图片过大（超过 20,971,520 字节）。 图片原本会保存在 /data/tool-output/。"
+    )
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "english"),
+    [
+        (FetchError.TIMEOUT, "the server was too slow (over 2.5 seconds)."),
+        (FetchError.TOO_MANY_REDIRECTS, "too many redirects, perhaps in a circle (over 2.5)."),
+        (FetchError.NOT_FOUND, "there is nothing at this address (any more)."),
+    ],
+)
+def test_a_limit_is_told_in_its_unit(obstacle, english):
+    assert not_fetched(URL, Unfetched(obstacle, limit=2.5), "en").endswith(english)
+
+
+def test_a_password_in_the_address_is_not_repeated():
+    said = not_fetched("https://me:hidden@example.org/@a?b=@c", Unfetched(FetchError.BAD_ADDRESS), "en")
+    assert said.startswith("[cannot fetch] https://example.org/@a?b=@c\n")

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.content_types.table import known
+from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.notices.catalogue import TYPES
 from proxy.core.notices.media import friendly_size, friendly_type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.artifact import Artifact
-from proxy.core.content_types.kinds import ContentKind, MediaType
+from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Carried, Content, Parts, Shown, Words

@@ -4,8 +4,8 @@ import pytest
 
 from proxy.config.settings import Settings
 from proxy.core.compaction.budget import Budget
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages
 from proxy.core.text.excerpt import Direction, ExcerptLimits

@@ -9,8 +9,8 @@ from support.strategies import pipeline as text_pipeline
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.steps.describe_media import DescribeOldMedia
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import ToolImages
 from proxy.core.tokens.counters import ByteClassCounter
 

@@ -17,10 +17,10 @@ from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
 from proxy.core.conversation.message import TOOL_ROLES, Address, Carried, Item, Message, Part, Parts, Words
 from proxy.core.conversation.references import Resolved, Unfetched, references_in
-from proxy.core.media.descriptions import fetched_here, label, named_file, shown, spoken
-from proxy.core.media.placement import not_here, place
-from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
+from proxy.core.media.descriptions import fetched_here, label, named_file, shown
+from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place
 from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.notices.catalogue import MEDIA, say
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.text.discreet import Discreet
@@ -49,8 +49,7 @@ class RouteMedia(Discreet, frozen=True):
         if message.role not in _ROLES or not message.may_hold_media or is_page(message, tool):
             return
         target = self._target(message)
-        is_text = target is ToolImages.TEXT
-        routes = replace(self.routes, is_strict=True) if is_text and not self.routes.is_strict else self.routes
+        routes = replace(self.routes, is_strict=self.routes.is_strict or target is ToolImages.TEXT)
         work = _Work(routes, self._resolved_for(message), message, tool, notices, target)
         found = work.content()
         if found is None:
@@ -79,10 +78,8 @@ class RouteMedia(Discreet, frozen=True):
 
     def _resolved_for(self, message: Message) -> Resolved:
         """What this message itself refers to: lookups for other messages do not count."""
-        if not self.resolved:
-            return self.resolved
-        names = (reference.address for reference in references_in(message))
-        return {address: self.resolved[address] for address in names if address in self.resolved}
+        named = references_in(message) if self.resolved else ()
+        return {one.address: self.resolved[one.address] for one in named if one.address in self.resolved}
 
 
 class _Work(Struct):
@@ -97,10 +94,8 @@ class _Work(Struct):
     done: list[tuple[RoutedMedia, Artifact | None]] = []
     """What was routed, with the artifact to be kept of it."""
     shown: int = 0
-    images: int = 0
-    """Image parts so far."""
     images_over: int = 0
-    """Number of image parts at the beginning of the message that are over the limit."""
+    """Number of image parts, from here on, that are over the limit: the newest are shown."""
     behind: list[Item] = []
     """Parts that go after the batch."""
 
@@ -110,21 +105,17 @@ class _Work(Struct):
         if found is None:
             return None
         at, parts = found
-        if self.routes.max_images is not None:
-            self.images_over = sum(map(_is_image, parts)) - self.routes.max_images
-        items: list[Item] = []
-        for part in parts:
-            items += self._routed_part(part)
+        images = [part for part in parts if part.attachment and modality_claimed(part.attachment) is Modality.VISION]
+        self.images_over = len(images) - (self.routes.max_images or len(images))
+        items = [item for part in parts for item in self._routed_part(part)]
         # An upstream that refuses media often accepts no list of parts at all.
         return (at, Parts(tuple(items), as_text=bool(self.routes.refused))) if self.done else None
 
     def moved(self) -> Moved | None:
         """The parts that go after the batch."""
-        if not self.behind:
-            return None
-        if self.target is not ToolImages.USER_AFTER_ASSISTANT:
-            return Moved(tuple(self.behind))
-        return Moved(tuple(self.behind), spoken(self.notices.language))
+        is_answered = self.target is ToolImages.USER_AFTER_ASSISTANT
+        words = say(MEDIA, "spoken", self.notices.language) if is_answered else None
+        return Moved(tuple(self.behind), words) if self.behind else None
 
     def _routed_part(self, part: Part) -> list[Item]:
         if part.attachment is not None:
@@ -145,7 +136,7 @@ class _Work(Struct):
             placed, name = self._placed(attachment, None)
             if placed.stays:
                 return None
-            self._note(placed)
+            self.done.append((placed.noted, placed.artifact))
             if placed.part is None:
                 return Replacement(placed.words)
             self.shown += 1
@@ -161,7 +152,7 @@ class _Work(Struct):
         placed, name = self._placed(attachment, part.rest)
         if placed.stays and (not self._goes_behind or attachment.shape is Shape.BLOCK):
             return [Carried(part.raw)]
-        self._note(placed)
+        self.done.append((placed.noted, placed.artifact))
         if placed.words:
             return [Words(placed.words, instead_of=part.rest)]
         item = Carried(part.raw) if placed.part is None else placed.part
@@ -208,15 +199,8 @@ class _Work(Struct):
         if limit == 0:
             return True
         if not attachment.is_part:
-            return self.shown >= (MAX_SHOWN if limit is None else min(MAX_SHOWN, limit))
+            return self.shown >= min(MAX_SHOWN, limit or MAX_SHOWN)
         if modality_claimed(attachment) is not Modality.VISION:
             return False
-        self.images += 1
-        return self.images <= self.images_over
-
-    def _note(self, placed: MediaPlacement) -> None:
-        self.done.append((placed.noted, placed.artifact))
-
-
-def _is_image(part: Part) -> bool:
-    return part.attachment is not None and modality_claimed(part.attachment) is Modality.VISION
+        self.images_over -= 1
+        return self.images_over >= 0

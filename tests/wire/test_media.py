@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import base64
 import json
 import re
+import string
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.json_bytes import spelled
 from support.media_samples import (
     CSV,
     JPEG,
@@ -21,16 +24,17 @@ from support.media_samples import (
     audio_part,
     base64_of,
     data_url,
+    file_part,
     image_part,
     mcp_block,
     resource_block,
     routing_result,
 )
 
-from proxy.core.conversation.attachment import Replacement
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.attachment import Replacement, Shape
 from proxy.core.text import jsontext
-from proxy.wire.media_shapes.signs import may_hold_media
-from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.media import MIN_CHARACTERS, addresses_in, attachment_of, may_hold_media, with_replaced
 
 STANDS = "<content>"
 ENCODED = base64_of(PNG)
@@ -371,9 +375,7 @@ def test_long_runs_of_letters_are_no_files(text):
     assert replaced(text) == (text, [])
 
 
-@pytest.mark.parametrize(
-    "root", [Path(json.__file__).parent, Path(jsontext.__file__).parent, Path(__file__).parent.parent]
-)
+@pytest.mark.parametrize("root", [Path(json.__file__).parent, Path(jsontext.__file__).parent, Path(__file__).parent])
 def test_no_source_file_is_taken_for_binary(root):
     for path in sorted(root.rglob("*.py")):
         text = path.read_text()
@@ -445,3 +447,288 @@ def test_nothing_raises_and_nothing_but_the_content_goes(before, after):
     made, found = replaced(text)
     if len(found) == 1 and found[0].content() == PNG:
         assert ENCODED not in made
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
+NAMES = st.sampled_from(
+    ["type", "image_url", "url", "input_audio", "file", "data", "source", "resource", "blob", "inline_data", "mimeType"]
+)
+ANY_JSON = st.recursive(
+    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=4))
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "shape", "declared", "name"),
+    [
+        (image_part(), Shape.IMAGE, "image/png", ""),
+        ({"type": "image_url", "image_url": f"data:image/png;base64,{ENCODED}"}, Shape.IMAGE, "image/png", ""),
+        ({"type": "image_url", "image_url": {"url": ENCODED}}, Shape.IMAGE, "", ""),
+        ({"type": "input_image", "image_url": f"data:image/png;base64,{ENCODED}"}, Shape.IMAGE, "image/png", ""),
+        ({"type": "video_url", "video_url": {"url": ENCODED}}, Shape.VIDEO, "", ""),
+        ({"type": "audio_url", "audio_url": {"url": ENCODED}}, Shape.AUDIO_ADDRESS, "", ""),
+        (audio_part(PNG, "mp3"), Shape.AUDIO, "mp3", ""),
+        (file_part(PNG, "image/png", "a.pdf"), Shape.FILE, "image/png", "a.pdf"),
+        ({"type": "file", "file": {"filename": "a", "file_data": ENCODED}}, Shape.FILE, "", "a"),
+        ({"type": "input_file", "filename": "a", "file_data": ENCODED}, Shape.FILE, "", "a"),
+        (mcp_block(), Shape.BLOCK, "image/png", ""),
+        (mcp_block(declared="audio/wav", kind="audio"), Shape.BLOCK, "audio/wav", ""),
+        (resource_block(PNG, "image/png", "file:///tmp/a.png?x"), Shape.BLOCK, "image/png", "a.png"),
+        (anthropic_block(), Shape.BLOCK, "image/png", ""),
+        (anthropic_block(kind="document") | {"title": "T"}, Shape.BLOCK, "image/png", "T"),
+        ({"inline_data": {"mime_type": "image/png", "data": ENCODED}}, Shape.BLOCK, "image/png", ""),
+        ({"inlineData": {"mimeType": "image/png", "data": ENCODED}}, Shape.BLOCK, "image/png", ""),
+    ],
+)
+def test_each_shape_is_known_with_its_claims(part, shape, declared, name):
+    found = attachment_of(part)
+    assert (found.shape, found.declared, found.name, found.address) == (shape, declared, name, "")
+    assert found.content() == PNG
+    assert found.head(12) == PNG[:12]
+    assert abs(found.byte_count - len(PNG)) < 4
+    assert found.is_part
+
+
+URL_PART = {"type": "image_url", "image_url": {"url": "https://x.org/d/a.png"}}
+
+
+@pytest.mark.parametrize("stated", [{"filename": "b.bin"}, {"metadata": {"filename": "b.bin"}}, {"fileName": "b.bin"}])
+@pytest.mark.parametrize(
+    "part",
+    [
+        image_part(),
+        {"type": "image_url", "image_url": f"data:image/png;base64,{ENCODED}"},
+        {"type": "video_url", "video_url": {"url": ENCODED}},
+        audio_part(),
+        {"type": "file", "file": {"file_data": ENCODED}},
+        {"type": "input_file", "file_data": ENCODED},
+        mcp_block(),
+        resource_block(PNG, "image/png", "file:///tmp/a.png"),
+        anthropic_block(),
+        {"inline_data": {"mime_type": "image/png", "data": ENCODED}},
+        URL_PART,
+    ],
+)
+def test_a_name_beside_a_content_or_in_its_metadata_is_its_name(part, stated):
+    found = attachment_of(part | stated)
+    assert found.name == "b.bin"
+    assert found.fetched(PNG, "image/png", "c.png").name == "b.bin"
+    for inner in ("image_url", "source", "resource", "file", "input_audio"):
+        if isinstance(part.get(inner), dict):
+            assert attachment_of(part | {inner: part[inner] | stated}).name == "b.bin"
+
+
+def test_what_is_fetched_is_called_as_it_was_found_when_nobody_states_a_name():
+    assert attachment_of(URL_PART).fetched(PNG, "image/png", "c.png").name == "c.png"
+
+
+@pytest.mark.parametrize(
+    ("part", "shape", "address", "name"),
+    [
+        ({"image_url": {"url": "https://x.org/d/a.png?s=1#f"}}, Shape.IMAGE, "https://x.org/d/a.png?s=1#f", "a.png"),
+        ({"image_url": "https://x.org"}, Shape.IMAGE, "https://x.org", "x.org"),
+        ({"type": "file", "file": {"file_id": "file-1"}}, Shape.FILE, "file-1", ""),
+        ({"type": "input_file", "file_url": "https://x.org/a.pdf"}, Shape.FILE, "https://x.org/a.pdf", ""),
+        ({"type": "image", "source": {"type": "url", "url": "https://x.org/a"}}, Shape.BLOCK, "https://x.org/a", ""),
+    ],
+)
+def test_an_address_is_a_content_that_is_elsewhere(part, shape, address, name):
+    found = attachment_of(part)
+    assert (found.shape, found.address, found.name, found.is_elsewhere) == (shape, address, name, True)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "text", "text": "a"},
+        {"type": "image_url"},
+        {"type": "image_url", "image_url": {"url": 7}},
+        {"type": "file", "file": {}},
+        {"type": "file", "file": None},
+        {"type": "input_audio", "input_audio": {"format": "wav"}},
+        {"type": "image"},
+        {"type": "image", "data": None},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "plain"}},
+        {"type": "resource", "resource": {"uri": "file:///a", "text": "plain"}},
+        {"type": "resource", "resource": "x"},
+        {"type": ["image"], "data": "AAAA"},
+        {"type": "tool_reference", "data": "AAAA"},
+        {},
+    ],
+)
+def test_what_holds_no_media_is_left_alone(part):
+    assert attachment_of(part) is None
+
+
+@given(st.dictionaries(NAMES, ANY_JSON, max_size=5))
+def test_no_part_makes_it_raise(part):
+    found = attachment_of(part)
+    if found is not None:
+        found.content()
+        found.head(64)
+
+
+def test_a_data_url_without_base64_has_its_bytes():
+    found = attachment_of({"image_url": {"url": "data:image/svg+xml,%3Csvg%2F%3E"}})
+    assert (found.content(), found.head(3), found.byte_count) == (b"<svg/>", b"<sv", 6)
+
+
+def test_a_content_in_other_shapes_has_the_same_bytes():
+    assert attachment_of(audio_part(WAV)).content() == WAV
+    assert attachment_of(file_part(PDF)).content() == PDF
+
+
+BLANKS_AND_WORDS = st.lists(st.text(string.ascii_letters + string.digits, max_size=20)).map(" ".join)
+
+
+def raw(content) -> bytes:
+    return json.dumps({"role": "tool", "content": content}).encode()
+
+
+@given(BLANKS_AND_WORDS)
+def test_a_message_of_plain_words_is_not_opened(text):
+    assert may_hold_media(raw(text)) is False
+    assert may_hold_media(raw([{"type": "text", "text": text}])) is False
+
+
+@given(BLANKS_AND_WORDS, st.sampled_from(["utf-8", "ascii"]), st.binary(min_size=MIN_CHARACTERS, max_size=200))
+def test_base64_in_a_text_is_a_sign_whatever_stands_around_it(before, how, content):
+    text = f"{before} {base64.b64encode(content).decode()}"
+    assert may_hold_media(b'{"content":' + spelled(text, how) + b"}")
+
+
+@pytest.mark.parametrize(("length", "found"), [(MIN_CHARACTERS - 1, False), (MIN_CHARACTERS, True)])
+def test_a_run_of_letters_is_a_sign_from_the_length_of_the_shortest_file_on(length, found):
+    assert may_hold_media(raw(f"a {'x' * length} z")) is found
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ({"type": "image_url"}, True),
+        ({"type": "input_audio"}, True),
+        ({"type": "unheard_of"}, True),
+        ({"type": "text"}, False),
+        ({"type": "function"}, False),
+    ],
+)
+def test_every_part_that_is_no_text_and_no_call_is_a_sign(part, found):
+    assert may_hold_media(raw([part])) is found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data:image/png;base64,aa",
+        '{"routing": "file"}',
+        '{"resource": {}}',
+        '{"file_data": ""}',
+        '{"format": "wav"}',
+        '{"mimeType": "a/b"}',
+        '{"media_type": "a/b"}',
+        '{"contentType": "a/b"}',
+        '{"mimeType" \n\t: "a/b"}',
+        '{"of": "{\\"contentType\\"\\n : 1}"}',
+    ],
+)
+def test_what_declares_a_content_of_any_length_is_a_sign(text):
+    assert may_hold_media(raw(text))
+
+
+@pytest.mark.parametrize("how", ["utf-8", "ascii", "escaped"])
+def test_a_file_that_was_decoded_by_force_is_found_in_every_spelling(how):
+    text = PNG.decode(errors="replace")
+    assert may_hold_media(b'{"content":' + spelled(text, how) + b"}")
+    assert may_hold_media(raw("%PDF-1.4 of letters only"))
+
+
+@pytest.mark.parametrize("written", ["\ufffd".encode(), b"\\ufffd", b"\\uFFFD", b"\\u0001"])
+def test_what_stands_for_a_byte_that_was_no_text_is_a_sign_however_it_is_written(written):
+    assert may_hold_media(b'{"content":"a ' + written + b'"}')
+
+
+URL = "https://example.org/a.png"
+ID = Artifact(b"image", "Read", "png").id
+HELD = f"artifact:{ID}"
+
+
+def routed(**members):
+    return json.dumps(members)
+
+
+JSON = st.recursive(
+    st.sampled_from([None, 7, "", URL, HELD, "routing", "image_url", "file", routed(routing="file", content=HELD)]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "text", "url", "image_url", "file", "file_data", "routing", "imageUrl", "artifact"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.booleans())
+def test_any_value_may_be_asked_for_its_addresses(part, is_result):
+    assert all(isinstance(address, str) for address in addresses_in([part], is_result=is_result))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": URL}},
+        {"type": "image_url", "image_url": URL},
+        {"type": "input_image", "image_url": URL},
+        {"url": URL},
+        URL,
+    ],
+)
+def test_an_image_names_its_address_in_every_spelling(part):
+    result = routed(routing="image_url", imageUrl=part)
+    assert list(addresses_in(result, is_result=True)) == [URL]
+    assert "image_url" not in part or list(addresses_in([part], is_result=False)) == [URL]
+
+
+@pytest.mark.parametrize(
+    ("inner", "addresses"),
+    [
+        ({"file_id": "file-1", "file_data": "data:,x"}, []),
+        ({"file_url": HELD, "file_id": "file-1"}, [HELD]),
+        ({"file_url": "https://h/a.pdf", "file_id": "file-1"}, []),
+        ({"file_id": "file-1"}, ["file-1"]),
+        ({"file_id": 7}, []),
+        ({"filename": "a.pdf"}, []),
+    ],
+)
+def test_of_several_members_of_a_file_the_one_that_leads_to_its_content_is_its_address(inner, addresses):
+    assert list(addresses_in([{"type": "file", "file": inner}], is_result=False)) == addresses
+    assert list(addresses_in([{"type": "input_file"} | inner], is_result=False)) == addresses
+    assert list(addresses_in(routed(routing="file", file=inner), is_result=True)) == addresses
+
+
+def test_an_image_on_the_web_is_fetched_here_and_a_file_on_the_web_is_left_to_the_upstream():
+    image = {"type": "image_url", "image_url": {"url": "https://h/a.png"}}
+    file = {"type": "file", "file": {"file_data": "https://h/a.pdf"}}
+    kept = {"type": "file", "file": {"file_data": "artifact:tool_x"}}
+    assert list(addresses_in([image, file, kept], is_result=False)) == ["https://h/a.png", "artifact:tool_x"]
+
+
+@pytest.mark.parametrize(
+    ("result", "addresses"),
+    [
+        ({"routing": "image_url", "imageUrl": {"url": "https://h/a.png"}}, ["https://h/a.png"]),
+        ({"routing": "file", "file": {"file_data": "artifact:x"}}, ["artifact:x"]),
+        ({"routing": "file", "file": {"file_data": "https://h/a.pdf"}}, []),
+        ({"routing": "text", "content": "artifact:x"}, []),
+        ({"content": "artifact:x"}, []),
+    ],
+)
+def test_only_a_structured_result_of_a_tool_names_addresses_in_its_text(result, addresses):
+    text = json.dumps(result)
+    assert list(addresses_in(text, is_result=True)) == addresses
+    assert list(addresses_in([{"type": "text", "text": text}], is_result=True)) == addresses
+    assert list(addresses_in(text, is_result=False)) == []

@@ -12,8 +12,8 @@ from support.strategies import WAY, any_histories, content_after, conversation, 
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched, references_in
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.writing import Notices

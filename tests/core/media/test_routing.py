@@ -27,11 +27,11 @@ from support.media_samples import (
 from support.strategies import content_after, notices, part, spelled
 
 from proxy.core.conversation.edit import Reason
-from proxy.core.media.route_media import RouteMedia
-from proxy.core.media.routes import Routes
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
+from proxy.wire import media
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.media_shapes import signs
 
 TEXT = frozenset({Modality.TEXT})
 SEEING = TEXT | {Modality.VISION}
@@ -384,7 +384,7 @@ def test_a_plain_message_is_not_opened(monkeypatch):
     message = ChatMessage.read(spelled({"role": "tool", "content": "def f(x):\n    return x\n" * 90}))
     monkeypatch.setattr(ChatMessage, "parts", None)
     assert list(RouteMedia(Routes(TEXT))(0, message, "", notices())) == []
-    assert signs.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
+    assert media.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
 
 
 def test_words_stand_for_a_bounded_number_of_contents_of_one_text():
