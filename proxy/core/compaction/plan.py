@@ -151,6 +151,8 @@ class Reading(Struct, frozen=True):
     """How many messages the client sent."""
     may_cut: bool = False
     """Whether what the model works on may be cut to make room; for a page, only what is older goes."""
+    accepted_tokens: int = 0
+    """The size of the prompt before the newest page, which the upstream has just accepted."""
 
 
 class Plan(Discreet, frozen=True):
@@ -172,6 +174,8 @@ class Plan(Discreet, frozen=True):
     """Size of what is not a message: mostly the tool list."""
     blocks: tuple[MessageReport, ...] = ()
     """What became of each message of the request."""
+    accepted_tokens: int = 0
+    """As in `Reading`."""
 
     @property
     def messages(self) -> tuple[bytes, ...]:
@@ -180,13 +184,13 @@ class Plan(Discreet, frozen=True):
 
     @property
     def fixed_tokens(self) -> int:
-        """Of what is cut last: tools, system texts, the first and the last user message; of these, as many as leave
-        something worth cutting beside them."""
+        """Of what is cut last: a prompt that was just accepted, or tools, system texts, the first and the last user
+        message; of these, as many as leave something worth cutting beside them."""
         asked = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
         system = self.base.tokens + sum(block.tokens_after for block in self.blocks if block.role in SYSTEM_ROLES)
         most = self.after.tokens * (1 - _WORTH_HALVING)
-        parts = (system + sum(asked[:1]) + sum(asked[1:][-1:]), system)
-        return next((tokens for tokens in parts if tokens <= most), 0)
+        parts = (self.accepted_tokens, system + sum(asked[:1]) + sum(asked[1:][-1:]), system)
+        return next((tokens for tokens in parts if 0 < tokens <= most), 0)
 
     @property
     def fits(self) -> bool:
@@ -235,7 +239,8 @@ def plan(
     largest = () if fits else _largest(entry for entry in window.entries if entry is not None)
     artifacts = _artifacts(window, edits)
     sent = messages if window.is_untouched else tuple(window.sent())
-    made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, window.blocks())
+    accepted, blocks = reading.accepted_tokens if reading else 0, window.blocks()
+    made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, blocks, accepted)
     return made, progress
 
 

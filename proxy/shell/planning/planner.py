@@ -269,7 +269,8 @@ class Planner:
         what the model works on may be cut for them."""
         request, known = planned.request.continued(messages), len(planned.request.conversation)
         told = known if planned.reading is None else planned.reading.told
-        made = partial(self.made, reading=Reading(told, may_cut=may_cut))
+        reading = Reading(told, may_cut=may_cut, accepted_tokens=planned.plan.after.tokens)
+        made = partial(self.made, reading=reading)
         terms = planned.inputs.terms
         return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)
 
