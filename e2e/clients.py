@@ -28,20 +28,20 @@ class Client:
     install: Callable[[], None]
     command: Callable[[str], list[str]]
     """The script that the model is to follow → what is run. In its folder lie `log-0.txt` and so on."""
-    call: str = 'read_log {"path": "log-%d.txt"}'
-    """A call of one of the client's own tools that shows a log; empty where the client sends files by itself."""
+    turn: str = 'call read_log {"path": "log-%d.txt"}'
+    """The turn of the script that shows log `%d` by the client's own tools; empty where it sends files by itself."""
     stdin: bool = False
     """Whether the script comes on standard input."""
 
     @property
     def script(self) -> str:
-        calls = [f"call {self.call % number}" for number in range(LOGS)] if self.call else []
-        return "\n".join(["Tell me what the logs hold.", *calls])
+        turns = [self.turn.replace("%d", str(number)) for number in range(LOGS)] if self.turn else []
+        return "\n".join(["Tell me what the logs hold.", *turns])
 
     @property
     def ending(self) -> str:
         """What the model says when it has got to the end of the script."""
-        return f"Done after {LOGS if self.call else 0} steps."
+        return f"Done after {LOGS if self.turn else 0} steps."
 
 
 def install_pip(environment: str) -> None:
@@ -70,9 +70,9 @@ def python_of(environment: str) -> str:
     return str(INSTALLED / environment / "bin" / "python")
 
 
-def _node(script: str) -> list[str]:
-    module = shutil.copy(HERE / "agents" / "openai_node.mjs", INSTALLED)  # node looks for packages beside the file
-    return ["node", str(module), script]
+def _node(module: str, script: str) -> list[str]:
+    """Runs a module of e2e/agents, copied to where node finds the packages that it imports."""
+    return ["node", str(shutil.copy(HERE / "agents" / module, INSTALLED)), script]
 
 
 def _qwen_code(script: str) -> list[str]:
@@ -82,6 +82,19 @@ def _qwen_code(script: str) -> list[str]:
 
 def _opencode(_: str) -> list[str]:
     return [str(INSTALLED / "node_modules" / ".bin" / "opencode"), "run"]
+
+
+def _cline(script: str) -> list[str]:
+    program = str(INSTALLED / "node_modules" / ".bin" / "cline")
+    provider = f"--provider openai-compatible --modelid {MODEL}"
+    configure = f'"$0" auth {provider} --apikey "$OPENAI_API_KEY" --baseurl "$OPENAI_BASE_URL"'
+    return ["sh", "-c", f'{configure} && exec "$0" --provider openai-compatible "$1"', program, script]
+
+
+def _gptme(script: str) -> list[str]:
+    # A compaction of its own would leave out the prompt, and with it the script.
+    options = ["--non-interactive", "--tool-format", "markdown", "--tools=-autocompact", "--model", f"local/{MODEL}"]
+    return [str(INSTALLED / "gptme" / "bin" / "gptme"), *options, script]
 
 
 def _aider(script: str) -> list[str]:
@@ -96,7 +109,8 @@ CLIENTS: Final = (
         lambda: install_pip("langchain"),
         lambda script: [python_of("langchain"), str(HERE / "agents" / "openai_python.py"), script],
     ),
-    Client("openai-node", install_npm, _node),
+    Client("openai-node", install_npm, lambda script: _node("openai_node.mjs", script)),
+    Client("Vercel AI SDK", install_npm, lambda script: _node("ai_sdk.mjs", script)),
     Client(
         "LangChain",
         lambda: install_pip("langchain"),
@@ -106,14 +120,27 @@ CLIENTS: Final = (
         "qwen-code",
         install_npm,
         _qwen_code,
-        call='run_shell_command {"command": "cat log-%d.txt", "description": "a log", "is_background": false}',
+        turn='call run_shell_command {"command": "cat log-%d.txt", "description": "a log", "is_background": false}',
     ),
     Client(
         "opencode",
         install_npm,
         _opencode,
-        call='bash {"command": "cat log-%d.txt", "description": "a log"}',
+        turn='call bash {"command": "cat log-%d.txt", "description": "a log"}',
         stdin=True,
     ),
-    Client("aider", lambda: install_pip("aider"), _aider, call=""),
+    Client(
+        "cline",
+        install_npm,
+        _cline,
+        turn='call run_commands {"commands": ["cat log-%d.txt"]}\n'
+        'and run_commands {"commands": ["tail -n 700 log-%d.txt"]}',  # it sends 8 KB of a result, so there are two
+    ),
+    Client(
+        "gptme",
+        lambda: install_pip("gptme"),
+        _gptme,
+        turn="write shell head -n 700 log-%d.txt",
+    ),
+    Client("aider", lambda: install_pip("aider"), _aider, turn=""),
 )

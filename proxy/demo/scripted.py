@@ -1,7 +1,8 @@
 """A model that follows a script in the user's message, for tests with any client and any tools.
 
 Rule: every line `call NAME {JSON}` of the last user message is one turn, in this order; `and NAME {JSON}` adds a call
-to the same turn. Then the model says what it saw. It finds its place in the script from its own newest message.
+to the same turn. `write LANGUAGE TEXT` is a turn that has TEXT in a fenced block, for agents that read their calls from
+the text. Then the model says what it saw. It finds its place in the script from its own newest message.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from proxy.demo.chat import Call, ChatMessage, Reply, last_user_text, newest_note, newest_results
 
 MARK: Final = "Script step "
-_LINE: Final = re.compile(r"^\s*(call|and)\s+([\w.-]+)\s+(\{.*\})\s*$", re.MULTILINE)
+_LINE: Final = re.compile(r"^\s*(?:(call|and)\s+([\w.-]+)\s+(\{.*\})|write\s+(\w+)\s+(\S.*?))\s*$", re.MULTILINE)
 
 
 def scripted(messages: Sequence[ChatMessage]) -> Reply:
@@ -26,7 +28,7 @@ def scripted(messages: Sequence[ChatMessage]) -> Reply:
     script = _script(last_user_text(messages))
     done = _steps_done(messages)
     if done < len(script):
-        return Reply(f"{MARK}{done + 1}", script[done])
+        return Reply(f"{MARK}{done + 1}{script[done].text}", script[done].calls)
     seen = len(newest_results(messages))
     return Reply(
         f"Done after {done} steps. {len(messages)} messages reached me; the newest tool results have {seen} characters."
@@ -39,15 +41,18 @@ def _steps_done(messages: Sequence[ChatMessage]) -> int:
     return int(step) if step.isdigit() else 0
 
 
-def _script(text: str) -> list[tuple[Call, ...]]:
-    turns: list[tuple[Call, ...]] = []
-    for word, name, arguments in _LINE.findall(text):
+def _script(text: str) -> list[Reply]:
+    turns: list[Reply] = []
+    for word, name, arguments, language, written in _LINE.findall(text):
+        if language:
+            turns.append(Reply(f"\n```{language}\n{written}\n```"))
+            continue
         try:
             call = Call(name, json.loads(arguments))
         except ValueError:
             continue  # prose that looks like a call
         if word == "and" and turns:
-            turns[-1] += (call,)
+            turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, call))
         else:
-            turns.append((call,))
+            turns.append(Reply("", (call,)))
     return turns

@@ -51,3 +51,11 @@ def test_a_new_script_starts_from_its_first_line() -> None:
     old = [{"role": "user", "content": "call a {}"}, {"role": "assistant", "content": "Script step 1"}]
     reply = scripted([*old, {"role": "user", "content": "call b {}\nand c {}"}])
     assert [call.name for call in reply.calls] == ["b", "c"]
+
+
+def test_a_script_for_an_agent_that_reads_its_calls_from_the_text_is_written_as_fenced_blocks() -> None:
+    script = {"role": "user", "content": "write shell cat a.txt\ncall b {}"}
+    first = scripted([script])
+    assert (first.text, first.calls) == ("Script step 1\n```shell\ncat a.txt\n```", ())
+    second = scripted([script, {"role": "assistant", "content": first.text}, {"role": "system", "content": "seen"}])
+    assert [call.name for call in second.calls] == ["b"]

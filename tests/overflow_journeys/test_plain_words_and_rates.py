@@ -206,9 +206,10 @@ async def test_a_rate_that_does_not_count_replies_is_no_window(tmp_path: Path) -
 async def test_a_window_is_not_tried_while_a_rate_is_smaller(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         await asked(stage, conversation(9_500), 6_000)
-        stage.model.plays(saying(400, too_long(40_000, 45_000)), allowing(6_000))
-        await stage.ask(conversation(9_500), authorization="Bearer one")
-        seen = [(await asked(stage, conversation(9_500), 6_000)).attempts for _ in range(40)]
+        body = conversation(20_000)
+        stage.model.plays(saying(400, too_long(8_000, 9_000)), allowing(6_000))
+        await stage.ask(body, authorization="Bearer one")
+        seen = [(await asked(stage, body, 6_000)).attempts for _ in range(40)]
         assert seen == ["1"] * 40
 
 

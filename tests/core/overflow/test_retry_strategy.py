@@ -336,3 +336,9 @@ def test_half_is_half_of_what_lies_beside_the_fixed_parts():
     fixed = replace(SENT, fixed_tokens=6_000)
     assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
     assert sends(fixed, OF_BYTES)[1].goal_bytes == 64_000
+
+
+def test_our_tool_is_left_out_once():
+    field = Outcome(400, Verdict(VerdictKind.FIELD))
+    assert [one.rung for one in sends(WITH_TOOL, field, field)] == [Rung.FIRST, Rung.WITHOUT_TOOL]
+    assert sends(SENT, Outcome(200, Verdict(VerdictKind.ACCEPTED), fitting_tokens=9))[1].rung is Rung.FITTED
