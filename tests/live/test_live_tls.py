@@ -71,8 +71,8 @@ async def test_streams_pass_event_by_event_and_their_connection_is_used_again(
             else:
                 for sent in range(len(EVENTS)):
                     await connection.send(chunk(EVENTS[sent]))
-                    while await told_so_far.get() < sum(map(len, EVENTS[: sent + 1])):
-                        pass
+                    while sent and await told_so_far.get() < sum(map(len, EVENTS[: sent + 1])):
+                        pass  # the first event is the role alone, which waits for words
             await connection.send(chunk(END) + LAST_CHUNK)
 
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))

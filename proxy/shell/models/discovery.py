@@ -257,7 +257,8 @@ class Discovery:
             )
 
     def _spawn(self, authorization: bytes | None) -> None:
-        if self._loop is None or self._clock() < self._due:
+        is_asking = self._question is not None and not self._question.done()  # `close` knows of one question
+        if self._loop is None or is_asking or self._clock() < self._due:
             return
         self._due = float("inf")
         self._question = self._loop.create_task(self._ask_in_background(authorization))
