@@ -24,8 +24,9 @@ REASONS: Final = ("image", "seal", "pairing", "length", "unnumbered", "tool")
 PATHS: Final = {"chat": "/chat/completions", "messages": "/messages"}
 SEAL: Final = "c2VhbGVk"
 SYSTEM: Final = "You help with the logs. " * 20
-_SAID: Final = {
+SAID: Final = {
     "image": "This model does not support image input.",
+    "file": "This model does not support file input.",
     "seal": "messages.1.content.0: Invalid `signature` in `thinking` block",
     "length": "This model's maximum context length is {limit} tokens. However, your messages resulted in {sent} "
     "tokens.",
@@ -42,7 +43,7 @@ _PAIRING: Final = {
 
 def refusal(api: str, reason: str, sent: int, lost: str) -> bytes:
     """The error in the shape of its API."""
-    said = (_PAIRING[api] if reason == "pairing" else _SAID[reason]).format(limit=LIMIT_TOKENS, sent=sent, call=lost)
+    said = (_PAIRING[api] if reason == "pairing" else SAID[reason]).format(limit=LIMIT_TOKENS, sent=sent, call=lost)
     error = {"message": said, "type": "invalid_request_error"}
     return json.dumps({"type": "error", "error": error} if api == "messages" else {"error": error}).encode()
 
