@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from drawn.case import Case, Turn
-from drawn.spellings import SEAL, Items, Said, Spelling
+from support.spellings import SEAL, Items, Said, Spelling
 
 OPENING: Final = "Use the following context to answer."
 CLEARED: Final = "[Old tool result content cleared]"

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 from drawn.agent import Agent
 from drawn.case import SETTINGS, WITHOUT_NUMBERS, Case, Turn
-from drawn.spellings import SPELLINGS, ErrorInReply, Said
+from support.spellings import SPELLINGS, ErrorInReply, Said
 from drawn.upstream import ARTIFACT, DrawnUpstream
 from support.journey import kept_in
 from starlette.types import ASGIApp, Message

@@ -11,23 +11,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from drawn.case import Case, Turn
-from drawn.spellings import SEAL, Json, Spelling
+from support.spellings import Json, Spelling
 from support.agent_model import send_answer
 from support.model_turns import Answer, Call, Refusal, Reply, Usage, as_json
 from support.scripted_upstream import CHUNKED, Connection, chunk
-from support.strict_upstream import SAID
+from support.strict_upstream import MARKS, SAID
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 
 ARTIFACT: Final = re.compile(rf"\b{ARTIFACT_NAME}")
-_MARKS: Final = {
-    "image": ('"type": "image"', '"type": "image_url"', '"type": "input_image"'),
-    "file": ('"type": "document"', '"type": "file"', '"type": "input_file"'),
-    "seal": (SEAL,),
-    "tool": (f'"name": "{RETRIEVAL_TOOL}"',),
-}
-"""What is refused where one of these stands."""
 _RATE: Final = "Request too large for m on tokens per min (TPM): Limit {limit}, Requested {sent}."
 
 
@@ -105,7 +98,7 @@ class DrawnUpstream:
         if complaints := self.spelling.complaints(body):
             return self.spelling.error(complaints[0], 400)
         for reason in self.case.reasons:
-            if any(mark in text for mark in _MARKS[reason]) and not (self.case.once and reason in self._refused):
+            if any(mark in text for mark in MARKS[reason]) and not (self.case.once and reason in self._refused):
                 self._refused.add(reason)
                 return self.spelling.error(SAID[reason], 400)
         words, limit = self.case.words, self.case.window
