@@ -35,7 +35,7 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
     at = body.find(known.body[before:end], max(0, before - _MAX_MOVED_BYTES), end + _MAX_MOVED_BYTES)
     if at < 0:
         return None
-    old, moved = memoryview(bytes(known.body)), at - before
+    old, moved = memoryview(known.body), at - before
 
     def is_there(start: int, end: int) -> bool:
         return body.startswith(old[start:end], start + moved)

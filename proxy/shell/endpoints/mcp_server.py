@@ -117,7 +117,7 @@ class McpEndpoint:
                 raise NotFromHere("no web page may speak MCP here")
             length = header(scope["headers"], b"content-length")
             announced = int(length) if length.isdigit() else 0
-            body = bytes(await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds))
+            body = await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds)
         except ClientLeft:
             return
         except ProxyError as error:

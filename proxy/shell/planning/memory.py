@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from proxy.core.conversation.message import Message
-from proxy.core.text.rope import Body, held_with
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.moved_messages import MAX_EXCHANGED, beginning_like
 from proxy.wire.protocol import Wire
@@ -74,12 +73,6 @@ class Match(Generic[Knowledge]):
         """How many bytes of the new body are known."""
         return self.remembered.request.ends[self.shared_messages - 1]
 
-    def held(self, body: Body) -> Body:
-        """The new body as it is to be kept: what it shares with the known one is held once."""
-        if isinstance(body, bytes):
-            return body
-        return held_with(self.remembered.request.body, body, self.shared_bytes)
-
 
 class ConversationMemory(Generic[Knowledge]):
     """The last request of each conversation; the least recently used are dropped when all together hold more than
@@ -94,7 +87,7 @@ class ConversationMemory(Generic[Knowledge]):
         self._latest: dict[Hashable, list[Remembered[Knowledge]]] = {}
         """The kept requests that came last, by whose they are, the newest last."""
 
-    def find(self, whose: Hashable, body: Body) -> Match[Knowledge] | None:
+    def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest one that the body
         continues and that makes up nearly all of it; None if none shares any."""
         best: Match[Knowledge] | None = None
