@@ -1,7 +1,8 @@
 """How far our token estimate is off for one model and tenant, measured against the upstream's counts.
 
 Rule: the middle of the latest samples raises it, so that a few odd requests move nothing; only all of many lower it. It
-is changed only if that is worth it, as each change moves the cuts of running conversations. A difference too large for a tokenizer is ignored.
+is changed only if that is worth it, as each change moves the cuts of running conversations. A difference too large for
+a tokenizer is ignored.
 """
 
 from __future__ import annotations
