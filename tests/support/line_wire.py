@@ -97,8 +97,8 @@ class LineMessage:
     def thoughts(self) -> Iterator[tuple[Address, str]]:
         return iter(())
 
-    def reasoning(self) -> Reasoning | None:
-        return None
+    def reasoning(self) -> Iterator[Reasoning]:
+        return iter(())
 
     def parts(self) -> tuple[Address, Sequence[Part]]:
         return ALL, [_part(sign, text) for sign, text in self._runs]

@@ -295,6 +295,11 @@ class ContextWindow:
             return []
         return [entry for entry in self.in_unit(unit) if entry.message.role == "assistant"]
 
+    def separating_thoughts(self) -> list[TrackedMessage]:
+        """Of these, those whose reasoning no running call depends on: the last assistant message must begin with it."""
+        last = max((entry.index for entry in self.all() if entry.message.role == "assistant"), default=-1)
+        return [entry for entry in self.separating_words() if entry.index < last or not entry.message.calls]
+
     def separating_results(self) -> list[TrackedMessage]:
         """The results beside the first user message, and in the unit that separates it from the next one; none that
         are among the newest."""

@@ -156,7 +156,8 @@ class Message(Protocol):
 
     @property
     def reasoning_bytes(self) -> int:
-        """Size of the reasoning that may be left out of later turns, as its wire wrote it."""
+        """Size of the reasoning that any later turn may leave out, as its wire wrote it; 0 if it is sealed and goes
+        only where nothing else fits."""
 
     @property
     def images(self) -> int:
@@ -187,7 +188,7 @@ class Message(Protocol):
     def thoughts(self) -> Iterator[tuple[Address, str]]:
         """Reasoning that is plain text."""
 
-    def reasoning(self) -> Reasoning | None:
+    def reasoning(self) -> Iterator[Reasoning]:
         """Reasoning that may be left out of later turns."""
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:

@@ -195,13 +195,11 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             if isinstance(text := jsontext.opened(members.get(name)), str):
                 yield (name,), text
 
-    def reasoning(self) -> Reasoning | None:
+    def reasoning(self) -> Iterator[Reasoning]:
         """Its `reasoning_content`."""
-        raw = self.members().get(_LEFT_OUT_LATER)
-        if raw is None:
-            return None
-        text = jsontext.opened(raw)
-        return Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
+        if (raw := self.members().get(_LEFT_OUT_LATER)) is not None:
+            text = jsontext.opened(raw)
+            yield Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """Its content, part by part."""

@@ -156,9 +156,9 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """None: no reasoning may be changed."""
         return iter(())
 
-    def reasoning(self) -> Reasoning | None:
+    def reasoning(self) -> Iterator[Reasoning]:
         """None: no reasoning may be left out."""
-        return None
+        return iter(())
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """The content of its one message or output, part by part."""

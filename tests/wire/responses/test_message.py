@@ -143,7 +143,7 @@ def test_arguments_stand_at_the_places_of_their_calls():
 
 def test_reasoning_may_neither_be_changed_nor_left_out():
     message = read({**THOUGHT, "content": [{"text": "hm"}]}, WORDS)
-    assert (list(message.thoughts()), message.reasoning(), message.reasoning_bytes) == ([], None, 0)
+    assert (list(message.thoughts()), list(message.reasoning()), message.reasoning_bytes) == ([], [], 0)
     assert list(message.texts()) == [((1, "content", 0, "text"), "so")]
 
 
