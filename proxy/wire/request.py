@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from proxy.core.conversation.exchange import Unpaired
 from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.conversation.pairing import Unpaired
 from proxy.core.models.names import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext

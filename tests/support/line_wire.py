@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from proxy.core.content_types.texts import data_url, is_address, last_of
-from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.message import (
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -32,6 +32,8 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
+    Shape,
     Shown,
     ToolCall,
     Words,

@@ -16,24 +16,25 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.cut_pacing import CutPacing
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
-from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import (
     Change,
     ToolExchange,
     first_request,
+    is_quotable,
     last_request,
     newest_units,
+    opening,
+    opens_as_output,
     removable,
     separator,
 )
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
-from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import TrackedMessage, before_a_user, done_again, with_media
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
 
-from proxy.core.conversation.attachment import Attachment, Replacement, Route
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -24,6 +24,8 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
+    Route,
     Shown,
     ToolCall,
     Words,

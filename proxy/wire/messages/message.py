@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.attachment import Attachment, Replacement
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -30,6 +30,7 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
     ToolCall,
     Words,
 )

@@ -21,8 +21,7 @@ from support.messages_conversations import (
 )
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Carried, Parts, Shown, Words
+from proxy.core.conversation.message import Carried, Parts, Route, Shown, Words
 from proxy.wire.messages import reading
 from proxy.wire.messages.message import ApiMessage
 

@@ -10,8 +10,7 @@ from support.media_samples import PNG, data_url
 from support.responses_items import inputs
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Replacement, Route
-from proxy.core.conversation.message import Argument, Carried, Parts, Shown, ToolCall, Words
+from proxy.core.conversation.message import Argument, Carried, Parts, Replacement, Route, Shown, ToolCall, Words
 from proxy.errors import MalformedRequest
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
