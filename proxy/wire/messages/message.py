@@ -95,8 +95,8 @@ class Form(IntEnum):
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """An API message without the bytes of its views. Compared by identity: views with the same frame belong to one
-    message."""
+    """An API message without the bytes of its views. Neighbouring views with the same frame, in the order of their
+    places, are one message."""
 
     around: tuple[bytes, ...]
     """The bytes before the first view, between the views, and after the last."""
