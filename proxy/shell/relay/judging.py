@@ -307,7 +307,7 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What a response means. `size`: of the prompt that it answers."""
     body, profile = planned.request.body, planned.inputs.profile
     if not planned.request.shape.is_whole:
-        return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
+        return planned.wire.judged(answer.status, answer.headers, answer.judged, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
@@ -317,5 +317,5 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
         reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
     )
-    verdict = planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
+    verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
     return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
