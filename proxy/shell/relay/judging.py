@@ -135,8 +135,8 @@ class Judge:
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
         if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
             reply = planned.reply_limit or planned.request.reply_limit
-            room = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
-            self._learning.note_rate(model, room or 0, planned.tenant)
+            room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
+            self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
@@ -312,7 +312,7 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         size.tokens,
         size.chars,
         # The part of the window that a prompt may fill; a rate is no window.
-        planned.plan.budget.certain_room_tokens if profile.rate_tokens is None else profile.certain_window_tokens,
+        profile.certain_window_tokens if profile.is_rated else planned.plan.budget.certain_room_tokens,
         profile.certain_window_tokens is not None,
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
         reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
