@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 from proxy.core.conversation.message import Message
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.errors import ProxyError
 from proxy.wire import openai_errors
 from proxy.wire.error_bodies import judge_answer
@@ -97,7 +96,7 @@ class JsonWire:
         return [(b"authorization", b"Bearer " + key.encode())]
 
     def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: Body
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
         """By the words of any API's servers: gateways pass on other servers' words in whatever shape."""
         return judge_answer(status, headers, body, sent=sent, request=request)

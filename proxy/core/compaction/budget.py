@@ -236,8 +236,9 @@ def budget_for(
 
     A reply limit that may be lowered later need not be kept free now: a large one does not shrink the room. One that
     may not be lowered takes no more than 4 096 tokens or half of the window: nothing is cut for it alone, and the
-    upstream judges the sum; but one that alone fills what a refusal has shown is lowered all the same. A rate that one request can exceed is like a window, or like an input limit where replies do
-    not count, but nothing is refused for it.
+    upstream judges the sum; but one that alone fills what a refusal has shown is lowered all the same. A rate that one
+    request can exceed is like a window, or like an input limit where replies do not count, but nothing is refused for
+    it.
     `reply_is_apart`: whether the upstream accepts a reply limit that goes beyond the window; then nothing is reserved.
     """
     window, is_guessed = profile.window_tokens, profile.window_is_guessed

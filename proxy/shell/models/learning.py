@@ -287,7 +287,10 @@ class Learning:
             self._passed.put(key, prompt_tokens)
         if prompt_tokens >= (self._suspected.get(key) or math.inf):
             self._suspected.pop(key)
-        if self._enabled and is_first and self._of(model).after_pass_of(by, prompt_tokens) is not self._of(model):
+        known = self._of(model)
+        if known is _NOTHING or not (self._enabled and is_first):
+            return
+        if known.after_pass_of(by, prompt_tokens) is not known:
             self._adopt(model, lambda found: found.after_pass_of(by, prompt_tokens))
             self._log_search(model, self._of(model).of(by).unnamed, for_all=False)
 

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
-from proxy.core.conversation.pairing import unpaired
+from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.placement import modalities_in
 from proxy.core.models.profile import Modality, ModelProfile, Witness
@@ -20,7 +20,7 @@ from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung, room_in_rate
 from proxy.core.overflow.silent_truncation import Counted, may_be_of_a_cut, window_of_a_cut
-from proxy.core.tokens.image_tokens import with_images_of
+from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.tokenizer import counter_for
