@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 from proxy.core.conversation.message import Message
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.errors import ProxyError
 from proxy.wire import openai_errors
 from proxy.wire.error_bodies import judge_answer
@@ -55,13 +54,13 @@ class JsonWire:
             if len(raw) > _LONG_BYTES and name not in read and name != request.shape.messages and "metadata" not in name
         }
 
-    def adds_to_prompt(self, request: Request) -> bool:
+    def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """By members of these names, by tools that the client does not run, and by files, whose cost is unknown."""
         return (
             not request.shape.is_whole
             or request.has_files
             or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
-            or has_others(self.tools(request), self.client_tools)
+            or (by_tools and has_others(self.tools(request), self.client_tools))
         )
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
@@ -97,7 +96,7 @@ class JsonWire:
         return [(b"authorization", b"Bearer " + key.encode())]
 
     def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: Body
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
         """By the words of any API's servers: gateways pass on other servers' words in whatever shape."""
         return judge_answer(status, headers, body, sent=sent, request=request)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from proxy.core.conversation.attachment import Attachment
-from proxy.core.conversation.message import Carried, Item, Part, Shown
+from proxy.core.conversation.message import Attachment, Carried, Item, Part, Shown
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 

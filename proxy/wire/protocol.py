@@ -15,7 +15,6 @@ from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.errors import ProxyError
 from proxy.wire.request import Request
 
@@ -45,7 +44,7 @@ class Wire(Protocol):
     # Requests
 
     def parse(
-        self, body: Body, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
         """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and are not read
         again. `will_be_known`: whether a later body may be read in this way by means of this one. Raises
@@ -64,9 +63,10 @@ class Wire(Protocol):
         """By name: long members besides messages, tools and instructions. Some servers add them to the prompt, others
         do not: the schema of a reply, a prediction, documents."""
 
-    def adds_to_prompt(self, request: Request) -> bool:
+    def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """Whether the upstream may add to the prompt what the request does not contain: a conversation that it holds,
-        web pages, results of its own tools. Then its count says nothing about ours."""
+        web pages, results of its own tools. Then its count says nothing about ours. `by_tools`: whether its tools may
+        have run; they have not when it refuses a stream."""
 
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
@@ -146,7 +146,7 @@ class Wire(Protocol):
     # Errors
 
     def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: Body
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
         """The meaning of a response, or of its beginning, which is read here and judged by the core. `sent`: our own
         knowledge of the prompt; `request`: the body that was answered, because a response's echo of it is no

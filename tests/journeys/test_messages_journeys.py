@@ -169,3 +169,41 @@ def test_errors_of_the_proxy_are_the_apis(build: Any) -> None:
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
     assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def thought(count: int) -> dict[str, str]:
+    return {"type": "thinking", "thinking": "I have to think of it. " * count, "signature": "EuYB=="}
+
+
+@pytest.mark.parametrize("ends_with_a_call", [False, True])
+def test_old_thinking_of_the_first_turn_goes_before_the_newest_result_does(build: Any, ends_with_a_call: bool) -> None:
+    world = build(4_000, answer=MessagesServer())
+    call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}
+    newest = [thought(20), {**call, "id": "toolu_2"}]
+    first = [thought(600), {"type": "text", "text": "It is red."}, *([call] if ends_with_a_call else [])]
+    between = results_of(first, "red") if ends_with_a_call else []
+    messages = [
+        {"role": "user", "content": "Is the build red?"},
+        {"role": "assistant", "content": first},
+        {"role": "user", "content": [*between, {"type": "text", "text": "Read the log."}]},
+        {"role": "assistant", "content": newest},
+        {"role": "user", "content": results_of(newest, long_text(58))},
+    ]
+    said_by(world, request(messages))
+    sent = sent_by(world)[-1]
+    assert sent[-1]["content"][0]["content"] == long_text(58)
+    left, *others = sent[1]["content"]
+    assert left["type"] == "text"
+    assert left["text"].startswith("[context-proxy: Reasoning of ")
+    assert others == first[1:]
+    assert sent[3]["content"] == newest
+    assert json.dumps(first[0]).encode() in world.kept.values()
+
+
+def test_the_thinking_before_an_open_result_stays_whatever_a_person_says_beside_it(build: Any) -> None:
+    world = build(4_000, answer=MessagesServer())
+    said = [thought(400), {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}]
+    result = [*results_of(said, "red"), {"type": "text", "text": long_text(200)}]
+    messages = [{"role": "user", "content": "Read it."}, {"role": "assistant", "content": said}]
+    said_by(world, request([*messages, {"role": "user", "content": result}]))
+    assert sent_by(world)[-1][1]["content"] == said

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from proxy.core.content_types.texts import data_url, is_address, last_of
-from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.message import (
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -32,6 +32,8 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
+    Shape,
     Shown,
     ToolCall,
     Words,
@@ -97,8 +99,8 @@ class LineMessage:
     def thoughts(self) -> Iterator[tuple[Address, str]]:
         return iter(())
 
-    def reasoning(self) -> Reasoning | None:
-        return None
+    def reasoning(self) -> Iterator[Reasoning]:
+        return iter(())
 
     def parts(self) -> tuple[Address, Sequence[Part]]:
         return ALL, [_part(sign, text) for sign, text in self._runs]

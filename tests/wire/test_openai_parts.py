@@ -7,8 +7,7 @@ import json
 import pytest
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Attachment, Route, Shape
-from proxy.core.conversation.message import Carried, Shown, Words
+from proxy.core.conversation.message import Attachment, Carried, Route, Shape, Shown, Words
 from proxy.wire.openai_parts import as_one_text, part_from, part_in
 
 TEXT = {"type": "text", "text": "a"}

@@ -10,7 +10,6 @@ from support.json_bytes import BLANKS, MESSAGE_LISTS, messages
 from support.request_bodies import bodies, joined, next_bodies
 
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
-from proxy.core.text.rope import Rope, held_with
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import request as request_module
 from proxy.wire.chat_completions.message import ChatMessage
@@ -64,21 +63,6 @@ def test_the_ends_of_the_messages_of_a_plain_request_are_known(items, blank):
 def test_a_request_that_continues_a_known_one_reads_as_if_nothing_were_known(data, pieces):
     body, known = data.draw(next_bodies(pieces)), parse_or_none(joined(pieces))
     assert outcome(body, known) == outcome(body)
-
-
-@given(st.data(), bodies(st.lists(messages(), max_size=8)))
-def test_a_request_in_pieces_reads_as_if_it_had_come_in_one(data, pieces):
-    first, second_body, third_body = joined(pieces), data.draw(next_bodies(pieces)), data.draw(next_bodies(pieces))
-    known = parse_or_none(first)
-    for body in (second_body, third_body):
-        at = data.draw(st.integers(0, len(body)))
-        rope, in_one = Rope([body[:at], body[at:]]), outcome(body)
-        assert outcome(rope, known) == in_one
-        shared = known.shared_messages(rope) if known else 0
-        if shared and in_one != "refused":  # as the next turn finds it
-            held = held_with(known.body, rope, known.ends[shared - 1])
-            assert outcome(held, known) == in_one
-            known = CHAT_COMPLETIONS.parse(held, known, shared)
 
 
 @given(st.data(), bodies(st.lists(messages(), max_size=8)))

@@ -16,24 +16,25 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.cut_pacing import CutPacing
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
-from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import (
     Change,
     ToolExchange,
     first_request,
+    is_quotable,
     last_request,
     newest_units,
+    opening,
+    opens_as_output,
     removable,
     separator,
 )
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
-from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import TrackedMessage, before_a_user, done_again, with_media
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
 
@@ -294,6 +295,11 @@ class ContextWindow:
         if unit is None or unit in self.newest:
             return []
         return [entry for entry in self.in_unit(unit) if entry.message.role == "assistant"]
+
+    def separating_thoughts(self) -> list[TrackedMessage]:
+        """Of these, those whose reasoning no running call depends on: the last assistant message must begin with it."""
+        last = max((entry.index for entry in self.all() if entry.message.role == "assistant"), default=-1)
+        return [entry for entry in self.separating_words() if entry.index < last or not entry.message.calls]
 
     def separating_results(self) -> list[TrackedMessage]:
         """The results beside the first user message, and in the unit that separates it from the next one; none that

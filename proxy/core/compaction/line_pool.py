@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
+from proxy.core.conversation.exchange import is_quotable
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.conversation.size import MESSAGE_TOKENS, Size
-from proxy.core.conversation.text_protocol import is_quotable
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in, names_of_lines
 from proxy.core.tokens.counters import Counter

@@ -61,6 +61,7 @@ def last_resorts(
     some_of_them = replace(results, least_tokens=least)
     return (
         CutToFit(notices, ContextWindow.separating_results, Reason.OLD_RESULT),
+        DropOldReasoning(notices, ContextWindow.separating_thoughts, keep_chars=0),
         CutToFit(notices, ContextWindow.separating_words, Reason.LONG_OLD_TEXT, TEXT_LIMITS),
         CutArguments(notices, ContextWindow.separating_words),
         some_of_them,

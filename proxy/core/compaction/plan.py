@@ -21,11 +21,10 @@ from msgspec.structs import replace
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.context_window import ContextWindow
-from proxy.core.compaction.interchangeable import are_interchangeable
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Reason
-from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.exchange import Change, are_interchangeable
 from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared

@@ -1,18 +1,23 @@
-"""Which messages stay or go together, and which of them may go.
+"""What connects messages: which stay or go together, which calls and results pair up, which user message is the output
+of a tool, and which message may take another's place.
 
-Rule: a tool call and its results are one unit; which units may go depends only on their order and roles.
+Rule: a tool call and its results are one unit; which units may go depends only on their order and roles. A message is
+judged by itself and by the messages before it, never by those that follow.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from proxy.core.conversation.edit import Edit
-from proxy.core.conversation.message import SYSTEM_ROLES
+from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message, ToolCall
 from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.text.identifiers import names_in
 
 
 class ToolExchange(msgspec.Struct, frozen=True, gc=False):
@@ -99,3 +104,136 @@ def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> li
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))
     return found
+
+
+class Unanswered(Struct, frozen=True):
+    """Calls of one message that have no result."""
+
+    message: int
+    """Index of the message that makes them."""
+    after: int
+    """Index of the message after which their results belong: the last result of its batch, or the message itself."""
+    calls: tuple[ToolCall, ...]
+
+
+class Unpaired(Struct, frozen=True):
+    """What does not pair up in a history."""
+
+    orphans: tuple[int, ...] = ()
+    """Indexes of results that answer no call of the message before their batch."""
+    unanswered: tuple[Unanswered, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.orphans or self.unanswered)
+
+    @property
+    def count(self) -> int:
+        """How many messages a repair takes out or puts in."""
+        return len(self.orphans) + sum(len(found.calls) for found in self.unanswered)
+
+
+def unpaired(messages: Sequence[Message], *, may_repeat: bool = False) -> Unpaired:
+    """What does not pair up; `may_repeat`: whether a call may have several results."""
+    orphans: list[int] = []
+    unanswered: list[Unanswered] = []
+    caller, last, calls = -1, -1, dict[str, ToolCall]()
+    answered: set[str] = set()
+
+    def close() -> None:
+        left = tuple(call for name, call in calls.items() if name not in answered)
+        if left:
+            unanswered.append(Unanswered(caller, last, left))
+
+    for index, message in enumerate(messages):
+        if message.role in TOOL_ROLES:
+            name = message.answers
+            if name not in calls or (name in answered and not may_repeat):
+                orphans.append(index)
+            else:
+                answered.add(name)
+                last = index
+        elif not message.is_companion:
+            close()
+            caller = last = index
+            calls, answered = {call.id: call for call in message.calls}, set()
+        elif message.role == "assistant" and (message.calls or last == index - 1):
+            last = index  # it is one with the message before it, for its upstream, and results come after both
+            caller = index if message.calls else caller
+            calls |= {call.id: call for call in message.calls}
+    close()
+    return Unpaired(tuple(orphans), tuple(unanswered))
+
+
+_MAX_QUOTED_CHARACTERS: Final = 4_000
+"""People send longer messages, but most of these are pasted."""
+_OPENING_CHARACTERS: Final = 80
+_MIN_OPENING_CHARACTERS: Final = 4
+_OPENS_OUTPUT: Final = re.compile(
+    r"(?:"
+    r"<(?:output|returncode|stdout|stderr|results?|observations?|tool_(?:response|result|output)|function_results?|"
+    r"command_output|execution_results?|terminal_output|error|warnings?)\b"
+    r"|[\[(*#\s]*(?:observations?|call id|(?:tool|command|terminal|shell|execution|function|code)[ _]"
+    r"(?:outputs?|results?|response|logs?)|outputs?|results?|stdout|stderr|exit (?:code|status)|return ?code)\b"
+    r"[^\n]{0,60}?[:\])]"
+    r"|execution result of \["
+    r"|```"
+    r"|(?:观察|工具(?:输出|结果|返回)|命令输出|执行结果|运行结果|输出|结果)[^\n]{0,20}?[：:]"
+    r")",
+    re.IGNORECASE,
+)
+"""How mini-swe-agent, smolagents, OpenHands, SWE-agent, LangChain's ReAct prompt and home-made agent loops begin tool
+output, after blanks: two repetitions that both take blanks would try each division of a long run of them."""
+
+
+def opens_as_output(text: str) -> bool:
+    """Whether a text begins like the output of a tool.
+
+    >>> opens_as_output("<returncode>0</returncode>"), opens_as_output("Observation: 3 files")
+    (True, True)
+    >>> opens_as_output("Please go on.")
+    False
+    """
+    return _OPENS_OUTPUT.match(text, len(text) - len(text.lstrip())) is not None
+
+
+def opening(text: str) -> str:
+    """How a text begins, ignoring numbers: an agent puts the same words before every output. Empty if the text is too
+    short to decide.
+
+    >>> opening("[step 12] ran:\\nok") == opening("[step 7] ran:\\nfailed")
+    True
+    """
+    line = text.lstrip().partition("\n")[0][:_OPENING_CHARACTERS]
+    return re.sub(r"\d+", "0", line) if len(line) >= _MIN_OPENING_CHARACTERS else ""
+
+
+def is_quotable(text: str) -> bool:
+    """Whether a text was probably written by a person and is short enough that its beginning may be quoted."""
+    return 0 < len(text) <= _MAX_QUOTED_CHARACTERS and not opens_as_output(text)
+
+
+_KNOWN: Final = frozenset({"user", *SYSTEM_ROLES})
+_MAX_CHARS: Final = 16_000
+"""Of a user message, or of a later system message: a step may have tried to shorten a longer one, where its words
+decide."""
+
+
+def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens: int) -> bool:
+    """Whether nothing that happens to other messages depends on which of two messages stands in a place: while no step
+    touches them, only their size, their names and their first words decide. `task_tokens`: what the first user message
+    keeps when it has to be cut."""
+    if one.edits or other.edits or one.following or one.size != other.size:
+        return False
+    if not one.is_system_text and (
+        one.message.role not in _KNOWN or one.size.chars > _MAX_CHARS or one.size.tokens > task_tokens
+    ):
+        return False
+    return _bearing(one.message) == _bearing(other.message)
+
+
+def _bearing(message: Message) -> tuple[object, ...]:
+    """What of a message, besides its size, decides about others."""
+    text = next((text for _, text in message.texts()), "")
+    joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
+    told = opening(text), opens_as_output(text), frozenset(names_in(message.text()))
+    return message.role, *joins, bool(message.calls), *told

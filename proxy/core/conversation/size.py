@@ -14,8 +14,7 @@ import msgspec
 from proxy.core.conversation.message import ImageView, Message
 from proxy.core.text.jsontext import Raw
 from proxy.core.tokens.counters import Counter
-from proxy.core.tokens.image_size import image_size
-from proxy.core.tokens.image_tokens import tokens_of_image
+from proxy.core.tokens.images import image_size, tokens_of_image
 
 MESSAGE_TOKENS: Final = 4
 """The frame of a message: role and separators. https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken

@@ -23,14 +23,13 @@ from proxy.core.content_types import (
     plain_mime,
 )
 from proxy.core.content_types.texts import decoded, text_of
-from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.edit import RoutedMedia
-from proxy.core.conversation.message import Message, Shown
+from proxy.core.conversation.message import Attachment, Message, Route, Shape, Shown
 from proxy.core.conversation.references import Unfetched
 from proxy.core.media.descriptions import OmissionReason, default_name, description, named, not_fetched
 from proxy.core.models.profile import Modality
 from proxy.core.notices.writing import Notices
-from proxy.core.tokens.image_size import image_size
+from proxy.core.tokens.images import image_size
 
 MAX_IMAGE_PIXELS: Final = 89_478_485
 """Pillow, which vLLM, SGLang and most servers use to open images, treats anything larger as a decompression bomb.

@@ -13,9 +13,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
-from proxy.core.conversation.message import TOOL_ROLES, Address, Carried, Item, Message, Part, Parts, Words
+from proxy.core.conversation.message import (
+    TOOL_ROLES,
+    Address,
+    Attachment,
+    Carried,
+    Item,
+    Message,
+    Part,
+    Parts,
+    Replacement,
+    Shape,
+    Words,
+)
 from proxy.core.conversation.references import Resolved, Unfetched, references_in
 from proxy.core.media.descriptions import fetched_here, label, named_file, shown
 from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place

@@ -20,8 +20,7 @@ from proxy.core.artifact_reading.grep import Hits
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import FOUND, MARK, PAGES, QUOTED, Language, framed, say
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
-from proxy.core.text.lines import Page
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import Page, utf8_length
 
 
 def page_header(page: Page, name: str, language: Language) -> str:

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import Excerpt, ExcerptLimits
-from proxy.core.text.lines import PAGE_BYTES
-from proxy.core.text.measures import count_lines, last_bytes, utf8_length
+from proxy.core.text.lines import PAGE_BYTES, count_lines, last_bytes, utf8_length
 
 PAGE_LINES: Final = 81
 """Of a suggested page: what a person would read at a time, after the line in which the excerpt ends."""

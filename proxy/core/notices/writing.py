@@ -17,7 +17,7 @@ from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import CUTS, MARK, Language, framed, say
 from proxy.core.notices.resume import PageRead, PageSize, Resume
 from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
-from proxy.core.text.measures import count_lines, utf8_length
+from proxy.core.text.lines import count_lines, utf8_length
 
 NAMES_WORDS_BYTES: Final = 32
 """The most that a list of names costs besides the names."""

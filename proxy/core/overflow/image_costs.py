@@ -14,7 +14,7 @@ from typing import Final
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import seen
 from proxy.core.tokens.counters import Counter
-from proxy.core.tokens.image_tokens import ImageCounter, image_key, tokens_of_image
+from proxy.core.tokens.images import ImageCounter, image_key, tokens_of_image
 
 LARGEST_IMAGE_TOKENS: Final = 32_768
 """Twice the largest cost that any rule gives for one image (`max_pixels` of Qwen2-VL: 16 384)."""

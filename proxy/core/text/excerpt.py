@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxy.core.text.measures import count_lines, first_bytes, last_bytes, utf8_length
+from proxy.core.text.lines import count_lines, first_bytes, last_bytes, utf8_length
 
 MAX_RESCUED_LINES: Final = 40
 """Error-like lines rescued from the gap: enough for a stack of failures, too few to fill the excerpt."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 
 _NAME: Final = re.compile(r"(?<![\w\u00c0-\u024f])[A-Za-z_][\w\u00c0-\u024f./:-]{5,}", re.ASCII)
 """Words of at least six characters, including those that paths, URLs and qualified names are made of. Of the letters

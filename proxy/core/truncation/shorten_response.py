@@ -22,7 +22,7 @@ from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.measures import count_lines, utf8_length
+from proxy.core.text.lines import count_lines, utf8_length
 
 _SHORTENED: Final = ("data", "text")
 """The members that may contain the bulk."""

@@ -21,7 +21,7 @@ from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.core.truncation.shorten_response import has_its_bulk_in_shape, shortened_response
 from proxy.core.truncation.tool_response import asks_to_stay, json_object, tool_response
 

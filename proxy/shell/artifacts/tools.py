@@ -21,7 +21,7 @@ from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.reading import Query
 from proxy.core.retrieval_tool.search_tool import ArtifactSearch
 from proxy.core.retrieval_tool.tool import Wanted
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
 from proxy.shell.artifacts.by_hash import RECORD_TOOL
 from proxy.shell.artifacts.reader import SEARCH_SECONDS, ArtifactReader, Stored

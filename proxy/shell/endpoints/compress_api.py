@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.config.settings import ServerSettings
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.in_place import Compressed
-from proxy.core.text.measures import count_lines
+from proxy.core.text.lines import count_lines
 from proxy.errors import (
     ArtifactNotFound,
     ClientLeft,
@@ -120,7 +120,7 @@ class CompressApi:
             raise MethodNotAllowed("this path is asked with POST")
         announced = header(headers, b"content-length")
         length = int(announced) if announced.isdigit() else 0
-        body = bytes(await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share))
+        body = await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share)
         async with UntilClientLeaves(receive):
             if path == RETRIEVE_PATH:
                 asked = compress_api.hash_in(await self._plain(headers, body))

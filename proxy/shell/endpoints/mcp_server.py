@@ -25,7 +25,7 @@ from proxy import __version__
 from proxy.config.settings import ServerSettings
 from proxy.core.retrieval_tool.search_tool import SEARCH, SEARCH_SPEC
 from proxy.core.retrieval_tool.tool import SPEC, ToolSpec, wanted_by
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.errors import ClientLeft, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.artifact_rights import ArtifactRights
@@ -117,7 +117,7 @@ class McpEndpoint:
                 raise NotFromHere("no web page may speak MCP here")
             length = header(scope["headers"], b"content-length")
             announced = int(length) if length.isdigit() else 0
-            body = bytes(await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds))
+            body = await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds)
         except ClientLeft:
             return
         except ProxyError as error:

@@ -203,7 +203,7 @@ def add_operator_endpoints(app: FastAPI) -> None:
         max_body_bytes, pause_seconds = parts.server.max_body_bytes, parts.server.body_timeout_seconds
         announced = request.headers.get("content-length", "")
         length = int(announced) if announced.isdigit() else 0
-        body = bytes(await read_body(request.receive, length, max_body_bytes, pause_seconds))
+        body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
         explanation = await parts.explainer.explain(_unpacked(body, request, max_body_bytes))
         return _json(explanation.described())
 

@@ -12,14 +12,9 @@ from typing import Final
 
 from starlette.types import Receive
 
-from proxy.core.text.rope import Body, Rope
 from proxy.errors import BodyTooLarge, ClientLeft, RequestTimeout
 from proxy.shell.resources.workload import Share
 
-_ROPE_BYTES: Final = 256 * 1024
-"""A shorter body is joined: pieces gain nothing with 200 KB, and a tenth of the whole request with 2 MB."""
-_LEAST_PIECE_BYTES: Final = 4 * 1024
-"""On average: what comes in smaller pieces is joined, too."""
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
 """As nginx's lingering_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_timeout"""
@@ -27,10 +22,10 @@ _DISCARD_SECONDS: Final = 5.0
 
 async def read_body(
     receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float, share: Share | None = None
-) -> Body:
-    """The whole body, a long one in the pieces that arrive; each waits for room in the `share`. Raises BodyTooLarge,
-    before reading if the length is announced; ClientLeft; and RequestTimeout if the client pauses for this long, not
-    counting the time for which it is held up."""
+) -> bytes:
+    """The whole body; each piece of it waits for room in the `share`. Raises BodyTooLarge, before reading if the length
+    is announced; ClientLeft; and RequestTimeout if the client pauses for this long, not counting the time for which it
+    is held up."""
     if announced_bytes > limit_bytes:
         raise too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
@@ -41,20 +36,17 @@ async def read_body(
         if length > limit_bytes:
             raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
         pieces.append(piece)
-    if len(pieces) == 1:
-        return pieces[0]
-    is_long = length >= max(_ROPE_BYTES, _LEAST_PIECE_BYTES * len(pieces))
-    return Rope(pieces) if is_long else b"".join(pieces)
+    return b"".join(pieces)
 
 
 class Received:
     """The body of a request as it came. It is passed on like this, so that nobody holds a body that may go."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: bytes) -> None:
         self.body = body
         self.held_bytes = len(body)
 
-    def become(self, body: Body) -> None:
+    def become(self, body: bytes) -> None:
         """What is held elsewhere, too, need not be held twice."""
         self.body, self.held_bytes = body, 0
 
@@ -65,7 +57,7 @@ class Received:
 
     def put_back(self, content: object) -> None:
         """What `set_aside` returned, or a copy of it."""
-        assert isinstance(content, Body), "what was taken out"
+        assert isinstance(content, bytes), "what was taken out"
         self.body = content
 
 

@@ -1,7 +1,8 @@
 """How far our token estimate is off for one model and tenant, measured against the upstream's counts.
 
-Rule: the middle of the latest samples, so that a few odd requests move nothing; it is changed only if that is worth it,
-as each change moves the cuts of running conversations. A difference too large for a tokenizer is ignored.
+Rule: the middle of the latest samples raises it, so that a few odd requests move nothing; only all of many lower it. It
+is changed only if that is worth it, as each change moves the cuts of running conversations. A difference too large for
+a tokenizer is ignored.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ _UNDER_COUNT: Final = 0.01
 _WASTED: Final = 0.05
 """Of the room: a ratio that is too high is lowered only if it wastes more."""
 _CONTRADICTS: Final = 0.8
-"""Of a ratio above 1 that no refusal has confirmed: a lower sample is not other content but proof that the ratio was
-learned from something else."""
+"""Of a ratio: lower samples are not other content but proof that it was learned from something else. One is enough if
+the ratio is above 1 and no refusal has confirmed it."""
 MIN_SAMPLES: Final = 3
 """Responses before a ratio is adopted."""
-MAX_SAMPLES: Final = 9
-"""The latest: four odd ones do not move the middle, and five of another kind of content do."""
+LATEST: Final = 9
+"""The samples that may raise a ratio: four odd ones do not move the middle, and five of another kind of content do."""
+MAX_SAMPLES: Final = 50
+"""Samples that are remembered. All of them must be lower before a ratio is lowered: for one conversation, it would soon
+be raised again for the next, and each change moves the cuts of both. With nine, 58 cuts instead of 51 in the replay at
+32 000 (docs/decisions/0003-what-to-give-up.md)."""
 MIN_SAMPLE_TOKENS: Final = 1_000
 """Shorter prompts consist mostly of frames."""
 PLAUSIBLE: Final = (0.5, 3.0)
@@ -53,9 +58,14 @@ class Samples(Struct, frozen=True):
         """
         if len(self.ratios) < needed:
             return None
-        found = max(self.ratios) if may_be_dense else statistics.median_high(self.ratios)
-        is_worth_it = adopted is None or not adopted - _WASTED <= found <= adopted + _UNDER_COUNT
-        return rounded_up(found) if is_worth_it else None
+        latest = self.ratios[-LATEST:]
+        found = max(latest) if may_be_dense else statistics.median_high(latest)
+        if adopted is None or found > adopted + _UNDER_COUNT:
+            return rounded_up(found)
+        highest = max(latest)
+        if highest >= adopted * _CONTRADICTS:
+            highest = max(self.ratios)
+        return rounded_up(highest) if highest < adopted - _WASTED else None
 
 
 def is_plausible(ratio: float) -> bool:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from proxy.core.models.names import last_part, plainest
-from proxy.core.tokens.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
-from proxy.core.tokens.counters import ByteClassCounter, Counter
+from proxy.core.tokens.counters import DEEPSEEK, GLM, KIMI, QWEN, ByteClassCounter, Counter
 from proxy.wire.model_list import MAX_NAME_CHARS
 
 if TYPE_CHECKING:

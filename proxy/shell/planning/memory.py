@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from proxy.core.conversation.message import Message
-from proxy.core.text.rope import Body, held_with
+from proxy.core.conversation.message import Conversation, Message
+from proxy.errors import MalformedRequest
 from proxy.shell.resources.bounded import BoundedMap
-from proxy.wire.moved_messages import MAX_EXCHANGED, beginning_like
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
@@ -38,6 +37,12 @@ _SOUGHT_BY: Final = 6
 """How many of a model's newest messages are looked for: the newest of all is always new."""
 _LATEST: Final = 8
 """Conversations in which the messages of a body that begins otherwise are looked for before it is read."""
+MAX_EXCHANGED: Final = 2
+"""Messages before the newest that an agent may write anew in each turn: the system text and the first user message."""
+_MAX_MOVED_BYTES: Final = 64 * 1024
+"""How far from its old place a message is looked for."""
+_LEAST_MOVED: Final = 5
+"""Messages; fewer are read in less time."""
 
 Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
@@ -74,12 +79,6 @@ class Match(Generic[Knowledge]):
         """How many bytes of the new body are known."""
         return self.remembered.request.ends[self.shared_messages - 1]
 
-    def held(self, body: Body) -> Body:
-        """The new body as it is to be kept: what it shares with the known one is held once."""
-        if isinstance(body, bytes):
-            return body
-        return held_with(self.remembered.request.body, body, self.shared_bytes)
-
 
 class ConversationMemory(Generic[Knowledge]):
     """The last request of each conversation; the least recently used are dropped when all together hold more than
@@ -94,7 +93,7 @@ class ConversationMemory(Generic[Knowledge]):
         self._latest: dict[Hashable, list[Remembered[Knowledge]]] = {}
         """The kept requests that came last, by whose they are, the newest last."""
 
-    def find(self, whose: Hashable, body: Body) -> Match[Knowledge] | None:
+    def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest one that the body
         continues and that makes up nearly all of it; None if none shares any."""
         best: Match[Knowledge] | None = None
@@ -209,3 +208,46 @@ def _said_in(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "assistant":
             yield index, messages[index].raw
+
+
+def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Request | None:
+    """The request that is the beginning of a body, up to the end of its last message that `known` has, too; None if the
+    message `last` of `known`, an index, is not there, or if too few before it are.
+
+    From the first message on that is the same, the messages are those of `known` and are not read again.
+    """
+    ends, messages, goes_on = known.ends, known.conversation.messages, known.shape.goes_on
+    if not 0 < last < len(ends) or known.added_bytes or known.put_in or known.healed:
+        return None
+    before, end = ends[last - 1], ends[last]
+    at = body.find(known.body[before:end], max(0, before - _MAX_MOVED_BYTES), end + _MAX_MOVED_BYTES)
+    if at < 0:
+        return None
+    old, moved = memoryview(known.body), at - before
+
+    def is_there(start: int, end: int) -> bool:
+        return body.startswith(old[start:end], start + moved)
+
+    first = next((place for place in range(1, MAX_EXCHANGED + 1) if is_there(ends[place - 1], before)), last)
+    count = last + 1
+    while count < len(ends) and is_there(ends[count - 1], ends[count]):
+        count += 1
+    while count > first and goes_on(messages[count - 1]):
+        count -= 1
+    start, stop = ends[first - 1] + moved, ends[count - 1] + moved
+    if count - first < _LEAST_MOVED or goes_on(messages[first - 1]) or known.shape.reads_anew(body[start:stop]):
+        return None
+    try:
+        head = wire.parse(body[:start] + b"]}")
+    except MalformedRequest:  # these bytes are in another list, or in a text
+        return None
+    if not head.ends or head.shape != known.shape or goes_on(head.conversation.messages[-1]):
+        return None
+    return replace(
+        head,
+        body=body,
+        conversation=Conversation((*head.conversation.messages, *messages[first:count])),
+        ends=(*head.ends, *[end + moved for end in ends[first:count]]),
+        has_images=known.shape.may_hold_images(body[:stop]),
+        has_files=known.shape.may_hold_files(body[:stop]),
+    )

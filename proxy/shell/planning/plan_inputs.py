@@ -23,7 +23,7 @@ from proxy.core.models.profile import Modality, ModelProfile
 from proxy.core.models.search import Search
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter, Counter
-from proxy.core.tokens.image_tokens import with_images_of
+from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.wanted import while_wanted

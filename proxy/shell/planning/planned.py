@@ -18,7 +18,6 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.shell.planning.prefix import LastSent
 from proxy.wire.protocol import Wire
@@ -144,7 +143,7 @@ class Planned:
         """The edits of messages that are new."""
         return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
 
-    def body(self, reply_tokens: int | None = None) -> Body:
+    def body(self, reply_tokens: int | None = None) -> bytes:
         """What to send: the request's bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
         limit = self.reply_limit
         if reply_tokens is not None:

@@ -27,7 +27,6 @@ from proxy.core.models.search import Search
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
-from proxy.core.text.rope import Body
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
@@ -76,7 +75,7 @@ class _Incoming(NamedTuple):
 
     wire: Wire
     tenant: bytes
-    body: Body
+    body: bytes
     access: ArtifactAccess
     """How its client gets at artifacts."""
     model: str = ""
@@ -113,7 +112,7 @@ class Planner:
         self,
         wire: Wire,
         tenant: bytes,
-        body: Body,
+        body: bytes,
         access: ArtifactAccess = NOWHERE,
         model: str = "",
         *,
@@ -124,10 +123,9 @@ class Planner:
         `is_lifted`: whether its headers ask for a longer window. `looking_up`: whether the references in its new
         messages may be fetched. Raises MalformedRequest."""
         match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
-        body = match.held(body) if match else bytes(body)
         came = _Incoming(wire, tenant, body, access, model, is_lifted)
         if len(body) > SMALL_BYTES and not (match and match.is_continued):
-            came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), bytes(body)))
+            came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), body))
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
         if looking_up and self._lookup and self._lookup.may_refer(body[known_bytes:], wire.may_name_images):
@@ -218,7 +216,7 @@ class Planner:
         calls = (call.name for message in request.conversation for call in message.calls)
         if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
             tenant = refused.tenant
-            plain = refused.wire.parse(bytes(request.body), None, 0)
+            plain = refused.wire.parse(request.body, None, 0)
             plain = replace(plain, named=request.named, is_lifted=request.is_lifted)
             request = self._healed(refused.wire, tenant, plain, 0)
         made = partial(self.made, reading=refused.reading)
@@ -297,7 +295,7 @@ class Planner:
         return await in_thread(self._plan, came, match, resolved)
 
     async def _resolved(
-        self, wire: Wire, lookup: Lookup, tenant: bytes, body: Body, match: Match[Planned] | None
+        self, wire: Wire, lookup: Lookup, tenant: bytes, body: bytes, match: Match[Planned] | None
     ) -> Resolved:
         """What the references in the messages resolve to: the known ones, and those that new messages add."""
         known = _known(match)
@@ -306,7 +304,7 @@ class Planner:
         found = await lookup.resolve(wanted, tenant.hex()) if wanted else _NOTHING
         return {**known, **found} if found else known
 
-    def _is_quick(self, wire: Wire, body: Body, match: Match[Planned] | None) -> bool:
+    def _is_quick(self, wire: Wire, body: bytes, match: Match[Planned] | None) -> bool:
         """Whether little is new and no cut will be necessary: a cut reads all kept messages."""
         if match is None:
             return len(body) <= SMALL_BYTES
@@ -426,7 +424,7 @@ def _known(match: Match[Planned] | None) -> Resolved:
     return match.remembered.knowledge.resolved if match else _NOTHING
 
 
-def _new_references(wire: Wire, body: Body, match: Match[Planned] | None) -> list[Reference]:
+def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> list[Reference]:
     """The references in messages that are not known yet. Raises MalformedRequest."""
     known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
     messages = wire.parse(body, known, shared).conversation.messages[shared:]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final, TypeAlias
 
+from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.conversation.pairing import unpaired
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request
 

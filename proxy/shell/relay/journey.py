@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
 from proxy.core.text.discreet import Discreet
-from proxy.core.text.rope import Body
 from proxy.shell.http.bodies import Received
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.waiting import Kept
@@ -91,7 +90,7 @@ class Journey(Discreet, frozen=True):
         """What is sent first."""
         return self.larger or self.planned
 
-    def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, Body]:
+    def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, bytes]:
         """Headers and body of one send."""
         if attempt.rung is Rung.ORIGINAL or not (planned.changed or attempt.reply_tokens):
             return self.headers, self.received.body

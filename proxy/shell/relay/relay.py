@@ -354,7 +354,7 @@ class Relay:
             if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
-            body = await in_thread(unpack, bytes(body), encoding, self._settings.server.max_body_bytes)
+            body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
             # A proxy that only observes fetches nothing from third parties.
             looking_up = self._mode(headers) == "on"

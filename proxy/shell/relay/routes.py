@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.text import jsontext
-from proxy.core.text.rope import Body
 from proxy.errors import BodyTooLarge, MalformedRequest
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.planning.planner import Planner
@@ -51,7 +50,7 @@ class Routes:
         self.default = self.all[-1]
         self._max_body_bytes = max_body_bytes
 
-    async def of(self, wire: Wire, headers: Headers, body: Body, model: str = "") -> Route:
+    async def of(self, wire: Wire, headers: Headers, body: bytes, model: str = "") -> Route:
         """The route of a request; `model`: used if the body names none."""
         if len(self.all) == 1:
             return self.default
@@ -70,15 +69,15 @@ class Routes:
         claude = (route for route in self.all if route.upstream.takes(MESSAGES.path, _ANTHROPIC_MODEL))
         return next(claude, self.default)
 
-    def _model_of(self, headers: Headers, body: Body) -> str:
+    def _model_of(self, headers: Headers, body: bytes) -> str:
         """The model's name; empty if the body cannot be read: serving the request then reports what is wrong."""
         encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
         try:
             if encoding and encoding != b"identity":
-                body = unpack(bytes(body), encoding, self._max_body_bytes) if can_unpack(encoding) else b""
+                body = unpack(body, encoding, self._max_body_bytes) if can_unpack(encoding) else b""
         except (MalformedRequest, BodyTooLarge):
             return ""
-        return model_in(bytes(body))
+        return model_in(body)
 
 
 def model_in(body: bytes) -> str:

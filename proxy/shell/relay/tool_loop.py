@@ -23,7 +23,7 @@ from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.retrieval_tool.continuation import Continuation
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, extended
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.tools import ArtifactTools
 from proxy.shell.planning.planned import Planned

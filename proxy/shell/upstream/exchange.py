@@ -18,7 +18,6 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from proxy.core.text.rope import views_of
 from proxy.shell.upstream.tap import Taker, Tap
 from proxy.shell.upstream.upload import Outgoing
 
@@ -64,7 +63,7 @@ class Exchange:
             max_headers=MAX_HEADERS,
         )
         self._tap = Tap.of(protocol, transport)
-        transport.writelines((request, *views_of(body.take())))  # one system call, and no copy of all together
+        transport.writelines((request, body.take()))  # one system call, and no copy of both together
         await body.written()
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()

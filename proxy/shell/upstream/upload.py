@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from proxy.core.text.rope import Body
 from proxy.errors import ClientError
 
 
@@ -38,13 +37,13 @@ class Upload:
 class Outgoing:
     """A whole body, until it is written."""
 
-    def __init__(self, body: Body, sent: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(self, body: bytes, sent: Callable[[], Awaitable[None]] | None = None) -> None:
         """`sent` is called once it is written."""
         self.length = len(body)
         self._body = body
         self._sent = sent
 
-    def take(self) -> Body:
+    def take(self) -> bytes:
         """The body, for one who writes it at once: it is not kept."""
         body, self._body = self._body, b""
         return body
@@ -56,5 +55,5 @@ class Outgoing:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The same for an HTTP client that takes pieces."""
-        yield bytes(self.take())
+        yield self.take()
         await self.written()

@@ -9,8 +9,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Shown
+from proxy.core.conversation.message import Route, Shown
 from proxy.core.text import jsontext
 from proxy.wire.media import ADDRESSED
 

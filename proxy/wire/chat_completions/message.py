@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
 
-from proxy.core.conversation.attachment import Attachment, Replacement, Route
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -24,6 +24,8 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
+    Route,
     Shown,
     ToolCall,
     Words,
@@ -195,13 +197,11 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             if isinstance(text := jsontext.opened(members.get(name)), str):
                 yield (name,), text
 
-    def reasoning(self) -> Reasoning | None:
+    def reasoning(self) -> Iterator[Reasoning]:
         """Its `reasoning_content`."""
-        raw = self.members().get(_LEFT_OUT_LATER)
-        if raw is None:
-            return None
-        text = jsontext.opened(raw)
-        return Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
+        if (raw := self.members().get(_LEFT_OUT_LATER)) is not None:
+            text = jsontext.opened(raw)
+            yield Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """Its content, part by part."""

@@ -16,7 +16,6 @@ from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.wire.chat_completions import answer_end, errors, tools
 from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.answer_stream import AnswerStream
@@ -59,7 +58,7 @@ class ChatCompletions(JsonWire):
     results_may_repeat: Final = False
 
     def parse(
-        self, body: Body, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
         """Raises MalformedRequest."""
         return read_request(SHAPE, body, known, shared, will_be_known=will_be_known)

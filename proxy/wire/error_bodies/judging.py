@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Final
 
 from proxy.core.overflow import Sent, Verdict, judge
-from proxy.core.text.rope import Body
 from proxy.wire.error_bodies.report import report_of
 
 _ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IGNORECASE)
@@ -19,13 +17,8 @@ _ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IG
 class RequestText:
     """A request, as the core's `SentText`."""
 
-    def __init__(self, request: Body) -> None:
-        self._body = request
-
-    @cached_property
-    def _request(self) -> bytes:
-        """In one piece, for a response that looks like a refusal."""
-        return bytes(self._body)
+    def __init__(self, request: bytes) -> None:
+        self._request = request
 
     @property
     def hides_letters(self) -> bool:
@@ -52,7 +45,7 @@ def judge_answer(
     body: bytes,
     *,
     sent: Sent | None = None,
-    request: Body = b"",
+    request: bytes = b"",
 ) -> Verdict:
     """The meaning of an upstream's response. Never raises; linear in the first 64 KiB of the body.
 

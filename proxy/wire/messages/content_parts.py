@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Carried, Item, Part, Shown
+from proxy.core.conversation.message import Carried, Item, Part, Route, Shown
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.wire.messages.blocks import IMAGE, MARK, kind_of, text_in

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.core.content_types.texts import is_address, last_of
-from proxy.core.conversation.attachment import Attachment, Route, Shape
-from proxy.core.conversation.message import Shown
+from proxy.core.conversation.message import Attachment, Route, Shape, Shown
 from proxy.core.text import jsontext
 from proxy.wire.media import attachment_of as attachment_of_any
 from proxy.wire.media import name_in

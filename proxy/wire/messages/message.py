@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.attachment import Attachment, Replacement
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -30,6 +30,7 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
     ToolCall,
     Words,
 )
@@ -70,6 +71,7 @@ REMINDER: Final = "reminder"
 _ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""
 _IMAGE: Final = b'"image"'
+_THINKING: Final = b'thinking"'
 _MARK: Final = f'"{MARK}"'.encode()
 _OTHER_BLOCK: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|tool_use"|tool_result"|thinking"|redacted_thinking"|ephemeral")'
@@ -93,8 +95,8 @@ class Form(IntEnum):
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """An API message without the bytes of its views. Compared by identity: views with the same frame belong to one
-    message."""
+    """An API message without the bytes of its views. Neighbouring views with the same frame, in the order of their
+    places, are one message."""
 
     around: tuple[bytes, ...]
     """The bytes before the first view, between the views, and after the last."""
@@ -217,9 +219,16 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         """None: no thinking may be changed."""
         return iter(())
 
-    def reasoning(self) -> Reasoning | None:
-        """None: no thinking may be left out, because a signature covers the thinking of a whole turn."""
-        return None
+    def reasoning(self) -> Iterator[Reasoning]:
+        """Its thinking, which a finished turn may lack: "you can omit `thinking` blocks from prior assistant turns". A
+        text stands in its place. https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
+        if self.role != "assistant" or _THINKING not in self.raw:
+            return
+        content = self.raw_content()
+        for position, block in enumerate(listed(jsontext.opened(content))):
+            if kind_of(block) in THINKING:
+                raw, text = jsontext.items(cast(Raw, content))[position], block.get("thinking")
+                yield Reasoning(("content", position), bytes(raw), text if isinstance(text, str) else None)
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """Its content, block by block."""
@@ -278,6 +287,8 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     def _written_at(self, at: Path, new: Content) -> bytes | None:
         if new is None:
             return None
+        if isinstance(new, str) and at and isinstance(at[-1], int):
+            return json_of(Words(new))
         if isinstance(new, str):
             return jsontext.dump_object(new) if at[-1:] == ("input",) else jsontext.dump(new)
         if isinstance(self.content(), str) and len(new.items) == 1 and isinstance(first := new.items[0], Words):

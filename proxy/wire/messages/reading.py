@@ -100,12 +100,13 @@ def joined(messages: Sequence[Message], original: Sequence[Message]) -> bytes:
     frame: Frame | None = None
     views: list[tuple[int, bytes]] = []
     for message in messages:
-        own = message.frame if isinstance(message, ApiMessage) else None
-        if own is None or own is not frame:
+        own, place = (message.frame, message.place) if isinstance(message, ApiMessage) else (None, 0)
+        # By value: a view that is known of an earlier request may stand beside one that was read anew.
+        if own is None or own != frame or (views and views[-1][0] >= place):
             views = []
             items.append((message, message.raw))
-        if own is not None and isinstance(message, ApiMessage):
-            views += [(message.place, message.raw)] if message.raw else []
+        if own is not None:
+            views += [(place, message.raw)] if message.raw else []
             items[-1] = (items[-1][0], _framed(own, views) if views else b"")
         frame = own
     return jsontext.join_array([raw for raw in _in_order(items, original) if raw])

@@ -18,7 +18,6 @@ from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.errors import ProxyError
 from proxy.wire.json_wire import JsonWire
 from proxy.wire.messages import answer_end, errors, tools
@@ -95,13 +94,13 @@ class Messages(JsonWire):
     id_header: ClassVar[bytes] = b"request-id"
 
     def parse(
-        self, body: Body, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
         """Raises MalformedRequest. If the upstream holds the conversation, the new messages are not parsed."""
         request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
         if not _goes_on_a_thread(request.members):
             return request
-        items = [bytes(item) for item in jsontext.items(dict(jsontext.members(bytes(body)))[SHAPE.messages])]
+        items = [bytes(item) for item in jsontext.items(dict(jsontext.members(body))[SHAPE.messages])]
         return replace(request, conversation=Conversation((ignored(items),)), shape=_HELD, ends=(), has_images=False)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
@@ -133,9 +132,10 @@ class Messages(JsonWire):
         texts = [text for text in texts_of(system) if not text.startswith(_BILLING)]
         return "\n".join(texts).encode("utf-8", "replace")
 
-    def adds_to_prompt(self, request: Request) -> bool:
+    def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """The server may also leave out old tool results, or summarise them."""
-        return super().adds_to_prompt(request) or bool(_EDITS.search(request.members.get("context_management", b"")))
+        edits = _EDITS.search(request.members.get("context_management", b""))
+        return edits is not None or super().adds_to_prompt(request, by_tools=by_tools)
 
     def may_hold_images(self, raw: bytes) -> bool:
         """By the type of the block that contains one."""

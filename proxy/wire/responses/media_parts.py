@@ -11,8 +11,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.conversation.attachment import Attachment, Route, Shape
-from proxy.core.conversation.message import Shown
+from proxy.core.conversation.message import Attachment, Route, Shape, Shown
 from proxy.core.text import jsontext
 from proxy.wire.media import attachment_of
 

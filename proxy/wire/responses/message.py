@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.attachment import Attachment, Replacement, Route
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
+    Attachment,
     Carried,
     Content,
     ImageView,
@@ -27,6 +27,8 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
+    Replacement,
+    Route,
     Shown,
     ToolCall,
     Words,
@@ -156,9 +158,9 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """None: no reasoning may be changed."""
         return iter(())
 
-    def reasoning(self) -> Reasoning | None:
+    def reasoning(self) -> Iterator[Reasoning]:
         """None: no reasoning may be left out."""
-        return None
+        return iter(())
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """The content of its one message or output, part by part."""

@@ -21,7 +21,6 @@ from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.core.text.rope import Body
 from proxy.wire.json_wire import JsonWire
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses import errors, tools
@@ -84,7 +83,7 @@ class Responses(JsonWire):
     results_may_repeat: Final = True
 
     def parse(
-        self, body: Body, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
         """Raises MalformedRequest."""
         request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)

@@ -1,10 +1,31 @@
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.strategies import any_histories, exchange, pairing_faults, user, valid_histories
 
-from proxy.core.conversation.exchange import ToolExchange, first_request, removable, separator
-from proxy.core.conversation.message import SYSTEM_ROLES
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.exchange import (
+    ToolExchange,
+    Unanswered,
+    are_interchangeable,
+    first_request,
+    is_quotable,
+    opening,
+    opens_as_output,
+    removable,
+    separator,
+    unpaired,
+)
+from proxy.core.conversation.message import SYSTEM_ROLES, ToolCall
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 ROLES = st.lists(st.sampled_from(["user", "assistant", "assistant", "system", "developer", "tool"]), max_size=14)
 
@@ -58,3 +79,162 @@ def test_what_stands_between_the_first_two_user_messages_is_the_last_of_their_tu
 def test_without_a_user_there_is_no_first_request():
     assert first_request(units_of(["system", "assistant"])) is None
     assert [unit.role for unit in kept_when_all_go(units_of(["assistant", "assistant"]))] == ["assistant"]
+
+
+def request_of(messages):
+    return CHAT_COMPLETIONS.parse(json.dumps({"model": "m", "messages": messages}).encode())
+
+
+def repaired(request):
+    found = unpaired(request.conversation.messages)
+    return request.repaired(
+        found,
+        lambda message, call: CHAT_COMPLETIONS.message(CHAT_COMPLETIONS.missing_result(message, call, "interrupted")),
+    )
+
+
+def sent(request):
+    body = CHAT_COMPLETIONS.render(request, request.conversation.messages, {})
+    return [json.dumps(message).encode() for message in json.loads(body)["messages"]]
+
+
+@given(valid_histories())
+def test_what_pairs_up_is_left_alone(messages):
+    assert not unpaired(request_of(messages).conversation.messages)
+
+
+@given(st.one_of(any_histories(), valid_histories(2)), st.data())
+def test_a_repaired_history_pairs_up_and_keeps_every_other_message(messages, data):
+    messages = [message for message in messages if data.draw(st.integers(0, 4))]  # one in five is lost
+    request = request_of(messages)
+    found = unpaired(request.conversation.messages)
+    assert bool(found) == bool(pairing_faults([message.raw for message in request.conversation.messages]))
+    made = repaired(request)
+    assert pairing_faults(sent(made)) == []
+    kept = [message for index, message in enumerate(request.conversation.messages) if index not in found.orphans]
+    added = set(made.put_in)
+    assert [m for index, m in enumerate(made.conversation.messages) if index not in added] == kept
+    assert found.count == len(found.orphans) + len(added) == len(made.healed)
+
+
+def test_the_result_that_is_missing_stands_after_those_that_are_there():
+    messages = [user("go"), *exchange(["one", "two"]), user("stop")]
+    del messages[3]  # the second result
+    found = unpaired(request_of(messages).conversation.messages)
+    call = json.loads(json.dumps(messages[1]))["tool_calls"][1]
+    assert found.unanswered == (Unanswered(1, 2, (ToolCall(call["id"], call["function"]["name"]),)),)
+    made = repaired(request_of(messages))
+    assert [message.role for message in made.conversation.messages] == ["user", "assistant", "tool", "tool", "user"]
+
+
+def test_a_second_result_of_one_call_is_one_too_many_but_where_the_wire_allows_it():
+    messages = [user("go"), *exchange(["one"]), exchange(["again"])[1]]
+    conversation = request_of(messages).conversation.messages
+    assert unpaired(conversation).orphans == (3,)
+    assert not unpaired(conversation, may_repeat=True)
+
+
+def test_calls_at_the_end_lack_their_results_too():
+    messages = [user("go"), exchange(["one"])[0]]
+    assert unpaired(request_of(messages).conversation.messages).count == 1
+    assert not unpaired(request_of([user("go"), {"role": "assistant", "content": "done"}]).conversation.messages)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<output>\n3 files\n</output>",
+        "\n<tool_response>{}</tool_response>",
+        " " * 100_000 + "<output>\n3 files\n</output>",
+        "\n " * 50_000 + "[ Observation: 3 files",
+        "Observation: 3 files",
+        "[Tool Output] 3 files",
+        "### Command output:\n3 files",
+        "EXECUTION RESULT of [ls]:\n3 files",
+        "exit code (1)",
+        "```\n3 files\n```",
+        "观察：3 个文件",
+        "执行结果: 3 个文件",
+    ],
+)
+def test_the_output_of_a_tool_is_known_by_how_agents_begin_it(text):
+    assert opens_as_output(text)
+    assert not is_quotable(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please go on.",
+        "The output: nothing",
+        "I have read <output> in the docs",
+        "Results are good, go on",
+        "输出格式请用 JSON",
+        "",
+        " " * 100_000,
+        "#( " * 50_000,
+    ],
+)
+def test_the_words_of_a_person_are_not_taken_for_output(text):
+    assert not opens_as_output(text)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.text(max_size=40))
+def test_an_opening_is_the_same_whatever_its_numbers_are(first, second, rest):
+    assert opening(f"[step {first}] ran:\n{rest}") == opening(f"[step {second}] ran:\nanother")
+
+
+@given(st.text(max_size=300))
+def test_an_opening_is_a_short_line_or_nothing(text):
+    assert len(opening(text)) <= 80
+    assert "\n" not in opening(text)
+    assert opening("ok") == ""
+
+
+@pytest.mark.parametrize(("length", "quotable"), [(0, False), (1, True), (4_000, True), (4_001, False)])
+def test_only_a_text_of_a_length_that_people_write_is_quoted(length, quotable):
+    assert is_quotable("x" * length) is quotable
+
+
+def tracked(role: str = "user", content: object = "It is 16:10.", **members: object) -> TrackedMessage:
+    raw = json.dumps({"role": role, "content": content, **members}).encode()
+    return TrackedMessage.of(0, ChatMessage.read(raw), "", ByteClassCounter())
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user"])
+def test_a_clock_in_a_message_that_stays_changes_nothing_for_others(role):
+    assert are_interchangeable(tracked(role), tracked(role, "It is 16:11."), 1_000)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (tracked("assistant"), tracked("assistant", "It is 16:11.")),
+        (tracked("tool", tool_call_id="a"), tracked("tool", "It is 16:11.", tool_call_id="a")),
+        (tracked("system"), tracked()),
+        (tracked("system"), tracked("developer")),
+        (tracked(), tracked(content="It is noon.")),
+        (tracked(content="see a/b.c"), tracked(content="see a/b.d")),
+        (tracked(content="Output: 16:10"), tracked(content="Stdout: 16:10")),
+    ],
+)
+def test_what_may_bear_on_others_or_be_cut_itself_is_not_interchangeable(one, other):
+    assert not are_interchangeable(one, other, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("words", "task_tokens", "expected"), [(400, 2_000, True), (400, 500, False), (2_000, 20_000, False)]
+)
+def test_a_task_that_may_have_been_shortened_is_itself(words, task_tokens, expected):
+    one, other = (f"It is {time}." + " and so on" * words for time in ("16:10", "16:11"))
+    assert are_interchangeable(tracked(content=one), tracked(content=other), task_tokens) is expected
+    assert are_interchangeable(tracked("system", one), tracked("system", other), task_tokens)
+
+
+def test_a_message_that_was_edited_stands_for_none_but_itself():
+    entry, edit = tracked(), Edit(0, ("content",), "other", Reason.SANITISE)
+    edited = replace(entry, edits=(edit,))
+    assert not are_interchangeable(edited, entry, 1_000)
+    assert not are_interchangeable(entry, edited, 1_000)
+    followed = replace(entry, following=(entry.message,))
+    assert not are_interchangeable(followed, entry, 1_000)

@@ -28,7 +28,7 @@ def test_every_reason_and_every_kind_has_its_words_and_there_are_no_others(reaso
 
 
 READ_OR_SENT_TO_A_CLIENT = (
-    "core/conversation/text_protocol.py",  # how the answers of tools begin
+    "core/conversation/exchange.py",  # how the answers of tools begin
     "core/overflow/",  # how providers refuse; how the proxy does
     "core/text/excerpt.py",  # how lines tell of failures
 )

@@ -14,7 +14,7 @@ from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.notices.writing import Notices, is_ours
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
-from proxy.core.text.measures import count_lines, utf8_length
+from proxy.core.text.lines import count_lines, utf8_length
 
 LANGUAGES = st.sampled_from(["en", "zh"])
 SHOWN = {

@@ -9,7 +9,7 @@ from support.media_samples import base64_of, png
 
 from proxy.core.overflow.image_costs import LARGEST_IMAGE_TOKENS, costs_seen, images_in
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.tokens.image_tokens import image_key, tokens_of_image, with_images_of
+from proxy.core.tokens.images import image_key, tokens_of_image, with_images_of
 from proxy.wire.chat_completions.message import ChatMessage
 
 TEXTS = ByteClassCounter()

@@ -5,7 +5,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.reading_texts import driven, texts
 
-from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, LineRange, page_of
+from proxy.core.text.lines import (
+    BLOCK_BYTES,
+    PAGE_BYTES,
+    LineIndex,
+    LineRange,
+    first_bytes,
+    last_bytes,
+    page_of,
+    utf8_length,
+)
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 thorough = settings(max_examples=150, deadline=None)
@@ -125,3 +134,13 @@ def test_what_the_text_does_not_have_is_refused(text, wanted):
 def test_a_range_ends_with_the_text():
     assert page(b"a\nb\n", "2-999999999999").text == b"b\n"
     assert page(b"a\nb\n", "-99").text == b"a\nb\n"
+
+
+@given(st.text(st.characters(categories=None), max_size=40), st.integers(-3, 130))
+def test_bytes_are_counted_off_at_the_borders_of_characters(text, count):
+    begin, end = first_bytes(text, count), last_bytes(text, count)
+    assert text.startswith(begin)
+    assert text.endswith(end)
+    for cut in (begin, end):
+        assert utf8_length(cut) <= max(0, count)
+        assert len(cut) == len(text) or utf8_length(cut) > count - 4

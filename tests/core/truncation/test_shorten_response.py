@@ -11,7 +11,7 @@ from support.tool_results import LIMITS, LONG, cut, cut_text, response
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.writing import is_ours
 from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.text.measures import count_lines, utf8_length
+from proxy.core.text.lines import count_lines, utf8_length
 from proxy.core.truncation.shorten_response import has_its_bulk_in_shape
 from proxy.core.truncation.tool_response import tool_response
 

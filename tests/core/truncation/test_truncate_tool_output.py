@@ -14,7 +14,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.writing import is_ours
 from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.text.measures import count_lines, utf8_length
+from proxy.core.text.lines import count_lines, utf8_length
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 

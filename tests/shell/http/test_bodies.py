@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.text.rope import Rope
 from proxy.errors import BodyTooLarge, ClientLeft, RequestTimeout
 from proxy.shell.http.bodies import BodyStream, read_body
 from proxy.shell.resources.workload import Workload
@@ -39,22 +38,6 @@ def receiving(*pieces: bytes | dict[str, Any], last: bool = True) -> Callable[[]
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=6))
 async def test_a_body_is_its_pieces_joined(pieces: list[bytes]) -> None:
     assert await read_body(receiving(*pieces), 0, 200, PAUSE_SECONDS) == b"".join(pieces)
-
-
-async def test_a_long_body_stays_in_the_pieces_that_arrived() -> None:
-    pieces = [bytes([n]) * 100_000 for n in range(5)]
-    body = await read_body(receiving(*pieces), 0, 500_000, PAUSE_SECONDS)
-    assert isinstance(body, Rope)
-    assert [content for content, _ in body.pieces()] == pieces
-
-
-@pytest.mark.parametrize(("count", "size"), [(2, 100_000), (300, 1_000), (1, 500_000)])
-async def test_a_short_body_one_of_small_pieces_and_one_that_comes_at_once_are_plain_bytes(
-    count: int, size: int
-) -> None:
-    body = await read_body(receiving(*[b"x" * size] * count), 0, 500_000, PAUSE_SECONDS)
-    assert isinstance(body, bytes)
-    assert body == b"x" * (count * size)
 
 
 async def test_a_body_as_long_as_the_limit_is_read() -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.models.calibration import (
+    LATEST,
     MAX_SAMPLES,
     MIN_SAMPLES,
     PLAUSIBLE,
@@ -40,14 +41,14 @@ def test_what_is_adopted_is_at_most_a_step_over_what_was_seen_and_then_stays(rat
     assert samples.with_sample(ratio).news(adopted) is None
 
 
-@given(RATIOS, st.lists(RATIOS, max_size=MAX_SAMPLES // 2))
+@given(RATIOS, st.lists(RATIOS, max_size=LATEST // 2))
 def test_a_few_odd_requests_move_nothing(ratio, odd):
     steady = after([ratio] * MAX_SAMPLES)
     adopted = steady.news(None)
     assert after([*steady.ratios, *odd]).news(adopted) is None
 
 
-@given(st.lists(RATIOS, min_size=1, max_size=40))
+@given(st.lists(RATIOS, min_size=1, max_size=MAX_SAMPLES + 10))
 def test_only_the_latest_samples_count(ratios):
     assert after(ratios).ratios == tuple(ratios[-MAX_SAMPLES:])
 
@@ -58,10 +59,23 @@ def test_an_upstream_that_counts_more_is_followed_and_one_that_counts_less_only_
     assert after([0.9] * 9).news(1.0) == 0.9
 
 
-def test_once_a_refusal_has_shown_dense_content_a_ratio_is_lowered_only_when_all_samples_are_lower():
-    samples = after([1.3] + [1.0] * (MAX_SAMPLES - 1))
-    assert samples.news(1.3, may_be_dense=True) is None
-    assert samples.with_sample(1.0).news(1.3, may_be_dense=True) == 1.0
+@pytest.mark.parametrize("may_be_dense", [False, True])
+def test_a_ratio_is_lowered_only_when_many_samples_are_lower_or_the_latest_prove_it_wrong(may_be_dense):
+    samples = after([1.3] + [1.1] * (MAX_SAMPLES - 1))
+    assert samples.news(1.3, may_be_dense=may_be_dense) is None
+    assert samples.with_sample(1.1).news(1.3, may_be_dense=may_be_dense) == 1.1
+    samples = after([1.3] + [1.0] * (LATEST - 1))
+    assert samples.news(1.3, may_be_dense=may_be_dense) is None
+    assert samples.with_sample(1.0).news(1.3, may_be_dense=may_be_dense) == 1.0
+
+
+@given(st.lists(st.sampled_from([0.84, 0.94, 0.99]), min_size=1, max_size=8), st.integers(1, MAX_SAMPLES - 1))
+def test_conversations_that_count_less_take_turns_with_one_that_does_not_and_move_nothing(ratios, turns):
+    samples = after([0.99] * MAX_SAMPLES)
+    for ratio in ratios:
+        for one in [*[ratio] * turns, 0.99]:
+            samples = samples.with_sample(one)
+            assert samples.news(0.99) is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from proxy.core.models.profile import Modality, Witness
 from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_file
-from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
+from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS
 from proxy.shell.models.learning import MAX_MODELS, Learning
 from proxy.shell.models.merging import Known, merged
@@ -379,8 +379,8 @@ def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_
     use(found, *[1.22] * MIN_SAMPLES)
     use(found, *[1.6] * 5)
     assert found.ratio("m", "bytes") == (1.6, True)
-    use(found, *[1.3] * 4)
-    assert found.ratio("m", "bytes") == (1.6, True), "a few requests of another kind lower nothing"
+    use(found, *[1.3] * (MAX_SAMPLES - 1))
+    assert found.ratio("m", "bytes") == (1.6, True), "requests of another kind lower nothing"
     use(found, 1.3)
     assert found.ratio("m", "bytes") == (1.3, True)
 
@@ -396,7 +396,7 @@ def test_a_ratio_that_a_search_has_taught_ends_with_the_first_prompt_that_contra
     assert found.ratio("m", "bytes", "other") == (1.0, True), "at once only to what we count ourselves"
 
 
-def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_all_later_prompts_contradict_it(tmp_path: Path) -> None:
+def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_nine_prompts_contradict_it(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_count("m", "bytes", 30_000, 45_000)
     use(found, *[1.0] * 8)
@@ -1010,12 +1010,16 @@ def test_a_model_with_the_name_of_all_models_limits_no_body(tmp_path: Path) -> N
     assert most_bytes(found) is None
 
 
-def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("holds_reply", "name"), [(True, "rate_tokens"), (False, "prompt_rate_tokens")])
+def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(
+    tmp_path: Path, holds_reply: bool, name: str
+) -> None:
     found = learning(tmp_path)
     for by, tokens in (("one", 6_000), ("two", 8_000), ("off", 511)):
-        found.note_rate("m", tokens, by)
+        found.note_rate("m", tokens, by, holds_reply=holds_reply)
     said = [found.limits("m", by) for by in ("one", "two", "off")]
-    assert said == [(ModelLimits(rate_tokens=tokens), "learned from a refusal") for tokens in (6_000, 8_000, 8_000)]
+    expected = [ModelLimits(**{name: tokens}) for tokens in (6_000, 8_000, 8_000)]
+    assert said == [(limits, "learned from a refusal") for limits in expected]
     found.note_prompt("m", 8_100, "one")
     found.note_prompt("m", 8_000, "two")
     assert (found.limits("m", "one"), found.limits("m", "two")) == (None, said[1])

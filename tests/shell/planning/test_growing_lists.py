@@ -34,6 +34,13 @@ def _items(number: int) -> list[dict[str, Any]]:
     return [thought, call, output]
 
 
+def _reminded(number: int, *words: str) -> list[dict[str, Any]]:
+    """With words beside the result."""
+    said, answered = _messages(number)
+    texts = [{"type": "text", "text": f"<system-reminder>{one}</system-reminder>"} for one in words]
+    return [said, {**answered, "content": [*answered["content"], *texts]}]
+
+
 TASK = {"role": "user", "content": "Look at the logs."}
 MARK = {"cache_control": {"type": "ephemeral"}}
 TOOLS = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "bash"}]}
@@ -54,6 +61,40 @@ SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "messages, a mark that moves": (
         MESSAGES,
         lambda turn: [TASK, *_of(_messages, turn - 1), *_messages(turn, **MARK)],
+        {},
+    ),
+    "messages, a reminder that stands only in the newest": (
+        MESSAGES,
+        lambda turn: [TASK, *_of(_messages, turn - 1), *_reminded(turn, "Mind the plan.", f"It is {turn}.")],
+        {},
+    ),
+    "messages, a reminder that changes where it stands": (
+        MESSAGES,
+        lambda turn: [TASK, *_of(_messages, 5 + turn // 4), *_reminded(9, "Mind the plan.", f"It is {turn}.")],
+        {},
+    ),
+    "messages, a clock in the task and in a reminder": (
+        MESSAGES,
+        lambda turn: [
+            {"role": "user", "content": f"Look at the logs. It is {turn}."},
+            *(*_of(_messages, 5 + turn // 4), *_reminded(9, "Mind the plan.", f"It is {turn}.")),
+        ],
+        {},
+    ),
+    "messages, a clock in the task and in an earlier reminder": (
+        MESSAGES,
+        lambda turn: [
+            {"role": "user", "content": f"Look at the logs. It is {turn}."},
+            *(*_of(_messages, 3), *_reminded(9, f"It is {turn}."), *_of(_messages, 9 + turn // 4)[6:]),
+        ],
+        {},
+    ),
+    "messages, words that change beside results": (
+        MESSAGES,
+        lambda turn: [
+            *(TASK, *_of(_messages, 5 + turn // 4), *_reminded(8 - turn // 4, f"It is {turn}.", "")),
+            *_reminded(9, f"It is {turn}."),
+        ],
         {},
     ),
     "messages, a compaction": (

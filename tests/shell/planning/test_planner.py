@@ -9,7 +9,6 @@ from support.strategies import exchange, pairing_faults, user
 from proxy.config.settings import Settings
 from proxy.core.conversation.edit import Reason
 from proxy.core.models.profile import ModelProfile
-from proxy.core.text.rope import Rope
 from proxy.errors import MalformedRequest
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
@@ -52,27 +51,11 @@ async def test_a_growing_conversation_is_planned_as_if_nothing_were_remembered()
     assert again.known_messages == 2 + 2 * 54
 
 
-async def test_a_conversation_that_comes_in_pieces_is_planned_like_any_other_and_held_once():
-    remembering, first = planner(), None
-    for count in range(3, 60, 3):
-        raw = body(run(count))
-        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, Rope([raw[:900], raw[900:1_000], raw[1_000:]]))
-        anew = await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
-        assert (bytes(again.body()), again.plan) == (bytes(anew.body()), anew.plan)
-        assert again.request.body[:] == raw
-        if count == 30:
-            first = bytes(again.request.body)
-    assert first is not None
-    held = [content for content, _ in again.request.body.pieces()]
-    assert held[0] is first
-    assert sum(map(len, held)) < 1.1 * len(raw)
-
-
-async def test_another_conversation_that_begins_alike_is_not_held_with_the_first():
+async def test_another_conversation_that_begins_alike_is_planned_for_itself():
     remembering = planner(1_000_000)
     await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))
     raw = body([*run(2), user("another task"), *run(50)[2:]])
-    planned = await remembering.plan(CHAT_COMPLETIONS, TENANT, Rope([raw[:900], raw[900:]]))
+    planned = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
     assert planned.known_messages > 0
     assert planned.request.body == raw
 

@@ -6,8 +6,7 @@ import pytest
 from support.media_samples import PDF, WAV
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Shown
+from proxy.core.conversation.message import Route, Shown
 from proxy.wire.chat_completions.media_parts import part_of, rest_of
 
 MEMBERS = {

@@ -8,8 +8,7 @@ import pytest
 from support.messages_conversations import DOCUMENT, IMAGE, MARK, PNG, spelled, text, use
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Carried, Shown, Words
+from proxy.core.conversation.message import Carried, Route, Shown, Words
 from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part
 
 

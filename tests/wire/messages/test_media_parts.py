@@ -8,8 +8,7 @@ from support.media_samples import PDF
 from support.messages_conversations import DOCUMENT, IMAGE, MARK, PNG, text
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Attachment, Route, Shape
-from proxy.core.conversation.message import Shown
+from proxy.core.conversation.message import Attachment, Route, Shape, Shown
 from proxy.wire.messages.media_parts import attachment_of, block_of, mark_in, rest_of
 
 URL = "https://example.org/d/a.png"

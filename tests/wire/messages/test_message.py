@@ -21,8 +21,7 @@ from support.messages_conversations import (
 )
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Carried, Parts, Shown, Words
+from proxy.core.conversation.message import Carried, Parts, Route, Shown, Words
 from proxy.wire.messages import reading
 from proxy.wire.messages.message import ApiMessage
 
@@ -44,7 +43,27 @@ def test_calls_are_those_that_a_client_answers():
 def test_thoughts_count_and_signatures_do_not():
     (found,) = read(assistant([{"type": "thinking", "thinking": "because", "signature": "S" * 99}, text("so")]))
     assert found.text() == "because\nso"
-    assert [*found.thoughts(), found.reasoning()] == [None]
+    assert [*found.thoughts()] == []
+
+
+def test_each_block_of_thinking_may_give_way_to_a_text_in_its_place():
+    blocks = [{"type": "thinking", "thinking": "因为", "signature": "S" * 99}, text("so")]
+    blocks += [{"type": "redacted_thinking", "data": "E" * 99}, use(1, "Bash")]
+    (found,) = read(assistant(blocks))
+    thought, sealed = found.reasoning()
+    assert [(one.at, one.text, json.loads(one.raw)) for one in (thought, sealed)] == [
+        (("content", 0), "因为", blocks[0]),
+        (("content", 2), None, blocks[2]),
+    ]
+    changed = found.changed({thought.at: "[left out]", sealed.at: "[so, too]"})
+    left, *others = json.loads(changed.raw)["content"]
+    assert [left, *others] == [text("[left out]"), blocks[1], text("[so, too]"), blocks[3]]
+
+
+@pytest.mark.parametrize("message", [user([result(1, 'a "thinking" text')]), user("thinking"), assistant("thinking")])
+def test_who_has_not_thought_has_no_reasoning(message):
+    assert [list(view.reasoning()) for view in views(message)] == [[]]
+    assert all(view.reasoning_bytes == 0 for view in views(message))
 
 
 def test_images_in_results_are_media_there():

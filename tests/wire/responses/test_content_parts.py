@@ -8,8 +8,7 @@ import pytest
 from support.messages_conversations import PNG
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Route
-from proxy.core.conversation.message import Carried, Shown, Words
+from proxy.core.conversation.message import Carried, Route, Shown, Words
 from proxy.wire.responses.content_parts import json_of, read_part
 
 TEXT = {"type": "input_text", "text": "a"}

@@ -6,8 +6,7 @@ import pytest
 from support.media_samples import PDF, PNG, WAV, base64_of, data_url
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Attachment, Route, Shape
-from proxy.core.conversation.message import Shown
+from proxy.core.conversation.message import Attachment, Route, Shape, Shown
 from proxy.wire.responses.media_parts import content_of, part_of, rest_of
 
 URL = "https://example.org/a.png"

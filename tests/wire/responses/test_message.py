@@ -10,8 +10,7 @@ from support.media_samples import PNG, data_url
 from support.responses_items import inputs
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.attachment import Replacement, Route
-from proxy.core.conversation.message import Argument, Carried, Parts, Shown, ToolCall, Words
+from proxy.core.conversation.message import Argument, Carried, Parts, Replacement, Route, Shown, ToolCall, Words
 from proxy.errors import MalformedRequest
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
@@ -143,7 +142,7 @@ def test_arguments_stand_at_the_places_of_their_calls():
 
 def test_reasoning_may_neither_be_changed_nor_left_out():
     message = read({**THOUGHT, "content": [{"text": "hm"}]}, WORDS)
-    assert (list(message.thoughts()), message.reasoning(), message.reasoning_bytes) == ([], None, 0)
+    assert (list(message.thoughts()), list(message.reasoning()), message.reasoning_bytes) == ([], [], 0)
     assert list(message.texts()) == [((1, "content", 0, "text"), "so")]
 
 

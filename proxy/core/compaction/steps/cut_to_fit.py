@@ -22,7 +22,7 @@ from proxy.core.conversation.message import Address
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 _MIN_TEXT_BYTES: Final = 120

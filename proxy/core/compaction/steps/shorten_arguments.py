@@ -14,7 +14,7 @@ from proxy.core.conversation.message import Argument
 from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits, excerpt
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 
 _LONG_CHARACTERS: Final = 200
 """Shorter strings are paths, patterns, names."""

@@ -16,7 +16,7 @@ from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.notices.writing import Notices, is_ours
 from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.text.measures import utf8_length
+from proxy.core.text.lines import utf8_length
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 LONG_TEXT_CHARS: Final = 30_000
