@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from drawn.case import Case, Turn
 from support.spellings import SEAL, Items, Said, Spelling
+
+from drawn.case import Case, Turn
 
 OPENING: Final = "Use the following context to answer."
 CLEARED: Final = "[Old tool result content cleared]"
@@ -115,7 +116,7 @@ class Agent:
         names = self._call()
         number = next(self._numbers)
         self.newest = f"result {number} line"
-        text = self.newest + ": " + json.dumps([{"step": step, "took": step * number} for step in range(900)])
+        text = json.dumps([{"of": f"{self.newest} {step}", "took": step * number} for step in range(600)])
         self.items = [*self.items, *self.spelling.results([(names[0], text)])]
 
     def _twice(self) -> None:

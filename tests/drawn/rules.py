@@ -21,14 +21,14 @@ from unittest import mock
 
 import msgspec
 import structlog
+from starlette.types import ASGIApp, Message
+from support.journey import kept_in
+from support.scripted_upstream import ScriptedUpstream
+from support.spellings import SPELLINGS, ErrorInReply, Said
+
 from drawn.agent import Agent
 from drawn.case import SETTINGS, WITHOUT_NUMBERS, Case, Turn
-from support.spellings import SPELLINGS, ErrorInReply, Said
 from drawn.upstream import ARTIFACT, DrawnUpstream
-from support.journey import kept_in
-from starlette.types import ASGIApp, Message
-from support.scripted_upstream import ScriptedUpstream
-
 from proxy.app import create_app
 from proxy.config.settings import Settings
 from proxy.demo.servers import raise_defects

@@ -6,6 +6,7 @@ import random
 
 import msgspec
 import pytest
+
 from drawn.case import drawn
 from drawn.rules import check
 

@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from drawn.case import Case, Turn
-from support.spellings import Json, Spelling
 from support.agent_model import send_answer
 from support.model_turns import Answer, Call, Refusal, Reply, Usage, as_json
 from support.scripted_upstream import CHUNKED, Connection, chunk
+from support.spellings import Json, Spelling
 from support.strict_upstream import MARKS, SAID
 
+from drawn.case import Case, Turn
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 
@@ -69,7 +69,9 @@ class DrawnUpstream:
             await send_answer(connection, method, answer)
 
     def _models(self) -> Answer:
-        listed = {"id": "m", "object": "model"} | ({"max_model_len": self.case.window} if self.case.states_window else {})
+        listed = {"id": "m", "object": "model"} | (
+            {"max_model_len": self.case.window} if self.case.states_window else {}
+        )
         return as_json({"object": "list", "data": [listed]})
 
     def counted(self, body: bytes) -> int:

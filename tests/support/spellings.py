@@ -10,14 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from support import messages_answers, messages_journey, responses_answers, responses_journey
-from support import valid_messages, valid_responses
-from support.media_samples import PDF, PNG, anthropic_block, data_url, file_part, image_part
-from support.model_turns import ON_EVERY_API, Answer, Call, Refusal, Reply, Usage, as_json
-
 from proxy.demo import chat, validity
 from proxy.demo.completions import Completion
 from proxy.demo.refusals import FLAVOURS, Load
+from support import (
+    messages_answers,
+    messages_journey,
+    responses_answers,
+    responses_journey,
+    valid_messages,
+    valid_responses,
+)
+from support.media_samples import PDF, PNG, anthropic_block, data_url, file_part, image_part
+from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_json
 
 Json = dict[str, Any]
 Items = list[Json]
@@ -164,7 +169,12 @@ class Messages:
 
     def searched(self, number: int) -> Items:
         name = f"srvtoolu_{number}"
-        page = {"type": "web_search_result", "url": "https://a.invalid", "title": "a", "encrypted_content": "RW5j" * 400}
+        page = {
+            "type": "web_search_result",
+            "url": "https://a.invalid",
+            "title": "a",
+            "encrypted_content": "RW5j" * 400,
+        }
         return [
             {
                 "role": "assistant",
