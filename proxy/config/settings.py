@@ -198,7 +198,8 @@ class BudgetSettings(Section):
     """Tokens kept free for errors of the estimate; empty: 1 % of the window, or 4 % until usage has been seen."""
     clamp_reply: bool = True
     """Lower a request's reply limit when prompt and reply together do not fit. If not, at most 4 096 tokens or half of
-    the window are kept free for the reply, and the upstream judges the sum."""
+    the window are kept free for the reply, and the upstream judges the sum, unless a refusal has shown a window or a
+    rate that the reply limit alone fills."""
 
 
 class LearningSettings(Section):

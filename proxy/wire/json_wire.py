@@ -54,13 +54,13 @@ class JsonWire:
             if len(raw) > _LONG_BYTES and name not in read and name != request.shape.messages and "metadata" not in name
         }
 
-    def adds_to_prompt(self, request: Request) -> bool:
+    def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """By members of these names, by tools that the client does not run, and by files, whose cost is unknown."""
         return (
             not request.shape.is_whole
             or request.has_files
             or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
-            or has_others(self.tools(request), self.client_tools)
+            or (by_tools and has_others(self.tools(request), self.client_tools))
         )
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:

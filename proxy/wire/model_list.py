@@ -97,6 +97,8 @@ class ModelLimits(Struct, frozen=True):
     """Of images; set only by learning."""
     rate_tokens: int | None = None
     """Per minute, for prompt and reply limit; set only by learning."""
+    prompt_rate_tokens: int | None = None
+    """Per minute, for the prompt alone; set only by learning."""
     input_bytes: int | None = None
     """The bytes of the request; set only by learning."""
     input_chars: int | None = None

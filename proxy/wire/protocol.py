@@ -63,9 +63,10 @@ class Wire(Protocol):
         """By name: long members besides messages, tools and instructions. Some servers add them to the prompt, others
         do not: the schema of a reply, a prediction, documents."""
 
-    def adds_to_prompt(self, request: Request) -> bool:
+    def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """Whether the upstream may add to the prompt what the request does not contain: a conversation that it holds,
-        web pages, results of its own tools. Then its count says nothing about ours."""
+        web pages, results of its own tools. Then its count says nothing about ours. `by_tools`: whether its tools may
+        have run; they have not when it refuses a stream."""
 
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""

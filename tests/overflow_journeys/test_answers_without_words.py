@@ -189,6 +189,23 @@ async def test_a_stream_that_ends_behind_its_role_is_tried_again_shorter(tmp_pat
         assert (answer.status, answer.body, answer.attempts) == (200, ROLE + ROLE + STREAM, "1")
 
 
+ENDED = b'data: {"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}\n\n'
+USED = b'data: {"id":"1","choices":[],"usage":{"prompt_tokens":9500,"completion_tokens":%d}}\n\n'
+
+
+@pytest.mark.parametrize(("spent", "attempts"), [(0, "2"), (40, "1")])
+async def test_the_usage_that_comes_behind_a_cut_says_whether_the_reply_had_begun(
+    tmp_path: Path, spent: int, attempts: str
+) -> None:
+    """In reads of their own, as most servers send them; what was spent without a word was reasoning."""
+    async with staged(tmp_path) as stage:
+        reads = [ROLE, ENDED, b": still here\n\n", USED % spent, b"data: [DONE]\n\n"]
+        stage.model.plays(streaming(*reads), accepting)
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.status, answer.attempts) == (200, attempts)
+        assert answer.body == (STREAM if attempts == "2" else b"".join(reads))
+
+
 @pytest.mark.parametrize("second", [b'{"error": "still no"}', b""])
 @pytest.mark.parametrize("status", [400, 422, 429, 500])
 async def test_when_less_is_refused_as_well_the_client_gets_the_first_answer(

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
-from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
+from support.overflow_words import (
+    assert_valid,
+    conversation,
+    estimate,
+    openai_error,
+    too_long,
+    too_long_with_reply,
+    window,
+)
+from support.scripted_upstream import Connection, Request
 
 from proxy import app
 from proxy.shell.models.learning import Learning
@@ -59,11 +68,12 @@ def tokens_per_minute(limit: int, requested: str) -> bytes:
     return json.dumps({"error": {"message": message, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
 
 
-def allowing(limit: int, ratio: float = 1.0) -> Scene:
+def allowing(limit: int, ratio: float = 1.0, *, counts_reply: bool = True) -> Scene:
     """A model server with that rate, of which nothing is used up yet; it counts so many tokens for one of ours."""
 
-    async def scene(connection, request) -> None:  # type: ignore[no-untyped-def]
-        tokens = int(estimate(request.body) * ratio) + (json.loads(request.body).get("max_tokens") or 0)
+    async def scene(connection: Connection, request: Request) -> None:
+        reply = json.loads(request.body).get("max_tokens") or 0
+        tokens = int(estimate(request.body) * ratio) + (reply if counts_reply else 0)
         refused = saying(413, tokens_per_minute(limit, f"Requested {tokens}"))
         await (refused if tokens > limit else accepting)(connection, request)
 
@@ -193,14 +203,55 @@ async def test_a_request_that_holds_the_words_of_a_rate_teaches_none(tmp_path: P
         assert stage.model.bodies == [body]
 
 
-async def test_a_rate_that_does_not_count_replies_is_no_window(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(413, tokens_per_minute(8_000, "Requested 9500")), accepting)
-        await stage.ask(conversation(9_500, max_tokens=9_000))
-        body = conversation(3_000, max_tokens=9_000)
+@pytest.mark.parametrize("clamps", [True, False])
+@pytest.mark.parametrize("stated", [{}, window(200_000)], ids=["guessed", "stated"])
+@pytest.mark.parametrize("reply", [5_000, 9_000])
+async def test_a_rate_that_does_not_count_replies_bounds_the_prompt_alone(
+    tmp_path: Path, reply: int, stated: dict[str, Any], clamps: bool
+) -> None:
+    async with staged(tmp_path, **stated, budget={"clamp_reply": clamps}) as stage:
+        seen = []
+        for turn in range(12):
+            stage.model.plays(*[allowing(8_000, counts_reply=False)] * 2)
+            answer = await stage.ask(conversation(9_500 + 200 * turn, max_tokens=reply))
+            assert answer.status == 200
+            seen.append(answer.attempts)
+        assert seen == ["2"] + ["1"] * 11
+        assert json.loads(stage.model.bodies[-1])["max_tokens"] == reply
+        body = conversation(3_000, max_tokens=reply)
         stage.model.plays(accepting)
         await stage.ask(body)
         assert stage.model.bodies == [body], "the reply keeps its limit"
+
+
+async def test_the_send_after_a_rate_is_the_plan_of_the_next_turn(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        sent = []
+        for _ in range(3):
+            await asked(stage, conversation(9_500, exchanges=60), 8_000)
+            sent.append(estimate(stage.model.bodies[-1]))
+        assert min(sent) > 0.7 * 8_000
+        assert max(sent) - min(sent) < 400
+
+
+@pytest.mark.parametrize("is_rate", [True, False], ids=["rate", "window"])
+@pytest.mark.parametrize("reply", [5_000, 9_000])
+async def test_a_second_send_has_a_reply_that_fits_whatever_the_settings_leave(
+    tmp_path: Path, reply: int, is_rate: bool
+) -> None:
+    """Without `clamp_reply` the first send keeps the client's limit; one that alone fills what was shown is lowered."""
+    refused = saying(400, too_long_with_reply(8_000, 9_500, reply))
+
+    async def within(connection: Connection, request: Request) -> None:
+        is_over = estimate(request.body) + json.loads(request.body)["max_tokens"] > 8_000
+        await (refused if is_over else accepting)(connection, request)
+
+    async with staged(tmp_path, budget={"clamp_reply": False}) as stage:
+        for turn in range(4):
+            stage.model.plays(*[allowing(8_000) if is_rate else within] * 2)
+            answer = await stage.ask(conversation(9_500, max_tokens=reply))
+            assert answer.status == 200
+            assert answer.attempts == "1" or turn == 0 or reply < 8_000
 
 
 async def test_a_window_is_not_tried_while_a_rate_is_smaller(tmp_path: Path) -> None:
@@ -218,4 +269,6 @@ async def test_a_rate_is_no_evidence_of_a_full_window(tmp_path: Path) -> None:
         await asked(stage, conversation(9_500), 6_000)
         empty = json.dumps(json.loads(COMPLETION) | {"choices": []}).encode()
         stage.model.plays(saying(200, empty))
-        assert (await stage.ask(conversation(9_500), authorization="Bearer one")).attempts == "1"
+        answer = await stage.ask(conversation(5_300), authorization="Bearer one")
+        assert answer.tokens("after") > 0.93 * answer.tokens("room"), "the rate is nearly used up"
+        assert (answer.body, answer.attempts) == (empty, "1")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import COMPLETION, Stage, accepting, saying, staged
+from support.overflow_stage import COMPLETION, EVENTS, STREAM, Scene, Stage, accepting, saying, staged
 from support.overflow_words import conversation, estimate, raw_messages, without_numbers
 from support.scripted_upstream import Connection, Request
 
@@ -36,6 +36,18 @@ class Unnamed:
         stage.model.plays(self, self)
         answer = await stage.ask(conversation(tokens, exchanges=60, model="m", **more))
         return answer.status, answer.attempts
+
+
+WEB_SEARCH = {"type": "web_search"}
+
+
+def limited(most_tokens: int, refused: Scene) -> Scene:
+    """A model server that takes so many tokens by the estimate."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        await (refused if estimate(request.body) > most_tokens else accepting)(connection, request)
+
+    return scene
 
 
 SAYINGS = pytest.mark.parametrize("refusal", [without_numbers(), b""], ids=["words", "nothing"])
@@ -92,6 +104,30 @@ async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(tmp_path
         assert await server.turn(stage, 39_200) == (200, "1")
         assert await server.turn(stage, 40_400) == (200, "2")
         assert [await server.turn(stage, 40_400 + 300 * number) for number in range(6)] == [(200, "1")] * 6
+
+
+@pytest.mark.parametrize("refusal", [without_numbers(), b"data: " + without_numbers() + b"\n\n"], ids=["400", "event"])
+async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(tmp_path: Path, refusal: bytes) -> None:
+    """Codex offers `web_search` with each request: what was refused is the prompt that was sent."""
+    attempts = []
+    async with staged(tmp_path) as stage:
+        for turn in range(12):
+            body = conversation(18_000 + 2_500 * turn, exchanges=60, model="m", stream=True, tools=[WEB_SEARCH])
+            refused = saying(200, refusal, EVENTS) if refusal.startswith(b"data") else saying(400, refusal)
+            stage.model.plays(*[limited(22_000, refused)] * 2)
+            answer = await stage.ask(body)
+            assert (answer.status, answer.body) == (200, STREAM)
+            attempts.append(answer.attempts)
+    assert attempts.count("2") <= 2, attempts
+
+
+async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(tmp_path: Path) -> None:
+    """Nothing is learned from a whole answer, but a second send is never larger than what was refused before."""
+    async with staged(tmp_path) as stage:
+        for turn in range(12):
+            body = conversation(18_000 + 6_000 * turn, exchanges=60, model="m", tools=[WEB_SEARCH])
+            stage.model.plays(*[limited(22_000, saying(400, without_numbers()))] * 2)
+            assert (await stage.ask(body)).status == 200
 
 
 async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path) -> None:

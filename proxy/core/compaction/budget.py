@@ -244,25 +244,33 @@ def budget_for(
 
     A reply limit that may be lowered later need not be kept free now: a large one does not shrink the room. One that
     may not be lowered takes no more than 4 096 tokens or half of the window: nothing is cut for it alone, and the
-    upstream judges the sum. A rate that one request can exceed is like a window, but nothing is refused for it.
+    upstream judges the sum; but one that alone fills what a refusal has shown is lowered all the same. A rate that one
+    request can exceed is like a window, or like an input limit where replies do not count, but nothing is refused for
+    it.
     `reply_is_apart`: whether the upstream accepts a reply limit that goes beyond the window; then nothing is reserved.
     """
     window, is_guessed = profile.window_tokens, profile.window_is_guessed
-    rate = profile.rate_tokens
+    rate, of_prompts = profile.rate_tokens, profile.prompt_rate_tokens
     is_rated = rate is not None and (is_guessed or rate < window)
     if rate is not None and is_rated:
         window, is_guessed = rate, False
+    is_shown = is_rated or profile.witness is Witness.LEARNED
+    may_lower = rules.clamp_reply or (is_shown and asked_reply_tokens is not None and asked_reply_tokens >= window)
     reserve = min(window // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS, profile.output_tokens or window)
     if asked_reply_tokens is not None:
-        most = reserve if rules.clamp_reply else min(MAX_RESERVED_REPLY_TOKENS, window // 2)
+        most = reserve if may_lower else min(MAX_RESERVED_REPLY_TOKENS, window // 2)
         reserve = min(most, asked_reply_tokens)
     reserve = 0 if reply_is_apart else reserve
     share = EXACT_MARGIN if exact else ESTIMATE_MARGIN
     widest = min(window, profile.input_tokens or window)
+    is_prompt_rated = of_prompts is not None and (is_guessed or of_prompts < widest)
+    if of_prompts is not None and is_prompt_rated:
+        widest = of_prompts
     margin, of_input = int(window * share), int(widest * share)
     if rules.margin_tokens is not None:
         margin = of_input = rules.margin_tokens
-    room = min(window - reserve - margin, widest - of_input)
+    is_bounded = not (is_guessed and is_prompt_rated)  # a guess bounds nothing beside a rate
+    room = min(window - reserve - margin, widest - of_input) if is_bounded else widest - of_input
     # If the upstream cuts prompts silently, even a guess is better than no limit.
     is_guessed = is_guessed and not profile.cuts_silently
     room_chars = _room_chars(profile, rules)
@@ -273,12 +281,15 @@ def budget_for(
         room_bytes,
         rules.fill,
         rules.low_mark,
-        room_is_guessed=is_guessed,
-        window_may_be_wrong=is_rated or profile.cuts_silently or profile.witness is not Witness.STATED,
+        room_is_guessed=is_guessed and is_bounded,
+        window_may_be_wrong=is_rated
+        or is_prompt_rated
+        or profile.cuts_silently
+        or profile.witness is not Witness.STATED,
         count_may_be_wrong=not exact,
         bytes_may_be_wrong=room_bytes != rules.max_request_bytes,
         chars_may_be_wrong=room_chars != rules.max_request_chars,
-        max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed and not reply_is_apart else None,
+        max_reply_tokens=window - margin if may_lower and not is_guessed and not reply_is_apart else None,
         ratio=ratio,
         result_tokens=int(max(widest - _USUALLY_STAYS_TOKENS, widest * _LEAST_SHARED) * ARRIVAL_SHARE / ratio),
         reserved_reply_tokens=reserve,

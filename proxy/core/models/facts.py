@@ -24,6 +24,8 @@ REFUSES: Final = "refuses "
 """Followed by a kind of input that was refused while the same request without it was accepted."""
 RATE: Final = "rate"
 """The tokens per minute that one request exceeded alone; its reply limit counts."""
+RATE_OF_PROMPTS: Final = "rate of prompts"
+"""The same where its reply limit does not count."""
 RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
 CONFIRMED: Final = "confirmed "
@@ -38,10 +40,10 @@ MAX_TENANTS: Final = 64
 MAX_NAMES: Final = 128
 """Facts about one model: image sizes, mostly; those renewed longest ago go first."""
 _COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
-_LIFETIMES: Final = {RATE: 4 * 3600.0}
+_LIFETIMES: Final = dict.fromkeys((RATE, RATE_OF_PROMPTS), 4 * 3600.0)
 """Seconds, where they are fewer than for the rest: a rate rises as soon as somebody pays more, and asking again costs
 one refusal that the client does not see."""
-_AT_MOST: Final = frozenset({CUT_TO, RATE})
+_AT_MOST: Final = frozenset({CUT_TO, RATE, RATE_OF_PROMPTS})
 """Facts of which a smaller value is the stronger claim."""
 
 

@@ -84,6 +84,8 @@ class ModelProfile(Struct, frozen=True):
     """Of images, by `image_key`, as the upstream has been seen to count them."""
     rate_tokens: int | None = None
     """Per minute, where a request exceeded that alone: prompt and reply limit together, as far as they can be cut."""
+    prompt_rate_tokens: int | None = None
+    """The same, where the reply limit does not count."""
     input_bytes: int | None = None
     """Of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
@@ -107,6 +109,11 @@ class ModelProfile(Struct, frozen=True):
     def certain_window_tokens(self) -> int | None:
         """The window if it is stated or learned; None if it is guessed or inferred."""
         return self.window_tokens if self.witness in (Witness.STATED, Witness.LEARNED) else None
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether one request has exceeded a rate alone."""
+        return self.rate_tokens is not None or self.prompt_rate_tokens is not None
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model reads this kind of input; None if nobody states it."""

@@ -286,12 +286,13 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
     """Tokens, by our estimate, that a prompt may have beside the shortest useful reply; that reply; and the tokens of a
     prompt that surely fits. None where the limit is unknown, where no reply has to be lowered, and where nothing is
     sure."""
-    if not verdict.is_overflow or verdict.limit is None or verdict.unit is Unit.CHARS:
+    if verdict.limit is None or verdict.unit is Unit.CHARS:
         return None, None, None
     asked = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
     reply = None if asked is None else min(asked, MIN_USEFUL_REPLY_TOKENS)
     # An exact count wins, whichever way the estimate is off: nothing is refused because of an estimate.
-    is_exact = verdict.prompt is not None and verdict.exactness is Exactness.EXACT
+    is_counted = verdict.prompt is not None or verdict.is_over_rate
+    is_exact = is_counted and verdict.exactness is Exactness.EXACT
     ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
     ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
     usable = _LIMIT_SHARE * ours_per_theirs
@@ -326,20 +327,19 @@ def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
 
 
 def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int:
-    """The prompt's share of the tokens that a rate counted: the reply limit counts as used tokens if the sum can
-    contain it (github.com/zeeyado/koassistant.koplugin/issues/106)."""
-    requested, reply = verdict.requested or 0, reply_tokens or 0
-    prompt = requested - reply
-    return prompt if prompt >= estimate_tokens * BLIND_SHARE else requested
+    """The prompt's share of the tokens that a rate counted. Some count the reply limit as used tokens
+    (github.com/zeeyado/koassistant.koplugin/issues/106): of the two readings, the one nearer to our estimate."""
+    requested = verdict.requested or 0
+    prompt = requested - (reply_tokens or 0)
+    return prompt if prompt > 0 and estimate_tokens**2 <= prompt * requested else requested
 
 
-def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int | None:
-    """What a prompt and its reply limit may have together under a rate that this request alone exceeded, as its prompt
-    was estimated. None if the reply limit does not count: such a rate is no window."""
+def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> tuple[int, bool]:
+    """What a request may have under a rate that this one alone exceeded, as its prompt was estimated, and whether that
+    holds its reply limit, too."""
     counted = _counted_by_rate(verdict, estimate_tokens, reply_tokens)
-    if verdict.limit is None or counted + (reply_tokens or 0) != verdict.requested:
-        return None
-    return int(verdict.limit * min(1.0, estimate_tokens / counted))
+    room = int((verdict.limit or 0) * min(1.0, estimate_tokens / max(1, counted)))
+    return room, counted + (reply_tokens or 0) == verdict.requested
 
 
 def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:

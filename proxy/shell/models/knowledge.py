@@ -113,7 +113,8 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         is_inferred = refusals.unnamed is not None
         window = refusals.window_tokens if refusals.window_tokens is not None else refusals.input_tokens
         images = facts.values(self.facts, facts.IMAGE, by)
-        taken, rate = facts.binding(self.facts, facts.TAKEN, by), facts.binding(self.facts, facts.RATE, by)
+        taken = facts.binding(self.facts, facts.TAKEN, by)
+        rate, of_prompts = (facts.binding(self.facts, name, by) for name in (facts.RATE, facts.RATE_OF_PROMPTS))
         limits = ModelLimits(
             window_tokens=window if refusals.unnamed is None else refusals.inferred_tokens,
             input_tokens=refusals.input_tokens if refusals.unnamed is None else refusals.unnamed.guess,
@@ -125,6 +126,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             refuses_our_tool=facts.binding(self.facts, facts.REFUSES_OUR_TOOL, by) is not None or None,
             taken_tokens=None if taken is None else int(taken.value),
             rate_tokens=None if rate is None else int(rate.value),
+            prompt_rate_tokens=None if of_prompts is None else int(of_prompts.value),
             cuts_silently=cut is not None or None,
             witness=Witness.INFERRED if is_inferred else Witness.STATED if window is None else Witness.LEARNED,
         )
@@ -207,9 +209,11 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
     def refuted_by(self, prompt_tokens: int, by: str = "", now: float = 0.0) -> Knowledge:
         """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""
         found = super().refuted_by(prompt_tokens).without_cuts(lambda cut: cut.value < prompt_tokens, now)
-        own, rate = self.of(by), facts.binding(self.facts, facts.RATE, by)
-        if rate is not None and rate.value < prompt_tokens:  # of this account, which says nothing of others
-            found = replace(found, facts=facts.refuted(found.facts, facts.RATE, [by], now))
+        own = self.of(by)
+        for name in (facts.RATE, facts.RATE_OF_PROMPTS):
+            rate = facts.binding(self.facts, name, by)
+            if rate is not None and rate.value < prompt_tokens:  # of this account, which says nothing of others
+                found = replace(found, facts=facts.refuted(found.facts, name, [by], now))
         return found if own.refuted_by(prompt_tokens) is own else found.taught_by(by, own.refuted_by(prompt_tokens))
 
     @property

@@ -287,7 +287,10 @@ class Learning:
             self._passed.put(key, prompt_tokens)
         if prompt_tokens >= (self._suspected.get(key) or math.inf):
             self._suspected.pop(key)
-        if self._enabled and is_first and self._of(model).after_pass_of(by, prompt_tokens) is not self._of(model):
+        known = self._of(model)
+        if known is _NOTHING or not (self._enabled and is_first):
+            return
+        if known.after_pass_of(by, prompt_tokens) is not known:
             self._adopt(model, lambda found: found.after_pass_of(by, prompt_tokens))
             self._log_search(model, self._of(model).of(by).unnamed, for_all=False)
 
@@ -319,10 +322,11 @@ class Learning:
         self.note_unnamed_refusal(None, self.search_after(None, refused, 0, by), by)
         self.note_passed(None, taken, by, is_first=False)
 
-    def note_rate(self, model: str, tokens: int, by: str = "") -> None:
-        """Keep a rate that one request exceeded alone, as we count tokens."""
+    def note_rate(self, model: str, tokens: int, by: str = "", *, holds_reply: bool = True) -> None:
+        """Keep a rate that one request exceeded alone, as we count tokens. `holds_reply`: whether its reply limit
+        counted."""
         is_rate = SMALLEST_WINDOW_TOKENS <= tokens <= LARGEST_TOKENS
-        if is_rate and self._learn(model, by, {facts.RATE: tokens}):
+        if is_rate and self._learn(model, by, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: tokens}):
             self._log.info("limit_learned", model=key_of(model), limit_tokens=tokens, per="minute")
 
     def note_tool_refused(self, model: str, by: str = "") -> None:

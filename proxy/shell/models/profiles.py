@@ -76,6 +76,7 @@ _VALUES: Final = (
     "window_tokens",
     "input_tokens",
     "rate_tokens",
+    "prompt_rate_tokens",
     "input_bytes",
     "input_chars",
     "output_tokens",

@@ -35,6 +35,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "input_tokens": "input limit",
     "input_chars": "input limit, characters",
     "rate_tokens": "limit per minute",
+    "prompt_rate_tokens": "limit per minute, without the reply",
     "input_bytes": "input limit, bytes",
     "output_tokens": "output limit",
     "modalities": "reads",

@@ -135,8 +135,8 @@ class Judge:
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
         if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
             reply = planned.reply_limit or planned.request.reply_limit
-            room = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
-            self._learning.note_rate(model, room or 0, planned.tenant)
+            room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
+            self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
@@ -183,11 +183,11 @@ class Judge:
 
     def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
-        smaller prompt is accepted."""
+        smaller prompt is accepted. So is one of a prompt that cannot be compared: it bounds second sends."""
         search = self.search_after(refused, counted)
-        if search is None or verdict.may_be_echo or not _is_comparable(refused):
+        if search is None:
             return
-        if verdict.is_overflow:
+        if verdict.is_overflow and not verdict.may_be_echo and _is_comparable(refused, is_refused=True):
             self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
         else:
             self._learning.note_suspected(refused.request.known_as, search.refused, refused.tenant)
@@ -287,10 +287,12 @@ class Judge:
         self._learning.note_images(planned.request.known_as, seen, planned.tenant)
 
 
-def _is_comparable(planned: Planned) -> bool:
-    """Whether the upstream's count of a prompt is one of the text that we have counted."""
-    wire, size = planned.wire, planned.plan.after
-    return sum(planned.inputs.members.values()) <= size.tokens * RATIO_STEP and not wire.adds_to_prompt(planned.request)
+def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
+    """Whether the upstream's count of a prompt is one of the text that we have counted. A stream is refused before the
+    upstream's own tools have run."""
+    request, by_tools = planned.request, not (is_refused and planned.request.stream)
+    is_all = sum(planned.inputs.members.values()) <= planned.plan.after.tokens * RATIO_STEP
+    return is_all and not planned.wire.adds_to_prompt(request, by_tools=by_tools)
 
 
 def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:
@@ -305,15 +307,15 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What a response means. `size`: of the prompt that it answers."""
     body, profile = planned.request.body, planned.inputs.profile
     if not planned.request.shape.is_whole:
-        return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
+        return planned.wire.judged(answer.status, answer.headers, answer.judged, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
         # The part of the window that a prompt may fill; a rate is no window.
-        planned.plan.budget.certain_room_tokens if profile.rate_tokens is None else profile.certain_window_tokens,
+        profile.certain_window_tokens if profile.is_rated else planned.plan.budget.certain_room_tokens,
         profile.certain_window_tokens is not None,
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
         reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
     )
-    verdict = planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
+    verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
     return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict

@@ -79,6 +79,8 @@ class PeekedResponse:
         """Whether anything was passed on early."""
         self._counted: Counted | None = None
         """What a whole response counts; its judge asks for it, and whoever learns from it."""
+        self._last_quiet = b""
+        """The latest event with data but without content: the reason for which a reply ended may stand in it."""
         self._quiet_bytes = 0
         """Data of events without content."""
         self._telling = b""
@@ -98,8 +100,13 @@ class PeekedResponse:
 
     @property
     def telling(self) -> bytes:
-        """What it is judged by: what was read, from the first event with content on if there is one."""
+        """What shows a reply: what was read, from the first event with content on if there is one."""
         return self._telling or self.evidence
+
+    @property
+    def judged(self) -> bytes:
+        """What it is judged by if that shows no reply: the same, with the event before it."""
+        return self._last_quiet + self._telling if self._telling else self.evidence
 
     @property
     def is_undecided(self) -> bool:
@@ -193,7 +200,9 @@ class PeekedResponse:
             if self._tells(event):
                 self._telling = b"".join(events[position:]) + coming.rest
                 return True
-            self._quiet_bytes += len(data_of(event))
+            if data := data_of(event):
+                self._last_quiet = event
+                self._quiet_bytes += len(data)
         return False
 
     def _tells(self, event: bytes) -> bool:

@@ -253,7 +253,7 @@ class SendPlans:
     async def _of_more_tokens(self, planned: Planned) -> Planned | None:
         profile, search = planned.inputs.profile, self._judge.search_of(planned)
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
-        if not may_have_grown or profile.rate_tokens is not None:  # a rate is met anew when it is forgotten
+        if not may_have_grown or profile.is_rated:  # a rate is met anew when it is forgotten
             return None
         window = profile.window_tokens
         if not self._trials.is_due((profile.known_as, planned.tenant, window)):
@@ -279,7 +279,9 @@ class SendPlans:
             planned = await self._as_next_turn(journey)
             sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
             if planned.plan.fits and planned.plan.after.tokens <= sure:
-                return planned, replace(attempt, goal_tokens=sure, reply_tokens=None)
+                # The reply limit of the plan; the next turn's own where settings leave it, and this send is sure.
+                reply = attempt.reply_tokens if planned.plan.budget.max_reply_tokens is None else None
+                return planned, replace(attempt, goal_tokens=sure, reply_tokens=reply)
         if attempt.is_search and journey.plan_for is None:
             planned = await self._as_searched(journey)
             goal = _as_counted(goal_tokens, journey.planned, planned)

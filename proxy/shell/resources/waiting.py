@@ -162,7 +162,8 @@ class Kept:
         self.request_id = request_id
         self._room = room
         self._share = share
-        self._parts: list[Part] = []
+        self._parts: dict[int, Part] = {}
+        """By identity."""
         self._putting: asyncio.Task[None] | None = None
         """Puts it into a file."""
         self._file: IO[bytes] | None = None
@@ -176,12 +177,12 @@ class Kept:
     def hold(self, *parts: Part | None) -> None:
         """These belong to it, too; those that it has are not taken twice."""
         for part in parts:
-            if part is not None and not any(part is one for one in self._parts):
-                self._parts.append(part)
+            if part is not None:
+                self._parts[id(part)] = part
 
     async def rest(self) -> None:
         """The request is on its way: it takes no more of the workload, and may be put into a file."""
-        held_bytes = sum([part.held_bytes for part in self._parts])
+        held_bytes = sum([part.held_bytes for part in self._parts.values()])
         if held_bytes > SMALL_BYTES and not self.is_away and not self._is_over:
             self._is_large = True
             self._room.keep(self, held_bytes)
@@ -209,7 +210,7 @@ class Kept:
         if contents is None:
             return False
         self.is_away = False
-        for part, content in zip(self._parts, contents, strict=True):
+        for part, content in zip(self._parts.values(), contents, strict=True):
             part.put_back(content)
         return True
 
@@ -240,7 +241,7 @@ class Kept:
 
     def _take_out(self) -> _Contents:
         self.is_away = True
-        return [part.set_aside() for part in self._parts]
+        return [part.set_aside() for part in self._parts.values()]
 
 
 def _written(folder: Path | None, contents: _Contents) -> IO[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.overflow import ErrorCode
+from proxy.core.overflow import ErrorCode, codes
 from proxy.core.text import jsontext
 from proxy.wire.error_bodies.nested import Found, collect, collect_text, joined, json_or_none, snake
 
@@ -32,7 +32,7 @@ _OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
 _NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
 """Members of a message or a delta that hold nothing a model said."""
 _OF_A_BEGINNING: Final = frozenset({"index", "delta"})
-"""Members of a choice that may stand before anything is said; a finish reason may not."""
+"""Members of a choice that may stand before anything is said; a finish reason may not, but for a cut."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
 _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
@@ -63,7 +63,7 @@ def _add_events(found: Found, text: str, *, is_success: bool) -> None:
         if payload.strip() == "[DONE]":
             continue
         value = json_or_none(payload)
-        found.is_silent &= _holds_nothing(value)
+        found.is_silent &= _tells_no_part(value)
         if is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
             _add_success(found, path, value)  # for `response.failed`, which repeats the request
         elif not is_success or _ERROR_EVENT.search(name):
@@ -109,12 +109,14 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
 def holds_nothing(data: bytes) -> bool:
     """Whether the data of a stream's event is an object without any part of a reply, usage or error: Azure's first one,
     `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
-    content-streaming), which some servers send alone; OpenAI's, which only says that the assistant will speak."""
-    value = json_or_none(data.decode("utf-8", "replace"))
-    return _holds_nothing(value) or _only_begins(value)
+    content-streaming), which some servers send alone; OpenAI's, which only says that the assistant will speak; one that
+    only says that the reply was cut: whether it had begun, the usage in the next event says."""
+    return _tells_no_part(json_or_none(data.decode("utf-8", "replace")))
 
 
-def _only_begins(value: Any) -> bool:
+def _tells_no_part(value: Any) -> bool:
+    if _holds_nothing(value):
+        return True
     if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
         return False
     choices = value.get("choices")
@@ -123,9 +125,13 @@ def _only_begins(value: Any) -> bool:
     return all(
         isinstance(choice, dict)
         and isinstance(choice.get("delta"), dict)
-        and not any(inner for name, inner in choice.items() if name not in _OF_A_BEGINNING)
+        and not any(inner for name, inner in choice.items() if name not in _OF_A_BEGINNING and not _is_cut(name, inner))
         for choice in choices
     )
+
+
+def _is_cut(name: str, value: Any) -> bool:
+    return name == "finish_reason" and isinstance(value, str) and codes.means_cut(value)
 
 
 def _holds_nothing(value: Any) -> bool:

@@ -43,7 +43,7 @@ def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) 
         counted_reply=found.counted_reply,
         body_bytes=len(body),
         is_bare_text=found.is_bare_text,
-        is_silent=found.is_silent,
+        is_silent=found.is_silent and not found.endings,
         has_output=found.has_output,
     )
 

@@ -132,9 +132,10 @@ class Messages(JsonWire):
         texts = [text for text in texts_of(system) if not text.startswith(_BILLING)]
         return "\n".join(texts).encode("utf-8", "replace")
 
-    def adds_to_prompt(self, request: Request) -> bool:
+    def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """The server may also leave out old tool results, or summarise them."""
-        return super().adds_to_prompt(request) or bool(_EDITS.search(request.members.get("context_management", b"")))
+        edits = _EDITS.search(request.members.get("context_management", b""))
+        return edits is not None or super().adds_to_prompt(request, by_tools=by_tools)
 
     def may_hold_images(self, raw: bytes) -> bool:
         """By the type of the block that contains one."""

@@ -96,6 +96,39 @@ def test_a_rate_over_a_certain_window_changes_nothing():
     assert found == budget_for(profile, None, exact=True, rules=rules)
 
 
+@pytest.mark.parametrize(
+    ("witness", "window", "rate", "room"),
+    [(Witness.STATED, 64_000, 16_000, 16_000), (Witness.GUESSED, 8_000, 16_000, 16_000)],
+)
+def test_a_rate_of_prompts_is_an_input_limit_for_which_nothing_is_refused(witness, window, rate, room):
+    rules = BudgetRules(margin_tokens=0)
+    profile = ModelProfile("m", window, witness=witness, prompt_rate_tokens=rate)
+    found = budget_for(profile, None, exact=True, rules=rules)
+    assert found.certain_room_tokens == room
+    assert not found.refuses(Size(rate * 4))
+    assert clamped_reply(found, 32_000, 4_000) is None
+
+
+def test_a_rate_of_prompts_over_a_certain_window_changes_nothing():
+    rules, profile = BudgetRules(), ModelProfile("m", 16_000)
+    found = budget_for(replace(profile, prompt_rate_tokens=20_000), None, exact=True, rules=rules)
+    assert found == budget_for(profile, None, exact=True, rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("witness", "asked", "clamped"),
+    [
+        (Witness.LEARNED, 8_000, 4_000),
+        (Witness.LEARNED, 7_000, None),
+        (Witness.STATED, 8_000, None),
+    ],
+)
+def test_a_reply_limit_that_may_stay_is_lowered_where_it_alone_fills_what_was_shown(witness, asked, clamped):
+    rules = BudgetRules(margin_tokens=0, clamp_reply=False)
+    found = budget_for(ModelProfile("m", 8_000, witness=witness), asked, exact=True, rules=rules)
+    assert clamped_reply(found, asked, 4_000) == clamped
+
+
 def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_room():
     rules = BudgetRules(margin_tokens=0)
     assert budget_for(ModelProfile("m", 16_000), 200, exact=True, rules=rules).room_tokens == 15_800

@@ -168,7 +168,8 @@ def over_rate(limit: int, requested: int) -> Verdict:
 
 def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
     attempt = second(SENT, 413, over_rate(6_000, 14_000))
-    assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600)
+    at_the_limit = {"most_tokens": 5_456, "least_reply_tokens": 256, "sure_tokens": 5_700}
+    assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600, **at_the_limit)
     beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
     assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
 
@@ -182,11 +183,11 @@ def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it
 
 
 def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
-    assert room_in_rate(over_rate(6_000, 14_000), 10_000, 4_000) == 6_000
-    assert room_in_rate(over_rate(6_000, 24_000), 10_000, 4_000) == 3_000, "as the rate counts prompts"
-    assert room_in_rate(over_rate(6_000, 12_000), 16_000, None) == 6_000
-    assert room_in_rate(over_rate(6_000, 7_100), 7_000, 4_000) is None
-    assert room_in_rate(Verdict(VerdictKind.RATE), 7_000, None) is None
+    assert room_in_rate(over_rate(6_000, 14_000), 10_000, 4_000) == (6_000, True)
+    assert room_in_rate(over_rate(6_000, 24_000), 10_000, 4_000) == (3_000, True), "as the rate counts prompts"
+    assert room_in_rate(over_rate(6_000, 12_000), 16_000, None) == (6_000, True)
+    assert room_in_rate(over_rate(6_000, 7_100), 7_000, 4_000) == (5_915, False)
+    assert room_in_rate(Verdict(VerdictKind.RATE), 7_000, None) == (0, False)
 
 
 def test_a_larger_body_that_was_refused_for_its_bytes_is_followed_by_the_known_size():

@@ -1010,12 +1010,16 @@ def test_a_model_with_the_name_of_all_models_limits_no_body(tmp_path: Path) -> N
     assert most_bytes(found) is None
 
 
-def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("holds_reply", "name"), [(True, "rate_tokens"), (False, "prompt_rate_tokens")])
+def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(
+    tmp_path: Path, holds_reply: bool, name: str
+) -> None:
     found = learning(tmp_path)
     for by, tokens in (("one", 6_000), ("two", 8_000), ("off", 511)):
-        found.note_rate("m", tokens, by)
+        found.note_rate("m", tokens, by, holds_reply=holds_reply)
     said = [found.limits("m", by) for by in ("one", "two", "off")]
-    assert said == [(ModelLimits(rate_tokens=tokens), "learned from a refusal") for tokens in (6_000, 8_000, 8_000)]
+    expected = [ModelLimits(**{name: tokens}) for tokens in (6_000, 8_000, 8_000)]
+    assert said == [(limits, "learned from a refusal") for limits in expected]
     found.note_prompt("m", 8_100, "one")
     found.note_prompt("m", 8_000, "two")
     assert (found.limits("m", "one"), found.limits("m", "two")) == (None, said[1])
