@@ -231,6 +231,8 @@ def the_same_bytes_warm_and_cold(warm: Seen, cold: Seen) -> None:
     assert len(warm.upstream.sent) == len(cold.upstream.sent), (len(warm.upstream.sent), len(cold.upstream.sent))
     for one, other in zip(warm.upstream.sent, cold.upstream.sent, strict=True):
         assert one == other, _difference(one, other)
+    if warm.turn.streamed and "comments while it waits" in warm.case.settings:
+        return  # whether one came before the response depends on the time
     assert warm.answer.status == cold.answer.status
     if warm.said is not None:  # an error may name the upstream's port
         assert _without_comments(warm.answer.content) == _without_comments(cold.answer.content)
