@@ -161,9 +161,6 @@ def test_the_demo_is_a_small_install():
 TRIED_ELSEWHERE = {
     "__main__.py": "test_command_line.py",
     "demo/__init__.py": "demo/test_demo.py",
-    "demo/chat.py": "demo/test_agent.py",
-    "demo/contest.py": "demo/test_demo.py",
-    "demo/loglines.py": "demo/test_incident.py",
     "shell/endpoints/artifact_endpoint.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/artifact_rights.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",

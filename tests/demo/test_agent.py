@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
-from proxy.demo.agent import Turn, investigate
-from proxy.demo.detective import detective
-from proxy.demo.incident import make_incident
+from proxy.demo.agent import Toolbox, Turn, investigate
+from proxy.demo.incident import detective, make_incident
+from proxy.demo.model import Call
 from proxy.demo.model_server import create_model_server
 from proxy.demo.refusals import FLAVOURS
 from proxy.demo.servers import serving
-from proxy.demo.toolbox import Toolbox
 
 
 def work(window_tokens: int, flavour: str, folder: Path) -> tuple[Turn, ...]:
@@ -46,3 +47,32 @@ def test_an_agent_whose_server_is_gone_ends_with_a_refusal(tmp_path: Path) -> No
     turns = investigate(url, "task", Toolbox(make_incident(2), tmp_path), 5, lambda _: None)
     assert len(turns) == 1
     assert turns[0].refusal.startswith("ConnectError")
+
+
+def run(toolbox: Toolbox, call: Call) -> str:
+    return toolbox.run(call.name, json.dumps(dict(call.arguments)))
+
+
+def test_no_tool_prints_an_absolute_path_of_its_own() -> None:
+    incident = make_incident(40)
+    for text in (*incident.files.values(), *incident.test_output.values()):
+        assert re.search(r"(?<![\w.])/\w", text) is None
+
+
+@pytest.mark.parametrize("path", ["/etc/hostname", "{folder}/../secret.txt", "{folder}/link", "{folder}", "nothing"])
+def test_tools_read_nothing_outside_their_folder(path: str, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "link").symlink_to(tmp_path / "secret.txt")
+    toolbox = Toolbox(make_incident(2), folder)
+    result = run(toolbox, Call("read_file", {"path": path.format(folder=folder)}))
+    assert result.startswith("error: no such file")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("read_file", "{"), ("read_file", "{}"), ("grep", "[]"), ("run_tests", "null"), ("rm", "{}")],
+)
+def test_a_wrong_tool_call_gets_an_error_to_read(name: str, arguments: str, tmp_path: Path) -> None:
+    assert Toolbox(make_incident(2), tmp_path).run(name, arguments).startswith("error: ")

@@ -1,6 +1,15 @@
 from __future__ import annotations
 
-from proxy.demo.incident import make_incident
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.demo.agent import SYSTEM, Toolbox
+from proxy.demo.incident import Incident, Notes, detective, make_incident
+from proxy.demo.model import Call
 
 
 def test_the_same_seed_makes_the_same_incident_and_another_seed_another() -> None:
@@ -17,3 +26,126 @@ def test_each_hop_stands_in_one_line_away_from_both_ends() -> None:
         total = len(text.splitlines())
         assert len(at) == 1
         assert total // 4 <= at[0] <= 3 * total // 4
+
+
+Messages = list[dict[str, Any]]
+
+
+def work(
+    incident: Incident, folder: Path, shown: Callable[[Messages], Messages], most: int = 60
+) -> list[list[Call] | str]:
+    """Let the model work; `shown` is what it sees of the conversation. Each turn's calls, or its last words."""
+    toolbox = Toolbox(incident, folder)
+    messages: Messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": incident.task}]
+    turns: list[list[Call] | str] = []
+    for _ in range(most):
+        reply = detective(shown(messages))
+        if not reply.calls:
+            return [*turns, reply.text]
+        turns.append(list(reply.calls))
+        messages.append({"role": "assistant", "content": reply.text})
+        for call in reply.calls:
+            messages.append({"role": "tool", "content": run(toolbox, call)})
+    return turns
+
+
+def run(toolbox: Toolbox, call: Call) -> str:
+    return toolbox.run(call.name, json.dumps(dict(call.arguments)))
+
+
+def everything(messages: Messages) -> Messages:
+    return messages
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("services", [2, 9, 40])
+def test_who_sees_everything_takes_the_shortest_way_to_the_right_answer(
+    seed: int, services: int, tmp_path: Path
+) -> None:
+    incident = make_incident(services, seed)
+    turns = work(incident, tmp_path, everything)
+    assert turns[-1] == f"After {services} services: {incident.answer}"
+    assert len(turns) == services + 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("keep", [600, 2_000, 9_000])
+def test_who_sees_little_follows_the_hints_to_the_same_answer(
+    shorten: Callable[[Sequence[Mapping[str, Any]], Path, int], Messages], seed: int, keep: int, tmp_path: Path
+) -> None:
+    incident = make_incident(9, seed)
+    turns = work(incident, tmp_path, lambda messages: shorten(messages, tmp_path, keep))
+    assert turns[-1] == f"After 9 services: {incident.answer}"
+    assert f"{tmp_path}/tool_" in str(turns)
+
+
+def test_a_test_output_that_is_cut_without_a_hint_ends_in_a_lost_trail(tmp_path: Path) -> None:
+    def without_hint(messages: Messages) -> Messages:
+        return [{**message, "content": str(message["content"])[:3_000]} for message in messages]
+
+    incident = make_incident(9, 3)
+    last = work(incident, tmp_path, without_hint)[-1]
+    assert isinstance(last, str)
+    assert last.startswith(f"I lost the trail at {incident.answer.service}: the tests result")
+
+
+def test_a_hint_to_nowhere_is_followed_once(tmp_path: Path) -> None:
+    def dead_hint(messages: Messages) -> Messages:
+        return [
+            {**message, "content": f"the whole is in {tmp_path}/gone/tool_x.txt"}
+            if message["role"] == "tool" and len(str(message["content"])) > 3_000
+            else message
+            for message in messages
+        ]
+
+    incident = make_incident(9, 3)
+    turns = work(incident, tmp_path, dead_hint)
+    assert isinstance(turns[-1], str)
+    assert turns[-1].startswith("I lost the trail")
+    log = {"pattern": f"trace={incident.trace}", "path": "logs/gateway.log"}
+    hinted = {**log, "path": f"{tmp_path}/gone/tool_x.txt"}
+    assert turns[1:4] == [
+        [Call("read_file", {"path": "logs/gateway.log"})],
+        [Call("grep", hinted)],
+        [Call("grep", log)],
+    ]
+
+
+def test_old_exchanges_may_be_gone(tmp_path: Path) -> None:
+    incident = make_incident(20, 5)
+    turns = work(incident, tmp_path, lambda messages: messages[:2] + messages[2:][-3:])
+    assert turns[-1] == f"After 20 services: {incident.answer}"
+    assert turns[-2] == [Call("grep", {"pattern": f"service={incident.answer.service} ", "path": "logs/deploys.log"})]
+
+
+def test_who_loses_its_own_words_starts_again_and_again(tmp_path: Path) -> None:
+    def speechless(messages: Messages) -> Messages:
+        return [message for message in messages if message["role"] != "assistant"]
+
+    turns = work(make_incident(3), tmp_path, speechless, most=12)
+    assert turns == [turns[0]] * 12
+
+
+def test_a_shortened_list_of_deploys_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    incident = make_incident(2, 1)
+
+    def first_deploys(messages: Messages) -> Messages:
+        return [
+            {**message, "content": "\n".join(str(message["content"]).splitlines()[:10])}
+            if str(message["content"]).startswith("# logs/deploys.log")
+            else message
+            for message in messages
+        ]
+
+    turns = work(incident, tmp_path, first_deploys)
+    assert turns[-1] == f"After 2 services: {incident.answer}"
+    assert len(turns) == 7
+
+
+def test_without_a_task_it_says_so() -> None:
+    assert detective([{"role": "user", "content": "hello"}]).text.startswith("I see no task")
+
+
+def test_notes_are_read_as_they_were_written() -> None:
+    notes = Notes("tests", "hint", "cart", "3", "14:02:11.000", "212@src/cart/limits.py", "cart.retry.attempts")
+    assert Notes.read(notes.line().removeprefix("Notes: ") + "; unknown=x; y") == notes

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from support.demo_server import TOO_LONG, WINDOW, ask
+from support.demo_server import HELLO, TOO_LONG, WINDOW, ask
 
-from proxy.demo import counting
+from proxy.demo import model as embedded
 from proxy.demo.model_server import create_model_server
-from proxy.demo.refusals import FLAVOURS
+from proxy.demo.refusals import FLAVOURS, Load
 from proxy.demo.servers import serving
 
 
 def words_of_length(tokens: int) -> list[dict[str, str]]:
     """A conversation of exactly so many tokens."""
     messages = [{"role": "user", "content": " hello" * (tokens - 7)}]
-    assert counting.prompt_tokens(messages) == tokens
+    assert embedded.prompt_tokens(messages) == tokens
     return messages
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_over_the_window_is_refused_in_openais_words(server: httpx.Client, stream: bool) -> None:
-    tokens = counting.prompt_tokens(TOO_LONG)
+    tokens = embedded.prompt_tokens(TOO_LONG)
     refused = ask(server, TOO_LONG, stream=stream)
     assert refused.status_code == 400
     assert refused.json() == {
@@ -53,3 +53,76 @@ def test_vllm_shows_its_window_among_the_models() -> None:
         httpx.Client(trust_env=False, verify=False) as client,
     ):
         assert client.get(f"{url}/models").json()["data"][0]["max_model_len"] == WINDOW
+
+
+ASSISTANT = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
+    ],
+}
+RESULT_A = {"role": "tool", "tool_call_id": "a", "content": "one"}
+RESULT_B = {"role": "tool", "tool_call_id": "b", "content": "two"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([*HELLO, RESULT_A], "messages.[1].role"),
+        ([*HELLO, ASSISTANT, RESULT_A, RESULT_B, *HELLO, RESULT_B], "messages.[5].role"),
+        ([*HELLO, ASSISTANT, RESULT_A, RESULT_A], "messages.[3].role"),
+    ],
+)
+def test_a_result_without_its_call_is_refused(server: httpx.Client, messages: object, param: str) -> None:
+    refused = ask(server, messages)
+    assert refused.status_code == 400
+    assert "must be a response to a preceeding message with 'tool_calls'" in refused.json()["error"]["message"]
+    assert refused.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize("after", [[], HELLO])
+def test_a_call_without_its_result_is_refused(server: httpx.Client, after: list[object]) -> None:
+    refused = ask(server, [*HELLO, ASSISTANT, RESULT_A, *after])
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].endswith("did not have response messages: b")
+
+
+def test_results_may_come_in_any_order(server: httpx.Client) -> None:
+    assert ask(server, [*HELLO, ASSISTANT, RESULT_B, RESULT_A]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"{}", b'{"messages": [1]}', b'{"messages": [{"role": "x"}]}', b"[" * 100_000]
+)
+def test_what_is_no_chat_request_is_a_400_in_openais_shape(server: httpx.Client, body: bytes) -> None:
+    refused = server.post("/chat/completions", content=body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["type"] == "invalid_request_error"
+
+
+LOAD = Load(message_tokens=36_000, tool_tokens=182, reply_tokens=None, window_tokens=32_768)
+REAL_WORDS = {
+    "openai": (
+        "This model's maximum context length is 32768 tokens. However, your messages resulted in 36182 tokens (36000 "
+        "in the messages, 182 in the functions). Please reduce the length of the messages or functions."
+    ),
+    "vllm": (
+        "This model's maximum context length is 32768 tokens. However, your request has 36182 input tokens. Please "
+        "reduce the length of the input messages."
+    ),
+    "llama.cpp": "request (36182 tokens) exceeds the available context size (32768 tokens), try increasing it",
+    "dashscope": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 32767]",
+}
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+def test_each_flavour_refuses_in_its_own_words(name: str) -> None:
+    assert FLAVOURS[name].refusal(LOAD)["error"]["message"] == REAL_WORDS[name]
+
+
+def test_llama_cpp_ends_a_long_reply_instead_of_refusing_it() -> None:
+    load = Load(message_tokens=150, tool_tokens=0, reply_tokens=100, window_tokens=WINDOW)
+    assert FLAVOURS["llama.cpp"].accepts(load)
+    assert not FLAVOURS["vllm"].accepts(load)

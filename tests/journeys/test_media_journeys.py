@@ -194,7 +194,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
         opened.append(len(payload))
         return real(payload)
 
-    monkeypatch.setattr("proxy.core.conversation.attachment.decoded", counting)
+    monkeypatch.setattr("proxy.core.conversation.message.decoded", counting)
     large = png(40, 40, b"\x55") + b"\0" * 9_000
     messages: list[dict[str, Any]] = asked([image_part(large)], "blind")["messages"]
     for turn in range(6):

@@ -11,9 +11,8 @@ from starlette.types import Send
 from support.journey import Received, World, call, long_text, result
 from support.journey_models import reads, said
 
-from proxy.demo import counting
-from proxy.demo.chat import Call, Reply
-from proxy.demo.completions import Completion
+from proxy.demo import model as embedded
+from proxy.demo.model import Call, Completion, Reply
 
 TASK = "Find the row that is wrong. " + "Read everything. " * 30
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
@@ -53,7 +52,7 @@ def of_window(limit: int, model: Reader, *, numbered: bool = True) -> Any:
     """An upstream with a window of its own, whatever the settings say. It counts truly."""
 
     async def answer(received: Received, send: Send) -> bool:
-        tokens = counting.prompt_tokens(received.messages)
+        tokens = embedded.prompt_tokens(received.messages)
         if tokens <= limit:
             whole = Completion.make(received.body, "m", model(received.messages), tokens, limit).whole()
             await said(send, json.dumps(whole).encode())
@@ -87,7 +86,7 @@ def test_pages_never_push_out_what_the_model_works_on(window: int, exchanges: in
     assert (choice["finish_reason"], choice["message"].get("content")) == ("tool_calls", None)
     assert_nothing_left(world, model)
     assert len(model.shown[-1]) > 1
-    assert all(counting.prompt_tokens(received.messages) <= window for received in world.upstream.received)
+    assert all(embedded.prompt_tokens(received.messages) <= window for received in world.upstream.received)
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "without a number"])

@@ -13,9 +13,8 @@ from support.journey import KEY, Received, World, long_text, one_call
 from support.journey_models import in_turn, reads, said, thinking
 
 from proxy.core.notices.writing import is_ours
-from proxy.demo import counting
-from proxy.demo.chat import Call, Reply
-from proxy.demo.completions import Completion
+from proxy.demo import model as embedded
+from proxy.demo.model import Call, Completion, Reply
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.planning.planner import Planner
@@ -567,7 +566,7 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
     world, name = learnt(build)
 
     async def refusing(received: Received, send: Send) -> bool:
-        tokens = counting.prompt_tokens(received.messages)
+        tokens = embedded.prompt_tokens(received.messages)
         if len(received.messages) == 4 or tokens <= (limit or 26_000):
             return False
         numbers = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."

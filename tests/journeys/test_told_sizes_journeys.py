@@ -10,8 +10,7 @@ from starlette.types import Send
 from support.journey import Received, World
 from support.journey_models import said
 
-from proxy.demo.chat import Reply
-from proxy.demo.completions import Completion
+from proxy.demo.model import Completion, Reply
 
 WINDOW = 16_000
 QUESTION = "Which of these reports names the unit that failed? "

@@ -8,7 +8,7 @@ import threading
 
 from starlette.types import Send
 
-from proxy.demo import counting
+from proxy.demo import model as embedded
 from proxy.wire.request import Request
 from support.journey import PATIENCE_SECONDS, Received
 from support.journey_models import said
@@ -84,6 +84,6 @@ class LineModel:
 def tokens_of(request: Request) -> int:
     """Of a whole prompt."""
     messages = request.conversation.messages
-    texts = sum(counting.MESSAGE_TOKENS + counting.count(message.text()) for message in messages)
-    tools = counting.count(bytes(request.members.get("offers", b"")).decode())
-    return counting.REPLY_TOKENS + tools + texts + IMAGE_TOKENS * sum(message.images for message in messages)
+    texts = sum(embedded.MESSAGE_TOKENS + embedded.count(message.text()) for message in messages)
+    tools = embedded.count(bytes(request.members.get("offers", b"")).decode())
+    return embedded.REPLY_TOKENS + tools + texts + IMAGE_TOKENS * sum(message.images for message in messages)

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.demo import counting
+from proxy.demo import model as embedded
 from support import messages_answers, responses_answers
 from support.agent_model import WIRES, AgentModel, Refuses
 from support.model_turns import Answer, Reply, Usage
@@ -159,7 +159,7 @@ def test_usage_is_what_is_counted_and_says_what_was_cached(path):
         read = usage["input_tokens_details"]["cached_tokens"]
         assert usage["input_tokens"] == model.seen[-1].tokens
     assert read == model.seen[0].tokens
-    assert model.seen[-1].tokens - model.seen[0].tokens >= counting.count(LOG)
+    assert model.seen[-1].tokens - model.seen[0].tokens >= embedded.count(LOG)
 
 
 @WIRE
@@ -181,7 +181,7 @@ def test_counting_alone_is_kept_apart_and_agrees(path):
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": LOG}], "input": LOG}
     where = {MESSAGES: f"{MESSAGES}/count_tokens", RESPONSES: f"{RESPONSES}/input_tokens"}[path]
     answer = model.answer("POST", where, Request(b"", [], json.dumps(body).encode()))
-    assert json.loads(answer.body)["input_tokens"] == counting.count(LOG)
+    assert json.loads(answer.body)["input_tokens"] == embedded.count(LOG)
     assert (len(model.counted), model.seen) == (1, [])
 
 
@@ -247,7 +247,7 @@ def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     last = Agent(model, RESPONSES, previous_response_id=previous)
     last.items = results
     assert last.ask().status == 400
-    assert model.seen[-1].tokens > 2 * counting.count(LOG), "with what it holds"
+    assert model.seen[-1].tokens > 2 * embedded.count(LOG), "with what it holds"
     last.asked["truncation"] = "auto"
     answer = json.loads(last.ask().body)
     assert answer["usage"]["input_tokens"] == model.limit

@@ -27,7 +27,7 @@ from hypothesis.internal.conjecture import engine, providers
 from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
-from proxy.demo import counting
+from proxy.demo import model as embedded
 from proxy.demo.servers import HasDefect, raise_defects
 from proxy.shell.models import tokenizer
 from proxy.shell.resources.workload import _malloc_trim, tune_allocator
@@ -56,9 +56,9 @@ def _keep_result_without_values(self: engine.ConjectureRunner, data: ConjectureD
 
 engine.ConjectureRunner._cache = _keep_result_without_values
 
-_OPENAI_ENCODING: Final = counting.ENCODING
+_OPENAI_ENCODING: Final = embedded.ENCODING
 # A model in a test counts with gpt-4's vocabulary: loaded, it takes 25 MB, and that of gpt-4o 50, with 75 on the way.
-counting.ENCODING = "cl100k_base"
+embedded.ENCODING = "cl100k_base"
 _make_encoding: Final = tokenizer._load.__wrapped__
 
 
@@ -196,7 +196,7 @@ def memory_given_back() -> Iterator[None]:
         _idle_modules.clear()
     if len(_idle_modules) >= _PATIENCE_MODULES:
         tokenizer._load.cache_clear()
-    counting.count.cache_clear()  # it holds a thousand texts
+    embedded.count.cache_clear()  # it holds a thousand texts
     collect_and_keep()
     give_back()
 
@@ -204,10 +204,10 @@ def memory_given_back() -> Iterator[None]:
 @pytest.fixture
 def counted_as_gpt_4o(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Models count with the vocabulary of gpt-4o, where that is the subject or the proxy does so, too."""
-    monkeypatch.setattr(counting, "ENCODING", _OPENAI_ENCODING)
-    counting.count.cache_clear()
+    monkeypatch.setattr(embedded, "ENCODING", _OPENAI_ENCODING)
+    embedded.count.cache_clear()
     yield
-    counting.count.cache_clear()
+    embedded.count.cache_clear()
 
 
 def _counted() -> tuple[int, int]:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.text import jsontext
-from proxy.shell.resources.lean_imports import as_if_missing
 
 if TYPE_CHECKING:
     import httpx
@@ -88,8 +87,7 @@ async def asking(base_url: str, key_headers: Mapping[bytes, bytes]) -> AsyncIter
 
 
 def _client(headers: Mapping[bytes, bytes], *, speaks_tls: bool) -> httpx.AsyncClient:
-    with as_if_missing("httpx._main"):  # its command line, with libraries for colours: 5 MB
-        import httpx  # noqa: PLC0415 - 0.1 s of the start, and this is asked in the background
+    import httpx  # noqa: PLC0415 - 0.1 s of the start, and this is asked in the background
 
     try:
         return httpx.AsyncClient(headers=headers, verify=speaks_tls)

@@ -16,13 +16,10 @@ from contextvars import ContextVar
 from typing import IO, Any, BinaryIO, Final, TextIO, cast
 
 import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger
 
 from proxy.config.settings import LogSettings
-from proxy.shell.resources.lean_imports import as_if_missing
-
-with as_if_missing("rich"):  # 20 ms and 4 MB for tracebacks in colour, which show values of variables: message content
-    import structlog
-    from structlog.typing import FilteringBoundLogger
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Of the request that this task serves; empty: none."""

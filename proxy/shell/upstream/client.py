@@ -16,19 +16,15 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.resources.lean_imports import without_certificates
+from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
 from proxy.shell.upstream.tap import Taker, Tap
-
-with without_certificates():  # its own contexts are never used: `_open` makes one, if TLS is used at all
-    import aiohttp
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
-    from proxy.shell.upstream.upload import Outgoing, Upload
+from proxy.shell.upstream.upload import Outgoing, Upload
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names in lower case; order and repeats as received."""

@@ -6,9 +6,8 @@ import pytest
 from rich.console import Console
 
 from proxy.demo.agent import Turn
-from proxy.demo.contest import Brief, Contest, Run
+from proxy.demo.contest import Brief, Contest, Run, progress, show, verdict
 from proxy.demo.refusals import OPENAI
-from proxy.demo.screen import progress, show, verdict
 
 URL = "http://127.0.0.1:8788/v1"
 DIED = Turn(

@@ -3,11 +3,66 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
 import pytest
+from support.demo_server import HELLO, TOO_LONG, ask
 
+from proxy.demo import model as embedded
+from proxy.demo.model import scripted
 from proxy.demo.model_server import create_model_server
-from proxy.demo.scripted import scripted
 from proxy.demo.servers import serving
+
+HELLO_TOKENS = 3 + 3 + 1 + 2
+"""Priming, frame, `user`, `hello world`."""
+
+
+def test_usage_counts_the_text_and_the_frame_of_each_message(server: httpx.Client) -> None:
+    answer = ask(server, HELLO).json()
+    assert answer["usage"]["prompt_tokens"] == HELLO_TOKENS
+    spoken = answer["choices"][0]["message"]["content"]
+    assert answer["usage"]["completion_tokens"] == embedded.count(spoken) + embedded.count("assistant")
+    assert answer["usage"]["total_tokens"] == HELLO_TOKENS + answer["usage"]["completion_tokens"]
+
+
+def test_tool_definitions_count_and_are_named_in_the_refusal(server: httpx.Client) -> None:
+    tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+    counted = ask(server, HELLO, tools=tools).json()["usage"]["prompt_tokens"]
+    assert counted == HELLO_TOKENS + embedded.count(json.dumps(tools))
+    refused = ask(server, TOO_LONG, tools=tools).json()["error"]["message"]
+    assert f" in the messages, {embedded.count(json.dumps(tools))} in the functions)." in refused
+
+
+def test_an_image_is_counted_by_its_price_and_not_by_its_bytes(server: httpx.Client) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * 5000}}
+    messages = [{"role": "user", "content": [image]}]
+    refused = ask(server, messages).json()["error"]["message"]
+    assert f"resulted in {embedded.IMAGE_TOKENS + HELLO_TOKENS - 2} tokens" in refused
+
+
+def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_a_stream_says_what_the_json_answer_says(server: httpx.Client) -> None:
+    whole = ask(server, HELLO).json()
+    events = events_of(ask(server, HELLO, stream=True, stream_options={"include_usage": True}))
+    text = "".join(event["choices"][0]["delta"].get("content", "") for event in events if event["choices"])
+    assert text == whole["choices"][0]["message"]["content"]
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"] == whole["usage"]
+    assert events[-2]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_stream_has_no_usage_unless_it_is_asked_for(server: httpx.Client) -> None:
+    assert all("usage" not in event for event in events_of(ask(server, HELLO, stream=True)))
+
+
+def test_a_reply_that_may_not_be_so_long_ends_with_length(server: httpx.Client) -> None:
+    choice = ask(server, HELLO, max_tokens=3).json()["choices"][0]
+    assert choice["finish_reason"] == "length"
+    assert 0 < embedded.count(choice["message"]["content"]) <= 3
 
 
 @pytest.mark.parametrize("stream", [False, True])

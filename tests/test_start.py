@@ -1,0 +1,16 @@
+"""What a start leaves out: it is mostly imports, and what they load stays in memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_a_server_loads_neither_fastapi_nor_what_only_some_requests_need() -> None:
+    asked = (
+        "import sys, proxy.__main__, proxy.server\n"
+        "unwanted = {'fastapi', 'proxy.core.overflow.words', 'tiktoken', 'httpx', 're2', 'obstore'}\n"
+        "print(sorted(unwanted & {*sys.modules}))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
