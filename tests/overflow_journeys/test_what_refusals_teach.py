@@ -253,7 +253,7 @@ IN_OTHER_WORDS: dict[str, tuple[int, str]] = {
     "Chinese": (400, _said("输入内容共%P个token，超过了模型允许的最大长度%L，请精简后重试")),
     "traditional Chinese": (400, _said("輸入的提示過長（%P 個權杖），模型上限為 %L 個權杖")),
     "Japanese": (400, _said("入力トークン数 %P がモデルの最大コンテキスト長 %L を超えています。")),
-    "German": (400, _said("Die Eingabe hat %P Tokens und überschreitet das Limit von %L Tokens.")),
+    "German": (400, _said("Die Eingabe hat %P Tokens, und mehr als %L gehen nicht.")),
     "a wish": (400, _said("Please keep your messages under %L tokens (currently %P).")),
     "no sentence": (400, _said("%P tokens won't go into %L.")),
 }

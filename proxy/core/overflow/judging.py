@@ -152,7 +152,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
 
 def _states_our_count(report: ErrorReport, evidence: Evidence, sent: Sent) -> bool:
     """Whether words that say nothing to us, in whatever language, print our own count of the prompt beside one smaller
-    number, of tokens: `Die Eingabe hat 9712 Tokens und überschreitet das Limit von 8192`."""
+    number, of tokens: `Die Eingabe hat 9712 Tokens, und mehr als 8192 gehen nicht`."""
     if report.status not in _REFUSING_A_COUNT or report.asks_to_wait or evidence.vetoes or evidence.refusals:
         return False
     return any(counted_beside_a_limit(text.said.text, sent) for text in evidence.texts)

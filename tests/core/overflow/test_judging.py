@@ -499,7 +499,7 @@ def test_a_limit_beside_our_own_count_in_words_that_say_little_is_one_of_the_inp
     ],
 )
 def test_our_own_count_beside_a_smaller_number_is_suspect_in_any_language(status: int, sent: Sent, is_suspect: bool):
-    verdict = refused(status, "Die Eingabe hat 9712 Tokens und überschreitet das Limit von 8192.", sent=sent)
+    verdict = refused(status, "Die Eingabe hat 9712 Tokens, und mehr als 8192 gehen nicht.", sent=sent)
     assert not verdict.is_overflow
     assert verdict.is_suspect is is_suspect
     assert not refused(400, "9712 tokens won't go into 8192, nor 4096", sent=Sent(9_500)).is_suspect
