@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from proxy.core.compaction.message_report import MessageReport, in_model_tokens
+from proxy.core.compaction.window import MessageReport, in_model_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.shell.planning.planned import Planned
 
