@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from proxy.demo import chat, validity
-from proxy.demo.completions import Completion
+from proxy.demo import model
+from proxy.demo.model_server import InvalidRequest, check_messages
 from proxy.demo.refusals import FLAVOURS, Load
 from support import (
     messages_answers,
@@ -114,8 +114,8 @@ class Chat:
 
     def complaints(self, body: Json) -> Sequence[str]:
         try:
-            validity.check_messages(body["messages"])
-        except validity.InvalidRequest as error:
+            check_messages(body["messages"])
+        except InvalidRequest as error:
             return [error.message]
         return []
 
@@ -124,9 +124,9 @@ class Chat:
         return as_json({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
 
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
-        calls = tuple(chat.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
+        calls = tuple(model.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
         named = json.dumps([number, reply.text]).encode()
-        made = Completion.make(named, body["model"], chat.Reply(reply.text, calls), usage.prompt, 10**6)
+        made = model.Completion.make(named, body["model"], model.Reply(reply.text, calls), usage.prompt, 10**6)
         if not body.get("stream"):
             return as_json(made.whole())
         told = bool((body.get("stream_options") or {}).get("include_usage"))
