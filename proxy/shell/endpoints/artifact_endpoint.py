@@ -11,8 +11,14 @@ from fastapi import Depends, FastAPI, Header, Path, Query, Response
 from pydantic import WithJsonSchema
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.artifact_reading.patterns import CONTEXT, HITS, MAX_CONTEXT, MAX_HITS, MAX_PATTERN_CHARACTERS
-from proxy.core.artifact_reading.pointer import MAX_POINTER_CHARACTERS
+from proxy.core.artifact_reading.search import (
+    CONTEXT,
+    HITS,
+    MAX_CONTEXT,
+    MAX_HITS,
+    MAX_PATTERN_CHARACTERS,
+    MAX_POINTER_CHARACTERS,
+)
 from proxy.shell.endpoints.answers import ArtifactStat
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
 from proxy.shell.endpoints.parts import PARTS, Parts
