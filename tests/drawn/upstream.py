@@ -18,7 +18,7 @@ from support.strict_upstream import MARKS, SAID
 
 from drawn.case import Case, Turn
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 
 ARTIFACT: Final = re.compile(rf"\b{ARTIFACT_NAME}")
 _RATE: Final = "Request too large for m on tokens per min (TPM): Limit {limit}, Requested {sent}."

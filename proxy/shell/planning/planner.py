@@ -24,7 +24,7 @@ from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.models.search import Search
 from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match

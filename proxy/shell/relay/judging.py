@@ -20,7 +20,7 @@ from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung, room_in_rate
 from proxy.core.overflow.silent_truncation import Counted, may_be_of_a_cut, window_of_a_cut
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
 from proxy.shell.models.learning import Learning
