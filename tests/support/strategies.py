@@ -8,9 +8,9 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.context_window import ContextWindow
-from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
+from proxy.core.compaction.steps import compaction_steps, last_resorts
+from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.config.settings import Settings
-from proxy.core.compaction.message_report import MessageReport
+from proxy.core.compaction.window import MessageReport
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.text import jsontext

@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 
 from proxy.config.settings import ModelSettings, Settings, ToolLimits, ToolOutputSettings
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
-from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit, Pipeline
+from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.conversation.references import Resolved
 from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.placement import Routes

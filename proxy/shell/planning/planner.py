@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from msgspec import structs
 
 from proxy.core.compaction.budget import clamped_reply
-from proxy.core.compaction.in_place import Compressed, compressed
-from proxy.core.compaction.plan import Pipeline, Plan, Progress, Reading, plan
+from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in

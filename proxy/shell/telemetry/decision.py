@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct, field
 
-from proxy.core.compaction.message_report import MessageReport, in_model_tokens
+from proxy.core.compaction.window import MessageReport, in_model_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.overflow.retry_strategy import Attempt, Rung

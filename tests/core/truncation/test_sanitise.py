@@ -21,8 +21,8 @@ from support.strategies import (
 )
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import Pipeline
+from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.conversation.edit import Reason
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.sanitise import REPLACEMENT, Sanitise, SanitiseText

@@ -1,21 +1,26 @@
-"""The note in place of messages that are left out: how many, where they are kept, what they were about.
+"""The note in place of messages that are left out: how many, where they are kept, what was asked, done and said in
+them, and their most informative lines.
 
-Rule: one note for all messages that are left out, before the first kept text after them. It grows from cut to cut, is
-the same between two cuts, and everything in it is bounded.
+Rule: one note for all messages that are left out, before the first kept text after them. It is a function of these
+messages alone, grows from cut to cut, is the same between two cuts, and everything in it is bounded. What users said
+stays whole as long as there is room, the newest first; nothing that looks like a secret is quoted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from proxy.core.artifact import Artifact
-from proxy.core.compaction.line_pool import LinePool
-from proxy.core.compaction.thread import Thread, extended, fitting
+from proxy.core.artifact import ARTIFACT_NAME, Artifact
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.line_pool import LinePool, is_never_quoted, traces_of
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import TOOL_ROLES, Address, Content, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
@@ -26,12 +31,119 @@ from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_response import tool_response, with_note
 
+_WHOLE_CHARACTERS: Final = 2_000
+"""Up to this length, what a user said may be quoted whole. Nearly everything longer is pasted."""
+_BEGINNING_CHARACTERS: Final = 200
+"""Of what a user said, if it is longer or does not fit."""
+_SAID_CHARACTERS: Final = 300
+"""Of what the model said: two or three sentences."""
+_CALL_CHARACTERS: Final = 110
+"""Of the main argument of a call: a path, or a command."""
+_MAX_CHARACTERS: Final = 100_000
+"""Of all that is remembered: more than is quoted in a window of 200 000 tokens."""
+_MARK_TOKENS: Final = 2
+"""The end of the line, and the mark before it."""
+_LEAST_ROOM_TOKENS: Final = 4
+_ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
+"""A whole name, or one cut off at the end of a quotation. They are removed, because an artifact that only a left-out
+message names is kept with that message."""
+
+
+class Kind(StrEnum):
+    """What a quotation is."""
+
+    ASKED = "asked"
+    """What a user said."""
+    SAID = "said"
+    """The beginning of what the model said."""
+    DONE = "done"
+    """A tool, and the main argument of its call."""
+
+
+class Quotation(NamedTuple):
+    """Something that was asked, said or done."""
+
+    kind: Kind
+    text: str
+
+
+Thread: TypeAlias = tuple[Quotation, ...]
+"""The newest is last; each stands only once."""
+
+
+def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:
+    """The thread after one more cut. `asked`: what people said in the messages that are gone."""
+    found = dict.fromkeys(thread)
+    for quotation in (*(Quotation(Kind.ASKED, _asked(text)) for text in asked), *_steps(gone)):
+        found.pop(quotation, None)
+        found[quotation] = None
+    newest = list(found)[::-1]
+    lengths = accumulate(len(quotation.text) for quotation in newest)
+    return tuple(newest[: sum(length <= _MAX_CHARACTERS for length in lengths)])[::-1]
+
+
+def fitting(thread: Thread, asked_tokens: int, step_tokens: int, counter: Counter) -> Thread:
+    """The newest quotations that fit, in order. `asked_tokens`: for what users said, of which only the beginning is
+    quoted if the whole does not fit; `step_tokens`: for what was done, and as many for what the model said."""
+    left = {Kind.ASKED: asked_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens}
+    found: list[Quotation] = []
+    for kind, text in reversed(thread):
+        if left[kind] < _LEAST_ROOM_TOKENS:
+            continue
+        for quoted in (text, _beginning(text)) if kind is Kind.ASKED else (text,):
+            tokens = counter.count(quoted) + _MARK_TOKENS
+            if tokens <= left[kind]:
+                left[kind] -= tokens
+                found.append(Quotation(kind, quoted))
+                break
+    return tuple(found[::-1])
+
+
+def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
+    for message in (entry.whole for entry in gone if entry.whole.role == "assistant"):
+        said = _beginning("\n".join(text for _, text in message.texts()), _SAID_CHARACTERS)
+        tools = {call.id: call.name for call in message.calls}
+        calls = ((tools.get(trace.call_id, ""), trace.source[:_CALL_CHARACTERS]) for trace in traces_of(message))
+        done = [Quotation(Kind.DONE, " ".join(call).strip()) for call in calls]
+        for quotation in (Quotation(Kind.SAID, said), *done):
+            if quotation.text and not is_never_quoted(quotation.text):
+                yield quotation
+
+
+def _asked(text: str) -> str:
+    """What a user said, without lines that look like a secret."""
+    if len(text) > _WHOLE_CHARACTERS:
+        text = _beginning(text)
+    lines = _ARTIFACT.sub("…", text).strip().split("\n")
+    return "\n".join("…" if is_never_quoted(line) else line.rstrip() for line in lines)
+
+
+def _beginning(text: str, most: int = _BEGINNING_CHARACTERS) -> str:
+    """The beginning of a text, in one line."""
+    line = " ".join(text[: 2 * most].split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{_ARTIFACT.sub('…', line[:most]).rstrip()} …"
+
+
 _CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))
 """Which message carries the note, unless the task does: preferably a tool result, where a model expects text about
 results; an assistant message last."""
 _NAMES: Final[WeakKeyDictionary[Message, str]] = WeakKeyDictionary()
 """Remembered as long as the message exists; joined into one text, because separate names would take five times as much
 memory."""
+
+NOTE_SHARE: Final = 0.23
+"""The largest share of the room beside what must stay that the omission note may take; measured,
+docs/decisions/0003-what-to-give-up.md."""
+MAX_NOTE_TOKENS: Final = 20_000
+"""Limit of the note, however large the room: the rest is for the conversation. In a window of 128 000, a note of 30 000
+quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
+ASKED_SHARE: Final = 0.08
+"""Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
+0.05, a window of 8 000 lost 7 of 100 short messages."""
+STEPS_SHARE: Final = 0.042
+"""Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
+STEPS_FROM_TOKENS: Final = 4_000
+"""In a smaller room, lines are worth more: about the room of a window of 6 000."""
 
 
 class NoteRoom(NamedTuple):
@@ -43,6 +155,31 @@ class NoteRoom(NamedTuple):
     """What users said."""
     steps: int = 0
     """What was done, and as much again for what the model said."""
+
+    @classmethod
+    def beside(cls, fixed: Size, total: Size, budget: Budget) -> NoteRoom:
+        """The room in the unit that leaves least: the shares of the thread, and for lines their share or whatever more
+        a cut of whole exchanges has freed beyond the low mark. At least one unit is limited, as a limit was exceeded.
+        `fixed`: the size of what cannot be given up, `total`: that of all that is kept."""
+        high = budget.high_mark
+        low = high.share_beside(fixed, budget.low_mark)
+        units = [
+            (limit, goal, max(0, limit - beside), size)
+            for limit, goal, beside, size in (
+                (high.tokens, low.tokens, fixed.tokens, total.tokens),
+                (high.chars, low.chars, fixed.chars, total.chars),
+                (high.bytes, low.bytes, fixed.bytes, total.bytes),
+            )
+            if limit is not None and goal is not None
+        ]
+        beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
+        asked = int(beside * ASKED_SHARE)
+        steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)
+        lines = min(
+            min(max(int(room * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
+            for limit, goal, room, size in units
+        )
+        return cls(max(0, min(lines, MAX_NOTE_TOKENS)), asked, steps)
 
 
 class OmissionNote(Struct, frozen=True):

@@ -1,21 +1,22 @@
-"""What is kept of a conversation at one point in it: the working view of the compaction steps.
+"""What is kept of a conversation at one point in it: the working view of the compaction steps, and what became of each
+message, for people who ask why.
 
 Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
 system text, the first and the last user message and the newest exchange are always kept; every size is measured on the
-bytes that would be sent.
+bytes that would be sent. Reports hold sizes, reasons and names, never content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.cut_pacing import CutPacing
-from proxy.core.compaction.message_report import MessageReport
-from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
+from proxy.core.compaction.note import NoteRoom, OmissionNote
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import (
     Change,
@@ -38,6 +39,93 @@ from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
 
+MAX_ROLE_CHARACTERS: Final = 32
+MAX_TOOL_CHARACTERS: Final = 128
+"""Limits for names in a record: both are foreign input. APIs allow tool names of 64 characters."""
+
+
+class MessageReport(NamedTuple):
+    """One message of a request: as it came, and as it is sent."""
+
+    role: str
+    tool: str
+    """The tool whose result it is."""
+    tokens_before: int
+    tokens_after: int
+    """0: it is left out."""
+    reasons: tuple[str, ...] = ()
+    """Why it was changed; empty: it is sent as it came."""
+    artifacts: tuple[str, ...] = ()
+    """The artifacts that keep what was taken out."""
+
+    @classmethod
+    def of(cls, entry: TrackedMessage) -> MessageReport:
+        """The report of a message that is sent."""
+        reasons: tuple[str, ...] = ()
+        artifacts: tuple[str, ...] = ()
+        if entry.edits:
+            reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
+            artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
+        role, tool = entry.original.role[:MAX_ROLE_CHARACTERS], entry.tool[:MAX_TOOL_CHARACTERS]
+        return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
+
+    def left_out(self) -> MessageReport:
+        """The report after the whole message is left out: earlier cuts of it no longer matter."""
+        return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=())
+
+    def kept_in(self, artifact: Artifact) -> MessageReport:
+        """The report after it is known which artifact keeps its message."""
+        return self._replace(artifacts=(*self.artifacts, artifact.id))
+
+    def with_note(self, tokens: int, artifact: Artifact | None) -> MessageReport:
+        """The report of the message that carries the omission note, which adds `tokens`."""
+        noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
+        reasons = (*self.reasons, Reason.OMISSION_NOTE.value)
+        return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)
+
+
+def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
+    """The reports with sizes in the model's tokens, in which people are told them."""
+    told = budget.model_tokens
+    return tuple(
+        block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
+        for block in blocks
+    )
+
+
+_PATIENCE: Final = 16
+"""Desperate cuts in a row before the next one waits for a sixteenth more messages; after twice as many, for two
+sixteenths. Without it, 300 results of 400 bytes without a call took 40 s in a window of 8 000."""
+
+
+class CutPacing(Struct, frozen=True):
+    """When a conversation that goes on may be cut again.
+
+    A cut of messages that must stay reads all of them and frees no room, so that it would be made again with each
+    message: after some in a row, the next waits for more and more of them.
+    """
+
+    desperate_cuts: int = 0
+    """How many of the last cuts, one after the other, were of messages that must stay."""
+    resting: range = range(0)
+    """The numbers of messages at which nothing is cut."""
+
+    def after_cut(self, messages: int, *, is_desperate: bool) -> CutPacing:
+        """A cut was made at this number of messages."""
+        in_a_row = self.desperate_cuts + 1 if is_desperate else 0
+        wait = messages * (in_a_row // _PATIENCE) // _PATIENCE
+        return CutPacing(in_a_row, range(messages + 1, messages + wait))
+
+    def rests_at(self, messages: int) -> bool:
+        """Whether nothing is cut at this number of messages.
+
+        >>> pacing = CutPacing(desperate_cuts=15).after_cut(100, is_desperate=True)
+        >>> [pacing.rests_at(messages) for messages in (100, 101, 105, 106)]
+        [False, True, True, False]
+        """
+        return messages in self.resting
+
+
 MAX_SYSTEM_RUN: Final = 8
 """System messages in a row that belong to the exchange before them; more of them are units of their own, which may go
 before the newest: an agent that writes one after each step would otherwise make an exchange that no window holds. Eight
@@ -56,6 +144,10 @@ def _is_output(entry: TrackedMessage) -> bool:
 
 def _first_text(entry: TrackedMessage) -> str:
     return next((text for _, text in entry.original.texts()), "")
+
+
+_GROWING: Final = (list, set)
+"""Types of what a copy does not share."""
 
 
 class ContextWindow:
@@ -98,35 +190,19 @@ class ContextWindow:
     def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
         """The window if other messages had stood in place of some of its own, (own, other); None if another window
         might have come of it, although these are interchangeable."""
-        note = self.omission_note.edit
         twin = self.copy()
         for own, other in others:
-            index = own.index
-            if index >= len(self.entries):
-                continue
-            if self.entries[index] is not own or self.is_desperate:
-                return None
-            if note is not None and note.message == index:
-                twin.omission_note = self.omission_note.carried_by(other, self._counter)
-                if twin.omission_note.size != self.omission_note.size:
+            if own.index < len(self.entries):
+                if self.entries[own.index] is not own or self.is_desperate:
                     return None
-            twin.entries[index], twin._blocks[index] = other, MessageReport.of(other)
-        return twin
+                twin._put(other)
+        return twin if twin.omission_note.size == self.omission_note.size else None
 
     def copy(self) -> ContextWindow:
         """An independent copy."""
         twin = ContextWindow(self._total, self._counter)
-        twin._fixed = self._fixed
-        twin.entries = list(self.entries)
-        twin.units = list(self.units)
-        twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
-        twin.omission_note = self.omission_note
-        twin._open_calls, twin._moved = set(self._open_calls), self._moved
-        twin._edited, twin.is_desperate = self._edited, self.is_desperate
-        twin._has_calls, twin._openings = self._has_calls, set(self._openings)
-        twin.images_at_most = self.images_at_most
-        twin.pacing = self.pacing
-        twin.held_from = self.held_from
+        held = vars(self).items()
+        vars(twin).update({name: one.copy() if isinstance(one, _GROWING) else one for name, one in held})
         return twin
 
     @property
@@ -156,7 +232,7 @@ class ContextWindow:
         if self._moved and not (is_result or is_later):
             self.end_batch()
         if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
-            self._put_last(before_a_user(last, self._counter))
+            self._put(before_a_user(last, self._counter))
         if entry.is_system_text:
             self._fixed += entry.sent_size
         self.entries.append(entry)
@@ -214,15 +290,17 @@ class ContextWindow:
         """No more results of this batch follow: the media moved out of them are sent after the last one."""
         last = self.entries[-1] if self._moved else None
         if last is not None:
-            self._put_last(with_media(last, self._moved, self._counter))
+            self._put(with_media(last, self._moved, self._counter))
             self._moved = ()
 
-    def _put_last(self, entry: TrackedMessage) -> None:
-        """Replace the last message by another form of it."""
-        last = self.entries[-1]
-        assert last is not None, "it was just added, or is asked for"
-        self._total += entry.following_size - last.following_size
-        self.entries[-1], self._blocks[-1] = entry, MessageReport.of(entry)
+    def _put(self, entry: TrackedMessage) -> None:
+        """Replace a kept message by another form of it."""
+        old, note = self.entries[entry.index], self.omission_note.edit
+        assert old is not None, "only what is kept is changed"
+        self._total += entry.sent_size - old.sent_size
+        self.entries[entry.index], self._blocks[entry.index] = entry, MessageReport.of(entry)
+        if note is not None and note.message == entry.index:
+            self.omission_note = self.omission_note.carried_by(entry, self._counter)
 
     def in_unit(self, unit: ToolExchange) -> Iterator[TrackedMessage]:
         """The kept messages of a unit."""
@@ -230,9 +308,9 @@ class ContextWindow:
             if entry is not None:
                 yield entry
 
-    def size_of(self, unit: ToolExchange) -> Size:
-        """Size of a unit as it would be sent."""
-        return sum((entry.sent_size for entry in self.in_unit(unit)), Size())
+    def _of(self, units: Iterable[ToolExchange], role: str) -> list[TrackedMessage]:
+        """The kept messages of some units that have a role."""
+        return [entry for unit in units for entry in self.in_unit(unit) if entry.message.role == role]
 
     def last_user(self) -> int:
         """Index of the last user message; -1 if there is none."""
@@ -285,16 +363,13 @@ class ContextWindow:
 
     def newest_words(self) -> list[TrackedMessage]:
         """The assistant messages of the newest units."""
-        said = (entry for unit in self.newest for entry in self.in_unit(unit))
-        return [entry for entry in said if entry.message.role == "assistant"]
+        return self._of(self.newest, "assistant")
 
     def separating_words(self) -> list[TrackedMessage]:
         """The assistant messages of the unit that separates the first user message from the next one, which are old;
         none if it is among the newest."""
         unit = separator(self.units)
-        if unit is None or unit in self.newest:
-            return []
-        return [entry for entry in self.in_unit(unit) if entry.message.role == "assistant"]
+        return [] if unit is None or unit in self.newest else self._of([unit], "assistant")
 
     def separating_thoughts(self) -> list[TrackedMessage]:
         """Of these, those whose reasoning no running call depends on: the last assistant message must begin with it."""
@@ -314,15 +389,12 @@ class ContextWindow:
         last = last_request(self.units)
         asked = [unit for unit in self.units if unit.role == "user"]
         units = {unit.start: unit for unit in (*asked[:1], *asked[-1:]) if unit is not last}
-        return [entry for unit in units.values() for entry in self.in_unit(unit) if entry.message.role == "user"]
+        return self._of(units.values(), "user")
 
     def last_request(self) -> list[TrackedMessage]:
         """The last user message, however it begins."""
         unit = last_request(self.units)
-        if unit is None:
-            return []
-        from_it = replace(unit, start=unit.last_user)
-        return [entry for entry in self.in_unit(from_it) if entry.message.role == "user"]
+        return [] if unit is None else self._of([replace(unit, start=unit.last_user)], "user")
 
     def staying(self) -> list[TrackedMessage]:
         """All messages that must stay, except system texts."""
@@ -351,12 +423,8 @@ class ContextWindow:
             edited = entry.edited(change.edits, self._counter)
             if edited.size.tokens > entry.size.tokens and change.edits[0].reason is not Reason.SANITISE:
                 return  # names are denser than the blanks or lines of dashes that they would replace
-            self._total += edited.size - entry.size
-            self.entries[entry.index] = edited
-            self._blocks[entry.index] = MessageReport.of(edited)
+            self._put(edited)
             self._edited = True
-            if self.omission_note.edit is not None and self.omission_note.edit.message == entry.index:
-                self.omission_note = self.omission_note.carried_by(edited, self._counter)
         for unit in sorted(change.units, key=lambda unit: unit.start):
             for entry in self.in_unit(unit):
                 self._gone.append(entry)
@@ -372,14 +440,10 @@ class ContextWindow:
         unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
         old = self.entries[entry.index]
         assert old is not None, "only what is kept is done again"
-        before = self.size_of(unit)
-        self.entries[entry.index] = replace(entry, following=old.following, following_size=old.following_size)
+        self._put(replace(entry, following=old.following, following_size=old.following_size))
         for one in done_again(list(self.in_unit(unit)), self._counter):
-            self.entries[one.index], self._blocks[one.index] = one, MessageReport.of(one)
-            if self.omission_note.edit is not None and self.omission_note.edit.message == one.index:
-                self.omission_note = self.omission_note.carried_by(one, self._counter)
+            self._put(one)
         self._edited = True
-        self._total += self.size_of(unit) - before
 
     def note_what_is_gone(self, notices: Notices, room: NoteRoom) -> None:
         """Bring the omission note up to date at the end of a cut."""
