@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.retrieval_tool.reading import Query
+from proxy.core.artifact_reading.pages import Query
 from proxy.errors import (
     ArtifactNotFound,
     BadArtifactQuery,

@@ -18,8 +18,14 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from proxy import __version__
-from proxy.core.artifact_reading.patterns import CONTEXT, HITS, MAX_CONTEXT, MAX_HITS, MAX_PATTERN_CHARACTERS
-from proxy.core.artifact_reading.pointer import MAX_POINTER_CHARACTERS
+from proxy.core.artifact_reading.search import (
+    CONTEXT,
+    HITS,
+    MAX_CONTEXT,
+    MAX_HITS,
+    MAX_PATTERN_CHARACTERS,
+    MAX_POINTER_CHARACTERS,
+)
 from proxy.shell.endpoints.answers import Alive, ArtifactStat, NotReady, Ready
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
 from proxy.shell.endpoints.dispatch import unknown_path

@@ -23,8 +23,8 @@ from proxy.core.conversation.references import Fetched, Reference, Resolved, ref
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.models.search import Search
-from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
-from proxy.core.notices.retrieval import lacking_result
+from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving

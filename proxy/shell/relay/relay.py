@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxy.config.settings import Settings
 from proxy.config.types import Mode
 from proxy.config.upstreams import RoutedUpstream
-from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.notices.writing import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
 from proxy.core.overflow.retry_strategy import Outcome, Rung

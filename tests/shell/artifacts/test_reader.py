@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.core.artifact import Artifact
-from proxy.core.retrieval_tool.reading import Query
+from proxy.core.artifact_reading.pages import Query
 from proxy.core.text.lines import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import reader as reader_module

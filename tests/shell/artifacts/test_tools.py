@@ -8,7 +8,7 @@ import time
 import pytest
 
 from proxy.core.artifact import Artifact
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import Wanted
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import tools as tools_module
