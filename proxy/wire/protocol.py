@@ -12,7 +12,7 @@ from typing import Protocol
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.core.conversation.exchange import unpaired
-from proxy.core.retrieval_tool.assistant_message import OwnCall
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, OwnCall
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 

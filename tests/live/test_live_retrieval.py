@@ -13,7 +13,7 @@ import pytest
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
 from support.sdks import openai_python
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
 

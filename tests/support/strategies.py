@@ -15,12 +15,11 @@ from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import Language
-from proxy.core.notices.writing import Notices
+from proxy.core.notices.writing import ArtifactAccess, Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter, Counter
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 
 UNITS = st.sampled_from(

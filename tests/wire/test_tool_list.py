@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.wire.tool_list import OwnTool
 

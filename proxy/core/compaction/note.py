@@ -29,7 +29,7 @@ from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.tool_response import tool_response, with_note
+from proxy.core.truncation.response import tool_response, with_note
 
 _WHOLE_CHARACTERS: Final = 2_000
 """Up to this length, what a user said may be quoted whole. Nearly everything longer is pasted."""

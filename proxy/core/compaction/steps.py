@@ -24,7 +24,7 @@ from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits, excerpt
 from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.truncate_tool_output import shortened_result
+from proxy.core.truncation.tool_output import shortened_result
 
 _LONG_CHARACTERS: Final = 200
 """Shorter strings are paths, patterns, names."""

@@ -34,10 +34,10 @@ from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage, before_a_user, done_again, with_media
 from proxy.core.notices.writing import Notices
-from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
+from proxy.core.truncation.tool_output import LEAST_SYSTEM_BYTES
 
 MAX_ROLE_CHARACTERS: Final = 32
 MAX_TOOL_CHARACTERS: Final = 128

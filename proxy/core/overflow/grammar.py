@@ -41,7 +41,15 @@ class Reading(Struct, frozen=True):
 _PLAIN: Final = str.maketrans(
     dict.fromkeys('`"“”「」『』*', " ")
     | {"‘": "'", "’": "'", "：": ":", "，": ", ", "（": "(", "）": ")", "＞": ">", "＝": "="}
+    | dict(
+        zip(
+            "輸過長個為請對話會內數視應訊權詞總計實際縮減圍範額餘費頻併發時間錯誤無資違規審圖檔體節歷壓簡與開達補覆產處稱標題請讓條僅傳據斷",
+            "输过长个为请对话会内数视应讯权词总计实际缩减围范额余费频并发时间错误无资违规审图档体节历压简与开达补复产处称标题请让条仅传据断",
+            strict=True,
+        )
+    )
 )
+"""Traditional characters of the vocabulary are read as simplified ones."""
 _SPACES: Final = re.compile(r"\s+")
 _SENTENCE_END: Final = re.compile(r"(?<=[a-z0-9)\]'一-鿿][.!?])\s+(?=\D)|[。！？；]|\s\|\s")
 _TAIL: Final = re.compile(

@@ -23,7 +23,7 @@ from proxy.core.overflow.grammar import (
 )
 from proxy.core.overflow.numbers import merged, read, read_rate
 from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
-from proxy.core.overflow.plausibility import plausible, with_figures
+from proxy.core.overflow.plausibility import counted_beside_a_limit, plausible, with_figures
 from proxy.core.overflow.report import NEAR_FULL, ErrorReport, ErrorText, Place, Sent
 from proxy.core.overflow.verdict import Scope, Unit, Verdict, VerdictKind
 
@@ -33,6 +33,7 @@ _MAX_BARE_TEXT_BYTES: Final = 4_096
 _REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
 """Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 that says nothing, and gateways refuse
 anything that way: github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
+_REFUSING_A_COUNT: Final = frozenset({200, 400, 413, 422})
 _REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
 _MONEY_TIME_OR_RIGHTS: Final = frozenset({VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.POLICY})
 _CODES_AGAINST: Final = frozenset(
@@ -130,7 +131,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
         is_suspect = sent.is_long and not sent.window_is_certain
         return Verdict(VerdictKind.UNKNOWN, confidence=0.7, is_suspect=is_suspect)
     kind = _other_kind(report, evidence)
-    verdict = Verdict(kind, confidence=0.7)
+    verdict = Verdict(kind, confidence=0.7, is_suspect=_states_our_count(report, evidence, sent))
     if evidence.texts:
         first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).said
         verdict = replace(
@@ -147,6 +148,14 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
         case VerdictKind.RATE:
             return _of_rate(verdict, evidence)
     return verdict
+
+
+def _states_our_count(report: ErrorReport, evidence: Evidence, sent: Sent) -> bool:
+    """Whether words that say nothing to us, in whatever language, print our own count of the prompt beside one smaller
+    number, of tokens: `Die Eingabe hat 9712 Tokens, und mehr als 8192 gehen nicht`."""
+    if report.status not in _REFUSING_A_COUNT or report.asks_to_wait or evidence.vetoes or evidence.refusals:
+        return False
+    return any(counted_beside_a_limit(text.said.text, sent) for text in evidence.texts)
 
 
 def _is_bare(report: ErrorReport) -> bool:

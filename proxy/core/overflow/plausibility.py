@@ -18,6 +18,8 @@ from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, Verdict
 
 _IMPLAUSIBLE_RATIO: Final = 3
 """A number that differs from our own estimate by more than this factor is about something else."""
+_RATIO_OF_OURS: Final = 1.6
+"""A count within this factor of our estimate may be one of this prompt; English prose has 0.68 of the estimate."""
 _PLAIN: Final = 0.95
 """Confidence from which a claim without numbers is believed whatever our own estimate is: a code, a finish reason, or
 unambiguous words. Some upstreams send nothing but such words: `the input length exceeds the context length` (Ollama,
@@ -76,6 +78,21 @@ def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply
     return kind
 
 
+def counted_beside_a_limit(text: str, sent: Sent) -> tuple[int, int] | None:
+    """(prompt, limit) of a text about tokens whose only two numbers are the prompt that we have sent, alone or with its
+    reply limit, as far as an estimate can tell, and a smaller one.
+
+    >>> counted_beside_a_limit("入力トークン数 9712 が 8192 を超えています", Sent(tokens=9_500))
+    (9712, 8192)
+    """
+    plain = normalised(text)
+    numbers = sorted({number.value for number in skeleton(plain)[1] if not number.is_magnitude})
+    if len(numbers) != 2 or not sent.tokens or sent.reply_tokens in numbers or words.TOKEN.search(plain) is None:
+        return None
+    least, most = sent.tokens / _RATIO_OF_OURS, (sent.tokens + (sent.reply_tokens or 0)) * _RATIO_OF_OURS
+    return (numbers[1], numbers[0]) if least <= numbers[1] <= most else None
+
+
 def plausible(verdict: Verdict, sent: Sent) -> Verdict:
     """The verdict compared with our own knowledge of the prompt."""
     return _with_scope(_compared(verdict, sent), sent) if verdict.is_overflow else verdict
@@ -88,7 +105,11 @@ def _with_scope(verdict: Verdict, sent: Sent) -> Verdict:
     limit, total = verdict.limit, verdict.requested
     if limit is None or verdict.limit_scope is not Scope.UNKNOWN or verdict.unit is not Unit.TOKENS:
         return verdict
-    if verdict.exactness is not Exactness.EXACT or total is None:
+    counted = counted_beside_a_limit(verdict.upstream_message, sent)
+    prompt: int | None
+    if counted is not None and total is None and counted[1] == limit:
+        prompt = counted[0]
+    elif verdict.exactness is not Exactness.EXACT or total is None:
         is_alone = len(skeleton(normalised(verdict.upstream_message))[1]) == 1  # another number may be the limit
         prompt, total = sent.tokens if is_alone else None, None
     else:

@@ -205,8 +205,8 @@ def _cure(outcome: Outcome, situation: Situation) -> Attempt | None:
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
             return Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
         shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
-        is_search = verdict.is_overflow and verdict.limit is None
-        return Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation), is_search=is_search)
+        at_the_limit = _at_the_limit(verdict, situation)
+        return Attempt(Rung.EMERGENCY, shorter, goal, *at_the_limit, is_search=verdict.names_no_limit)
     if outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
         return Attempt(
             Rung.FEWER_BYTES, goal_bytes=situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)

@@ -110,6 +110,11 @@ class Verdict(Struct, frozen=True):
         return self.kind in _OVERFLOWS
 
     @property
+    def names_no_limit(self) -> bool:
+        """Whether the request is too long for a limit that is unknown, or known only about."""
+        return self.is_overflow and (self.limit is None or self.limit_exactness is not Exactness.EXACT)
+
+    @property
     def is_over_rate(self) -> bool:
         """Whether the request alone exceeds what a rate allows, so that waiting does not help."""
         return (

@@ -36,7 +36,7 @@ CONTEXT: Final = _any(
 PROMPT: Final = _any(
     "prompts?", "inputs?", "messages", "conversations?", "chat history", "history", "chat", "dialogue?", "transcript",
     "input_?(?:ids|tokens|length|len)", "prompt_?(?:tokens|length|len)", "输入", "提示", "消息", "对话", "会话",
-    "历史",
+    "历史", "讯息",
 )  # fmt: skip
 """The parts that a shorter request shortens."""
 
@@ -46,7 +46,10 @@ REQUEST: Final = _any(
 )  # fmt: skip
 """Words that may mean the prompt: they need another word beside them."""
 
-TOKEN: Final = _any("tokens?", "token[ _]?(?:count|length|limit|ids?)s?", "tokens?数", "词元")
+TOKEN: Final = _any(
+    "tokens?", "token[ _]?(?:count|length|limit|ids?)s?", "tokens?数", "词元", "权杖", "トークン", "토큰", "токен"
+)
+"""Also in languages of which no sentence is read: their numbers may be our own count."""
 LENGTH: Final = _any(
     "length", "len", "size", "long", "longer", "lengthy", "长度", "字数", "超长", "过长", "太长", "大小",
 )  # fmt: skip
@@ -122,7 +125,7 @@ POINTS_BACK: Final = _any("(?:exceeds?|exceeded|exceeding|over|above|than) (?:it
 MINIMUM: Final = _any("at least", "minimum", "min", "too (?:small|short|low)", "至少", "最小", "最少", "过短", "太短")
 
 LEFT: Final = _any("remaining", "left", "available", "剩余")
-BATCH: Final = _any("physical batch", "batch[ _]size", "ubatch")
+BATCH: Final = _any("physical batch", "(?:embedding )?batch[ _](?:size|limit)", "ubatch")
 """llama.cpp's limit for an embedding input, which is no window."""
 
 WITHOUT_MEANING: Final = re.compile(

@@ -21,7 +21,7 @@ from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reac
 from proxy.core.models.names import has_open_weights
 from proxy.core.models.profile import Modality, ModelProfile
 from proxy.core.models.search import Search
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.tokenizer import counter_for

@@ -23,14 +23,13 @@ from proxy.core.conversation.references import Fetched, Reference, Resolved, ref
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.models.search import Search
-from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
-from proxy.core.notices.retrieval import lacking_result
+from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.prefix import LastSent
+from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire

@@ -62,8 +62,8 @@ class Judge:
         decision.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
-        is_search = verdict.is_overflow and verdict.limit is None
-        if verdict.kind is not VerdictKind.ACCEPTED and not is_search:
+        is_unnamed = verdict.is_overflow and verdict.limit is None
+        if verdict.kind is not VerdictKind.ACCEPTED and not is_unnamed:
             self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:

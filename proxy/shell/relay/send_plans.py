@@ -138,7 +138,7 @@ class SendPlans:
     def note_final(self, outcome: Outcome, planned: Planned) -> None:
         """Learn from a refusal without a number that no smaller send follows."""
         verdict = outcome.verdict
-        if verdict.is_suspect or (verdict.is_overflow and verdict.limit is None):
+        if verdict.is_suspect or verdict.names_no_limit:
             self._judge.learn_search(verdict, planned)
 
     async def send_after(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.calls import meant_by

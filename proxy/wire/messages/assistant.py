@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
 

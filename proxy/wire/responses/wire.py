@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw

@@ -478,3 +478,28 @@ def test_a_reply_that_is_cut_before_its_first_token_is_no_reply():
     assert judged() == judged("length") == judged(asked=4_096) == (VerdictKind.EMPTY, True)
     for accepted in (judged("stop"), judged(reply=1), judged(reply=None), judged(asked=16)):
         assert accepted == (VerdictKind.ACCEPTED, False)
+
+
+@pytest.mark.parametrize(("tokens", "limit"), [(9_500, 8_192), (30_000, None)])
+def test_a_limit_beside_our_own_count_in_words_that_say_little_is_one_of_the_input(tokens: int, limit: int | None):
+    verdict = refused(400, "入力トークン数 9712 がモデルの最大コンテキスト長 8192 を超えています。", sent=Sent(tokens))
+    assert verdict.is_overflow
+    assert (verdict.limit if verdict.limit_is_learnable else None) == limit
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "is_suspect"),
+    [
+        (400, Sent(9_500), True),
+        (500, Sent(9_500), False),
+        (400, Sent(4_000), False),
+        (400, Sent(16_000), False),
+        (400, Sent(9_500, reply_tokens=8_192), False),
+        (400, Sent(), False),
+    ],
+)
+def test_our_own_count_beside_a_smaller_number_is_suspect_in_any_language(status: int, sent: Sent, is_suspect: bool):
+    verdict = refused(status, "Die Eingabe hat 9712 Tokens, und mehr als 8192 gehen nicht.", sent=sent)
+    assert not verdict.is_overflow
+    assert verdict.is_suspect is is_suspect
+    assert not refused(400, "9712 tokens won't go into 8192, nor 4096", sent=Sent(9_500)).is_suspect

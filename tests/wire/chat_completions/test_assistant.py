@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.chat_completions.assistant import called, result_of, said_in
 
 OURS = b'{"id": "c1", "function": {"name": "read_artifact", "arguments": "{}"}, "signature": "abc"}'

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
 from proxy.core.text import jsontext
 from proxy.wire.messages.tools import forces_a_call, tool_names, with_tool

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.responses.output import CONTENT, is_own_call, missing_result, result_of, said_in
 
 

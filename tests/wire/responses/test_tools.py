@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
 from proxy.core.text import jsontext
 from proxy.wire.responses.tools import forces_a_call, is_kept, is_true, tool_for, tool_names, with_tool

@@ -12,7 +12,7 @@ from support.responses_answers import answered
 from support.responses_items import inputs
 
 from proxy.core.conversation.message import ToolCall
-from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.wire.responses.wire import COMPACTED, COMPACTIONS, HELD, PART_UNSEEN, RESPONSES, SHAPE
 
 USER = {"role": "user", "content": "go"}

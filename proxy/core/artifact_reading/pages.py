@@ -1,8 +1,10 @@
-"""The first line of a page that was read from an artifact, in English and Chinese; foreign notices are marked.
+"""How an artifact is read: a page of lines, a search, a part of JSON, or its description; and the first line of each
+page, in English and Chinese.
 
-Rule: the line contains the mark and the artifact's name, by which pages are recognised and never cut again, and the
-concrete next call. It contains only numbers and that name, so a forged one leads nowhere; any other notice in a tool's
-output is somebody else's and is shown as quoted.
+Rule: the query is checked before anything is read. A page is bounded and begins with one line that says what it shows,
+of how much, and names the next page; it contains the mark and the artifact's name, by which pages are recognised and
+never cut again, and else only numbers, so a forged one leads nowhere. Any other notice in a tool's output is somebody
+else's and is shown as quoted.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.artifact_reading.grep import Hits
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.artifact_reading.search import CONTEXT, HITS, MAX_POINTER_CHARACTERS, Hits, Search, hits_of
 from proxy.core.notices.catalogue import FOUND, MARK, PAGES, QUOTED, Language, framed, say
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
-from proxy.core.text.lines import Page, utf8_length
+from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of, utf8_length
+from proxy.errors import BadArtifactQuery
 
 
 def page_header(page: Page, name: str, language: Language) -> str:
@@ -221,3 +225,74 @@ _MORE_NUMBERS_BYTES: Final = 40
 _ROW: Final = re.compile(r"^(?P<line>\d{1,12})(?::(?P<byte>\d{1,12})(?=:…)|[:-])", re.MULTILINE)
 _HIT: Final = re.compile(r"^\d{1,12}:", re.MULTILINE)
 """Rows of a search: of a match, or of its context; of a long line, with the byte at which the row begins."""
+
+
+PARAMETERS: Final = ("lines", "grep", "context", "max", "json", "bytes", "stat")
+_ALLOWED: Final = (
+    "allowed are `lines=400-480`, `grep=REGEX` with `context=2` and `max=50`, `json=/pointer`, these three also "
+    "together, with `bytes=8000` at the most, or `stat` alone"
+)
+_MAX_DIGITS: Final = 6
+
+
+class Query(Struct, frozen=True):
+    """What to read. `pointer` selects a part; `lines` and `search` read that part, or the whole."""
+
+    lines: LineRange | None = None
+    search: Search | None = None
+    pointer: str | None = None
+    max_bytes: int = PAGE_BYTES
+    """Of the page, besides its header."""
+    stat: bool = False
+
+    @classmethod
+    def parse(cls, asked: Mapping[str, str]) -> Query | None:
+        """From parameters by name; None if there are none, which asks for the whole. Raises BadArtifactQuery.
+
+        >>> Query.parse({"lines": "400-", "grep": "ERROR"}).search.pattern
+        'ERROR'
+        """
+        if not asked:
+            return None
+        unknown = next((name for name in asked if name not in PARAMETERS), None)
+        if unknown is not None:
+            raise BadArtifactQuery(f"there is no such way of reading; {_ALLOWED}", param=unknown[:100])
+        if "grep" not in asked and (lost := asked.keys() & {"context", "max"}):
+            raise BadArtifactQuery(f"`context` and `max` belong to `grep`; {_ALLOWED}", param=min(lost))
+        if "stat" in asked and len(asked) > 1:
+            raise BadArtifactQuery(f"`stat` stands alone; {_ALLOWED}", param="stat")
+        search = None
+        if "grep" in asked:
+            search = Search(asked["grep"], _number(asked, "context", CONTEXT), _number(asked, "max", HITS))
+        lines = LineRange.parse(asked["lines"]) if "lines" in asked else None
+        pointer = asked.get("json")
+        if pointer is not None and len(pointer) > MAX_POINTER_CHARACTERS:
+            raise BadArtifactQuery(f"`json` must have at most {MAX_POINTER_CHARACTERS:,} characters", param="json")
+        if not (max_bytes := _number(asked, "bytes", PAGE_BYTES)):
+            raise BadArtifactQuery("`bytes` must be at least 1", param="bytes")
+        return cls(lines, search, pointer, min(max_bytes, PAGE_BYTES), "stat" in asked)
+
+
+def read(
+    index: LineIndex, query: Query, name: str, language: Language, max_bytes: int = PAGE_BYTES
+) -> Generator[Span, bytes, bytes]:
+    """A page with its header, of about `max_bytes`: yields the spans of the text that it has to read, is sent their
+    bytes, and returns the page.
+
+    A TimeoutError instead of bytes ends a search. Raises RangeOutside.
+    """
+    wanted, max_bytes = query.lines or LineRange(1), min(max_bytes, query.max_bytes)
+    if query.search is not None:
+        hits: Hits = yield from hits_of(index, wanted, query.search, max_bytes)
+        return hits_header(hits, name, language).encode() + hits.text
+    page: Page = yield from page_of(index, wanted, max_bytes)
+    return page_header(page, name, language).encode() + page.text
+
+
+def _number(asked: Mapping[str, str], name: str, default: int) -> int:
+    text = asked.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise BadArtifactQuery(f"`{name}` must be a whole number", param=name)
+    return int(text)

@@ -1,8 +1,9 @@
-"""A long result in the common tool-response shape becomes a shorter one in the same shape.
+"""The common shape of tool results, `{"status": …, "data": …, "text"?, "stats"?, "context"?, "error"?}`: a long one
+becomes a shorter one in the same shape.
 
-Rule: the result stays JSON that the agent's own code reads as before: `status` becomes `partial` (`error` and numbers
-are kept), `data` holds a preview of the bulk, `text` says where the whole is, and the other members keep their bytes
-while there is room for them.
+Rule: the result stays JSON that the agent's own code reads as before, whatever is written into it: `status` becomes
+`partial` (`error` and numbers are kept), `data` holds a preview of the bulk, `text` says where the whole is, and the
+other members keep their bytes while there is room for them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,52 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
+from proxy.core.artifact_reading.pages import quoted
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Address
-from proxy.core.notices.pages import quoted
 from proxy.core.notices.resume import Resume, written_length
 from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.jsontext import Raw
 from proxy.core.text.lines import count_lines, utf8_length
+
+_MEMBERS: Final = frozenset({"status", "data"})
+"""These distinguish the shape from other JSON."""
+
+
+def tool_response(text: str) -> Mapping[str, Raw] | None:
+    """The members of a result in this shape; None if the text is something else."""
+    found = json_object(text)
+    return found if found is not None and found.keys() >= _MEMBERS else None
+
+
+def json_object(text: str) -> Mapping[str, Raw] | None:
+    """The members of a result that is a JSON object."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return jsontext.members(text.encode("utf-8", "surrogatepass"))
+    except jsontext.NotJson:
+        return None
+
+
+def asks_to_stay(found: Mapping[str, Raw]) -> bool:
+    """Whether a JSON object itself asks to be left alone: `{"context": {"truncation_skip": true}}`."""
+    context = jsontext.opened(found.get("context"))
+    return isinstance(context, dict) and context.get("truncation_skip") is True
+
+
+def with_note(response: Mapping[str, Raw], note: str) -> str:
+    """The result with a note before its `text`.
+
+    >>> with_note(tool_response('{"status": "ok", "data": 1, "text": "done"}'), "Mind this. ")
+    '{"status":"ok","data":1,"text":"Mind this. done"}'
+    """
+    said = jsontext.value(response.get("text", b"null"))
+    text = jsontext.dump(note + said if isinstance(said, str) else note)
+    return jsontext.join_object(dict(response) | {"text": text}).decode("utf-8", "surrogatepass")
+
 
 _SHORTENED: Final = ("data", "text")
 """The members that may contain the bulk."""
