@@ -83,8 +83,13 @@ class Seen:
         return self.side.upstream
 
     @property
+    def first(self) -> str:
+        """What was accepted before the proxy has read anything for the model, as texts."""
+        return _texts(json.loads(self.upstream.accepted[0]))
+
+    @property
     def last(self) -> str:
-        """What was accepted last, as texts."""
+        """What was accepted last."""
         return _texts(json.loads(self.upstream.accepted[-1]))
 
 
@@ -208,7 +213,7 @@ def the_newest_words_arrive(seen: Seen) -> None:
 
 
 def something_of_the_newest_result_arrives(seen: Seen) -> None:
-    assert seen.agent.newest in seen.last, f"nothing of {seen.agent.newest!r}"
+    assert seen.agent.newest in seen.first, f"nothing of {seen.agent.newest!r}"
 
 
 def what_was_valid_stays_valid(seen: Seen) -> None:
