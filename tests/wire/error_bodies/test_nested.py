@@ -60,3 +60,8 @@ def test_nesting_wrapping_and_breadth_are_bounded():
     for _ in range(9):
         wrapped = json.dumps({"error": wrapped})
     assert all(path.count(">") <= 6 for path in texts(wrapped))
+
+
+def test_lists_in_lists_within_a_text_are_not_followed_for_ever():
+    text = f"failed: {'[' * 900}{']' * 900}"
+    assert list(texts(text).values()) == [text]
