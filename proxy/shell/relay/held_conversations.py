@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry_strategy import Outcome
+from proxy.core.overflow.retry import Outcome
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from msgspec import Struct, field
 
 from proxy.core.conversation.message import Message
-from proxy.core.overflow.retry_strategy import Attempt, Rung
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
+from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ProxyError
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent, name_of_conversation, share_kept
