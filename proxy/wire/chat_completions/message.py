@@ -6,6 +6,7 @@ when its content is needed, and not kept parsed, because conversations of many m
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -32,9 +33,149 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.chat_completions.calls import calls_in, meant_by, texts_of_call
-from proxy.wire.chat_completions.content_parts import json_of, read_part, replacement
-from proxy.wire.media import addresses_in, may_hold_media, with_replaced
+from proxy.wire.media import ADDRESSED, addresses_in, attachment_of, may_hold_media, with_replaced
+from proxy.wire.openai_parts import as_one_text, part_from, part_in
+
+# Calls
+
+MAX_CALLS: Final = 1_000
+"""In one message that is compared with what a client sends back."""
+
+
+def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
+    """The calls in a list of calls."""
+    found = jsontext.opened(raw)
+    listed = found if isinstance(found, list) else []
+    return tuple(
+        ToolCall(id=str(call.get("id") or ""), name=name_of(call)) for call in listed if isinstance(call, dict)
+    )
+
+
+def name_of(tool: Mapping[str, Any]) -> str:
+    """The name in a tool, or in a call of one: of a function, a custom tool, or of itself. Empty if there is none.
+
+    >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
+    ('ls', 'sh', 'cat')
+    """
+    inner = tool.get("function") or tool.get("custom")
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
+    """Id, name and arguments of each call, opened, so that their spelling does not matter."""
+    return [_meant(jsontext.opened(raw)) for raw in calls[:MAX_CALLS]]
+
+
+def _meant(call: Any) -> list[Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return [call]
+    arguments = function.get("arguments")
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
+
+
+def texts_of_call(call: Any) -> Iterator[str]:
+    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text. Mistral's API takes
+    arguments as an object, too (https://docs.mistral.ai/api); a model reads them as JSON.
+
+    >>> list(texts_of_call({"function": {"name": "ls", "arguments": {"path": "."}}}))
+    ['ls', '{"path":"."}']
+    """
+    for kind in ("function", "custom") if isinstance(call, dict) else ():
+        called = call.get(kind)
+        for name in ("name", "arguments", "input"):
+            text = called.get(name) if isinstance(called, dict) else None
+            if isinstance(text, str):
+                yield text
+            elif isinstance(text, dict):
+                yield jsontext.dump(text).decode()
+
+
+# Parts with media
+
+_MEMBERS: Final = {
+    Route.IMAGE: "image_url",
+    Route.AUDIO: "input_audio",
+    Route.AUDIO_ADDRESS: "audio_url",
+    Route.VIDEO: "video_url",
+    Route.FILE: "file",
+}
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def part_of(shown: Shown) -> dict[str, Any]:
+    """A part in OpenAI's shape."""
+    member = _MEMBERS[shown.route]
+    if shown.content is None:
+        return {"type": member, member: {"url": shown.address}}
+    encoded = base64.b64encode(shown.content).decode()
+    url = f"data:{shown.found.mime};base64,{encoded}"
+    kept = _kept(shown, member)
+    match shown.route:
+        case Route.AUDIO:
+            inner = kept | {"data": encoded, "format": shown.found.suffix}
+        case Route.FILE:
+            inner = {"filename": shown.name} | kept | {"file_data": url}
+        case _:
+            inner = kept | {"url": url}
+    return {"type": member, member: inner}
+
+
+def _kept(shown: Shown, member: str) -> dict[str, Any]:
+    """The old part's other members about its content."""
+    old = jsontext.opened(shown.like) if shown.like is not None else None
+    inside = old.get(member) if isinstance(old, dict) else None
+    if not isinstance(inside, dict):
+        return {}
+    return {name: said for name, said in inside.items() if not (shown.is_fetched and name in ADDRESSED)}
+
+
+def rest_of(part: Mapping[str, Any]) -> bytes:
+    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
+    return jsontext.dump({name: _emptied(inside) for name, inside in part.items()})
+
+
+def _emptied(inside: Any) -> Any:
+    if isinstance(inside, dict):
+        return {name: "" if isinstance(said, str) and len(said) > _LONG else said for name, said in inside.items()}
+    return "" if isinstance(inside, str) and len(inside) > _LONG else inside
+
+
+# Parts
+
+
+def read_part(raw: Raw, part: Any) -> Part:
+    """A part as the core sees it."""
+    return part_in(raw, part, attachment_of, rest_of)
+
+
+def replacement(new: Content, *, in_text: bool) -> bytes | None:
+    """The JSON of a new content. `in_text`: whether it replaces a plain text, and stays one if it can."""
+    if new is None:
+        return None
+    if isinstance(new, str):
+        return jsontext.dump(new)
+    first = new.items[0]
+    if in_text and len(new.items) == 1 and isinstance(first, Words):
+        return jsontext.dump(first.text)
+    written = [json_of(item) for item in new.items]
+    text = as_one_text(written) if new.as_text and not in_text else None
+    return jsontext.join_array(written) if text is None else jsontext.dump(text)
+
+
+def json_of(item: Item) -> bytes:
+    """The JSON of a part."""
+    return part_from(item, part_of, _text_part)
+
+
+def _text_part(text: str) -> Mapping[str, Any]:
+    return {"type": "text", "text": text}
+
+
+# Messages
 
 _ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""

@@ -8,6 +8,7 @@ modified". https://platform.claude.com/docs/en/build-with-claude/extended-thinki
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 from msgspec.structs import replace
 
+from proxy.core.content_types.texts import is_address, last_of
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
@@ -31,38 +33,142 @@ from proxy.core.conversation.message import (
     Parts,
     Reasoning,
     Replacement,
+    Route,
+    Shape,
+    Shown,
     ToolCall,
     Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media import addresses_in, may_hold_media, with_replaced
+from proxy.wire.media import addresses_in, may_hold_media, name_in, with_replaced
+from proxy.wire.media import attachment_of as attachment_of_any
 from proxy.wire.messages.blocks import (
     CALL,
     COMPACTION,
+    DOCUMENT,
     IMAGE,
     MARK,
     RESULT,
     THINKING,
     brings_tools,
-    images_in,
-    kind_of,
-    listed,
-    meant_by,
-    media_in,
-    text_in,
-    texts_of,
-)
-from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part
-from proxy.wire.messages.heads import (
     content_in,
     content_in_first,
     heads_in,
+    images_in,
+    kind_of,
+    listed,
     may_bring_tools,
+    meant_by,
+    media_in,
     opened_in,
     opened_in_first,
     said_in,
+    text_in,
+    texts_of,
 )
+
+# Blocks with media
+
+_SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}
+_NOT_KEPT: Final = frozenset({"type", "source", "text"})
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
+    """The content of a media block; None for text, and for a block that cannot be read."""
+    kind, source = kind_of(block), block.get("source")
+    shape = _SHAPES.get(kind)
+    if shape is None or not isinstance(source, Mapping):
+        return attachment_of_any(block)
+    name = name_in(source, block)
+    declared = source.get("media_type")
+    declared = declared if isinstance(declared, str) else ""
+    match source.get("type"):
+        case "base64" if isinstance(data := source.get("data"), str):
+            return Attachment(shape, data, declared, name, is_data_url=True)
+        case "url" if isinstance(url := source.get("url"), str) and is_address(url):
+            return Attachment(shape, address=url, declared=f"{kind}/*", name=name or last_of(url))
+        case "file" if isinstance(file_id := source.get("file_id"), str):
+            return Attachment(shape, address=file_id, declared=f"{kind}/*", name=name)
+    return None
+
+
+def rest_of(block: Mapping[str, Any]) -> bytes:
+    """The members of a media block that are copied to the block that replaces it."""
+    kept = {name: said for name, said in block.items() if name not in _NOT_KEPT}
+    short = {name: said for name, said in kept.items() if not (isinstance(said, str) and len(said) > _LONG)}
+    return jsontext.dump(short)
+
+
+def block_of(shown: Shown) -> bytes:
+    """A block in this API's shape. There are two kinds of media: anything that is not an image is a document."""
+    kind = IMAGE if shown.route is Route.IMAGE else DOCUMENT
+    if shown.content is None:
+        source: dict[str, Any] = {"type": "url", "url": shown.address}
+    else:
+        data = base64.b64encode(shown.content).decode()
+        source = {"type": "base64", "media_type": shown.found.mime, "data": data}
+    return jsontext.dump({"type": kind, "source": source, **_members(shown.like)})
+
+
+def mark_in(like: bytes | None) -> dict[str, Any]:
+    """The cache mark among the other members of an old block."""
+    found = _members(like)
+    return {MARK: found[MARK]} if found.get(MARK) is not None else {}
+
+
+def _members(like: bytes | None) -> dict[str, Any]:
+    found = jsontext.opened(like) if like is not None else None
+    return {name: said for name, said in found.items() if name not in _NOT_KEPT} if isinstance(found, dict) else {}
+
+
+# Blocks
+
+_IMAGE: Final = f'"{IMAGE}"'.encode()
+_MARK: Final = f'"{MARK}"'.encode()
+
+
+def read_part(raw: Raw, block: Any) -> Part:
+    """A block as the core sees it."""
+    kept = bytes(raw)
+    if not isinstance(block, dict):
+        return Part(kept)
+    if (text := text_in(block)) is not None:
+        return Part(kept, text)
+    attachment = attachment_of(block)
+    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(block))
+
+
+def is_image(item: Item) -> bool:
+    """Whether a block is, or will be, an image."""
+    if isinstance(item, Shown):
+        return item.route is Route.IMAGE
+    return isinstance(item, Carried) and _IMAGE in item.raw and kind_of(jsontext.opened(item.raw)) == IMAGE
+
+
+def json_of(item: Item) -> bytes:
+    """The JSON of a block."""
+    if isinstance(item, Carried):
+        return item.raw
+    if isinstance(item, Shown):
+        return block_of(item)
+    like = jsontext.opened(item.like) if item.like is not None else None
+    if isinstance(like, dict) and text_in(like) is not None:
+        return jsontext.dump({**like, "text": item.text})
+    return jsontext.dump({"type": "text", "text": item.text, **mark_in(item.instead_of)})
+
+
+def markable(raw: bytes) -> bytes:
+    """A block, without its cache mark if it is an empty text, which may not have one."""
+    block = jsontext.opened(raw) if _MARK in raw else None
+    if not isinstance(block, dict) or text_in(block) != "":
+        return raw
+    return jsontext.dump({name: said for name, said in block.items() if name != MARK})
+
+
+# Messages
 
 IGNORED: Final = "ignored"
 """The role of messages that the API does not read."""
@@ -70,9 +176,7 @@ REMINDER: Final = "reminder"
 """The role of words beside tool results that no person wrote."""
 _ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""
-_IMAGE: Final = b'"image"'
 _THINKING: Final = b'thinking"'
-_MARK: Final = f'"{MARK}"'.encode()
 _OTHER_BLOCK: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|tool_use"|tool_result"|thinking"|redacted_thinking"|ephemeral")'
 )

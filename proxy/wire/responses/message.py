@@ -7,6 +7,7 @@ commas between them, as in the body. An item is parsed when its content is neede
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self, cast
@@ -29,15 +30,15 @@ from proxy.core.conversation.message import (
     Reasoning,
     Replacement,
     Route,
+    Shape,
     Shown,
     ToolCall,
     Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media import addresses_in, may_hold_media, with_replaced
-from proxy.wire.openai_parts import as_one_text
-from proxy.wire.responses.content_parts import json_of, read_part
+from proxy.wire.media import addresses_in, attachment_of, may_hold_media, with_replaced
+from proxy.wire.openai_parts import as_one_text, part_from, part_in
 from proxy.wire.responses.items import (
     ADDITIONAL_TOOLS,
     FOUND_TOOLS,
@@ -52,6 +53,80 @@ from proxy.wire.responses.items import (
     said_at,
     texts_at,
 )
+
+# Parts with media
+
+_HELD: Final = ("image_url", "file_data", "file_url", "file_id")
+"""Members with the content or its address."""
+_OTHER_MEMBERS: Final = {Route.AUDIO_ADDRESS: "audio_url", Route.VIDEO: "video_url"}
+"""The API has no parts for these; servers that accept them use the parts of chat completions."""
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def content_of(part: Mapping[str, Any]) -> Attachment | None:
+    """The content of a media part; None for text, and for a part that cannot be read."""
+    if part.get("type") == "input_image" and not isinstance(part.get("image_url"), str):
+        named = part.get("file_id")
+        return Attachment(Shape.IMAGE, address=named) if isinstance(named, str) and named else None
+    return attachment_of(part)
+
+
+def part_of(shown: Shown) -> dict[str, Any]:
+    """A part in this API's shape."""
+    kept = _kept(shown)
+    encoded = "" if shown.content is None else base64.b64encode(shown.content).decode()
+    url = shown.address if shown.content is None else f"data:{shown.found.mime};base64,{encoded}"
+    match shown.route:
+        case Route.IMAGE:
+            return {"type": "input_image", "detail": "auto"} | kept | {"image_url": url}
+        case Route.AUDIO:
+            return {"type": "input_audio", "input_audio": {"data": encoded, "format": shown.found.suffix}}
+        case Route.FILE:
+            return {"type": "input_file", "filename": shown.name} | kept | {"file_data": url}
+        case route:
+            member = _OTHER_MEMBERS[route]
+            return {"type": member, member: {"url": url}}
+
+
+def _kept(shown: Shown) -> dict[str, Any]:
+    """The old part's other members about its content, if it was of the same kind."""
+    old = jsontext.opened(shown.like) if shown.like is not None else None
+    kind = {Route.IMAGE: "input_image", Route.FILE: "input_file"}.get(shown.route)
+    if not isinstance(old, dict) or old.get("type") != kind:
+        return {}
+    return {name: said for name, said in old.items() if name not in _HELD and said is not None}
+
+
+def rest_of(part: Mapping[str, Any]) -> bytes:
+    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
+    return jsontext.dump(
+        {name: "" if isinstance(said, str) and len(said) > _LONG else said for name, said in part.items()}
+    )
+
+
+# Parts
+
+
+def read_part(raw: Raw, part: Any) -> Part:
+    """A part as the core sees it."""
+    return part_in(raw, part, content_of, rest_of)
+
+
+def json_of(item: Item, role: str) -> bytes:
+    """The JSON of a part. The model's words have parts of their own: `output_text`."""
+    return part_from(item, part_of, _said_by_the_model if role == "assistant" else _said_to_the_model)
+
+
+def _said_by_the_model(text: str) -> Mapping[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def _said_to_the_model(text: str) -> Mapping[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+# Messages
 
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
 """One string object per role: a conversation has thousands of messages. The last two are for items of unknown kinds and

@@ -11,8 +11,8 @@ from support.line_wire import meant_by as lines_meant_by
 
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
-from proxy.wire.chat_completions.assistant import said_in as read_said
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
+from proxy.wire.chat_completions.replies import said_in as read_said
 
 MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
 
