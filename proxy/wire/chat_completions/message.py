@@ -7,7 +7,7 @@ when its content is needed, and not kept parsed, because conversations of many m
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
@@ -17,29 +17,22 @@ from proxy.core.conversation.message import (
     TOOL_ROLES,
     Address,
     Argument,
-    Attachment,
-    Carried,
     Content,
     ImageView,
     Item,
     Part,
     Parts,
     Reasoning,
-    Replacement,
     Route,
     Shown,
     ToolCall,
-    Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media import ADDRESSED, addresses_in, attachment_of, may_hold_media, with_replaced
-from proxy.wire.openai_parts import as_one_text, part_from, part_in
+from proxy.wire.json_messages import MAX_CALLS, JsonMessage, part_from, part_in
+from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
 # Calls
-
-MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
 
 
 def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
@@ -152,21 +145,7 @@ def read_part(raw: Raw, part: Any) -> Part:
     return part_in(raw, part, attachment_of, rest_of)
 
 
-def replacement(new: Content, *, in_text: bool) -> bytes | None:
-    """The JSON of a new content. `in_text`: whether it replaces a plain text, and stays one if it can."""
-    if new is None:
-        return None
-    if isinstance(new, str):
-        return jsontext.dump(new)
-    first = new.items[0]
-    if in_text and len(new.items) == 1 and isinstance(first, Words):
-        return jsontext.dump(first.text)
-    written = [json_of(item) for item in new.items]
-    text = as_one_text(written) if new.as_text and not in_text else None
-    return jsontext.join_array(written) if text is None else jsontext.dump(text)
-
-
-def json_of(item: Item) -> bytes:
+def json_of(item: Item, _: str) -> bytes:
     """The JSON of a part."""
     return part_from(item, part_of, _text_part)
 
@@ -225,23 +204,16 @@ _head: Final = msgspec.json.Decoder(_Head)
 _inside: Final = msgspec.json.Decoder(_Inside)
 
 
-class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
+class ChatMessage(JsonMessage, frozen=True):
+    """One message; the core's `Message` describes the members."""
 
     is_companion: ClassVar[bool] = False
     must_stay: ClassVar[bool] = False
     is_marked: ClassVar[bool] = False
-    takes_notes_apart: ClassVar[bool] = False
-    raw: bytes
-    role: str = ""
-    answers: str = ""
-    name: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    image_sign: ClassVar[bytes] = _IMAGE
+    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
+    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
     reasoning_bytes: int = 0
-
-    def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
-        return f"ChatMessage({self.role!r}, {len(self.raw)} bytes)"
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -271,16 +243,16 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             reasoning_bytes=len(bytes(members.get(_LEFT_OUT_LATER, b""))),
         )
 
-    def again(self, raw: bytes) -> Self:
-        """Another message, from its bytes."""
-        return self.read(raw)
-
     def members(self) -> Mapping[str, Raw]:
         """The members of its object, unopened; none if it is no object."""
         try:
             return jsontext.members(self.raw)
         except jsontext.NotJson:
             return {}
+
+    def said(self) -> tuple[Path, Raw]:
+        """Its `content`."""
+        return _CONTENT, self.members().get("content", b"null")
 
     def content(self) -> Any:
         """Its `content`, opened: a string, a list of parts, or any other value."""
@@ -344,16 +316,6 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             text = jsontext.opened(raw)
             yield Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
 
-    def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """Its content, part by part."""
-        raw = self.members().get("content", b"null")
-        opened = jsontext.opened(raw)
-        if isinstance(opened, str):
-            return _CONTENT, (Part(bytes(raw), opened),)
-        if not isinstance(opened, list):
-            return None
-        return _CONTENT, [read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
-
     def _media_parts(self) -> Sequence[Mapping[str, Any]]:
         """The parts of its content that are not text: images, audio, files."""
         if b'"type"' not in self.raw:
@@ -370,59 +332,19 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         """How many of those parts are images."""
         return sum("image_url" in part for part in self._media_parts()) if _IMAGE in self.raw else 0
 
-    def images_among(self, items: Sequence[Item]) -> int:
-        """How many of these parts are images."""
-        return sum(
-            item.route is Route.IMAGE if isinstance(item, Shown) else isinstance(item, Carried) and _IMAGE in item.raw
-            for item in items
-        )
-
     @property
     def may_hold_media(self) -> bool:
         """Whether it may contain media, judged by its bytes."""
         return may_hold_media(self.raw)
 
-    def addresses(self) -> Iterator[str]:
-        """The addresses in it of content that is elsewhere."""
-        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
-            yield from addresses_in(self.content(), is_result=self.role in TOOL_ROLES)
-
-    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text in which each content that it contains is replaced by words."""
-        return with_replaced(text, replace)
-
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
         plain = isinstance(self.content(), str) if any(isinstance(new, Parts) for new in changes.values()) else False
-        found = {cast(Path, at): replacement(new, in_text=plain) for at, new in changes.items()}
+        found = {cast(Path, at): self.replacement(new, in_text=plain) for at, new in changes.items()}
         if any(at[0] in (_CALLS, _ONE_CALL) for at in found):
             objects = {at for at, _, written in self._arguments() if isinstance(written, dict)}
             found |= {at: jsontext.dump_object(cast(str, changes[at])) for at in objects & found.keys()}
         return self.read(spliced(self.raw, found))
-
-    @property
-    def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into its content, although the content has none."""
-        content = self.content()
-        return content is None or isinstance(content, str | list)
-
-    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as the content, or as a part of its own."""
-        if not isinstance(self.content(), list):
-            return _CONTENT, note
-        parts = [Carried(bytes(item)) for item in jsontext.items(self.members()["content"])]
-        return _CONTENT, Parts((*parts, Words(note)) if after else (Words(note), *parts))
-
-    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        """Another message with this content."""
-        content = (
-            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([json_of(item) for item in items])
-        )
-        return self.read(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
-
-    def unmarked(self) -> bytes:
-        """As received: clients that mark these messages for a cache do not move the marks."""
-        return self.raw
 
     def unsealed(self) -> Self | None:
         """Without the members in which gateways carry such reasoning."""

@@ -8,14 +8,19 @@ Source of the kinds: https://platform.claude.com/docs/en/api/messages and the ty
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from proxy.core.conversation.message import ImageView
+from proxy.core.content_types.texts import is_address, last_of
+from proxy.core.conversation.message import Attachment, ImageView, Route, Shape, Shown
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
+from proxy.wire.json_messages import MAX_CALLS
+from proxy.wire.media import attachment_of as attachment_of_any
+from proxy.wire.media import name_in
 
 # Blocks
 
@@ -54,8 +59,6 @@ _BRINGS_TOOLS: Final = frozenset({"tool_reference", "tool_addition", "tool_remov
 """Kinds that add tools, which later messages call."""
 _SIGNS_OF_TOOLS: Final = tuple(f'"{kind}"'.encode() for kind in sorted(_BRINGS_TOOLS))
 _MAX_DEPTH: Final = 16
-MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
 _IMAGE_HEAD_CHARACTERS: Final = 90_000
 """The beginning of an image's base64, which contains its dimensions; slightly more than is searched for them."""
 
@@ -174,6 +177,62 @@ def answered_by(block: Mapping[str, Any]) -> str:
     """The id of the call that a result answers."""
     answers = block.get("tool_use_id")
     return answers if isinstance(answers, str) else ""
+
+
+# Blocks with media
+
+_SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}
+_NOT_KEPT: Final = frozenset({"type", "source", "text"})
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
+    """The content of a media block; None for text, and for a block that cannot be read."""
+    kind, source = kind_of(block), block.get("source")
+    shape = _SHAPES.get(kind)
+    if shape is None or not isinstance(source, Mapping):
+        return attachment_of_any(block)
+    name = name_in(source, block)
+    declared = source.get("media_type")
+    declared = declared if isinstance(declared, str) else ""
+    match source.get("type"):
+        case "base64" if isinstance(data := source.get("data"), str):
+            return Attachment(shape, data, declared, name, is_data_url=True)
+        case "url" if isinstance(url := source.get("url"), str) and is_address(url):
+            return Attachment(shape, address=url, declared=f"{kind}/*", name=name or last_of(url))
+        case "file" if isinstance(file_id := source.get("file_id"), str):
+            return Attachment(shape, address=file_id, declared=f"{kind}/*", name=name)
+    return None
+
+
+def rest_of(block: Mapping[str, Any]) -> bytes:
+    """The members of a media block that are copied to the block that replaces it."""
+    kept = {name: said for name, said in block.items() if name not in _NOT_KEPT}
+    short = {name: said for name, said in kept.items() if not (isinstance(said, str) and len(said) > _LONG)}
+    return jsontext.dump(short)
+
+
+def block_of(shown: Shown) -> bytes:
+    """A block in this API's shape. There are two kinds of media: anything that is not an image is a document."""
+    kind = IMAGE if shown.route is Route.IMAGE else DOCUMENT
+    if shown.content is None:
+        source: dict[str, Any] = {"type": "url", "url": shown.address}
+    else:
+        data = base64.b64encode(shown.content).decode()
+        source = {"type": "base64", "media_type": shown.found.mime, "data": data}
+    return jsontext.dump({"type": kind, "source": source, **_members(shown.like)})
+
+
+def mark_in(like: bytes | None) -> dict[str, Any]:
+    """The cache mark among the other members of an old block."""
+    found = _members(like)
+    return {MARK: found[MARK]} if found.get(MARK) is not None else {}
+
+
+def _members(like: bytes | None) -> dict[str, Any]:
+    found = jsontext.opened(like) if like is not None else None
+    return {name: said for name, said in found.items() if name not in _NOT_KEPT} if isinstance(found, dict) else {}
 
 
 # Heads

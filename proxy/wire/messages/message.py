@@ -8,9 +8,8 @@ modified". https://platform.claude.com/docs/en/build-with-claude/extended-thinki
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import chain
 from typing import Any, ClassVar, Final, Self, cast
@@ -18,13 +17,11 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.content_types.texts import is_address, last_of
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
-    Attachment,
     Carried,
     Content,
     ImageView,
@@ -32,25 +29,24 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
-    Replacement,
     Route,
-    Shape,
     Shown,
     ToolCall,
     Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media import addresses_in, may_hold_media, name_in, with_replaced
-from proxy.wire.media import attachment_of as attachment_of_any
+from proxy.wire.json_messages import JsonMessage
+from proxy.wire.media import addresses_in, may_hold_media
 from proxy.wire.messages.blocks import (
     CALL,
     COMPACTION,
-    DOCUMENT,
     IMAGE,
     MARK,
     RESULT,
     THINKING,
+    attachment_of,
+    block_of,
     brings_tools,
     content_in,
     content_in_first,
@@ -58,71 +54,17 @@ from proxy.wire.messages.blocks import (
     images_in,
     kind_of,
     listed,
+    mark_in,
     may_bring_tools,
     meant_by,
     media_in,
     opened_in,
     opened_in_first,
+    rest_of,
     said_in,
     text_in,
     texts_of,
 )
-
-# Blocks with media
-
-_SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}
-_NOT_KEPT: Final = frozenset({"type", "source", "text"})
-_LONG: Final = 1_000
-"""Characters; a name or a word of the API has fewer."""
-
-
-def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
-    """The content of a media block; None for text, and for a block that cannot be read."""
-    kind, source = kind_of(block), block.get("source")
-    shape = _SHAPES.get(kind)
-    if shape is None or not isinstance(source, Mapping):
-        return attachment_of_any(block)
-    name = name_in(source, block)
-    declared = source.get("media_type")
-    declared = declared if isinstance(declared, str) else ""
-    match source.get("type"):
-        case "base64" if isinstance(data := source.get("data"), str):
-            return Attachment(shape, data, declared, name, is_data_url=True)
-        case "url" if isinstance(url := source.get("url"), str) and is_address(url):
-            return Attachment(shape, address=url, declared=f"{kind}/*", name=name or last_of(url))
-        case "file" if isinstance(file_id := source.get("file_id"), str):
-            return Attachment(shape, address=file_id, declared=f"{kind}/*", name=name)
-    return None
-
-
-def rest_of(block: Mapping[str, Any]) -> bytes:
-    """The members of a media block that are copied to the block that replaces it."""
-    kept = {name: said for name, said in block.items() if name not in _NOT_KEPT}
-    short = {name: said for name, said in kept.items() if not (isinstance(said, str) and len(said) > _LONG)}
-    return jsontext.dump(short)
-
-
-def block_of(shown: Shown) -> bytes:
-    """A block in this API's shape. There are two kinds of media: anything that is not an image is a document."""
-    kind = IMAGE if shown.route is Route.IMAGE else DOCUMENT
-    if shown.content is None:
-        source: dict[str, Any] = {"type": "url", "url": shown.address}
-    else:
-        data = base64.b64encode(shown.content).decode()
-        source = {"type": "base64", "media_type": shown.found.mime, "data": data}
-    return jsontext.dump({"type": kind, "source": source, **_members(shown.like)})
-
-
-def mark_in(like: bytes | None) -> dict[str, Any]:
-    """The cache mark among the other members of an old block."""
-    found = _members(like)
-    return {MARK: found[MARK]} if found.get(MARK) is not None else {}
-
-
-def _members(like: bytes | None) -> dict[str, Any]:
-    found = jsontext.opened(like) if like is not None else None
-    return {name: said for name, said in found.items() if name not in _NOT_KEPT} if isinstance(found, dict) else {}
-
 
 # Blocks
 
@@ -148,7 +90,7 @@ def is_image(item: Item) -> bool:
     return isinstance(item, Carried) and _IMAGE in item.raw and kind_of(jsontext.opened(item.raw)) == IMAGE
 
 
-def json_of(item: Item) -> bytes:
+def json_of(item: Item, _: str = "") -> bytes:
     """The JSON of a block."""
     if isinstance(item, Carried):
         return item.raw
@@ -217,19 +159,16 @@ _CONTENT: Final[Mapping[Form, Path]] = {
 """The path of the content in the JSON of a view."""
 
 
-class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
+class ApiMessage(JsonMessage, frozen=True):
+    """One message; the core's `Message` describes the members."""
 
-    name: ClassVar[str] = ""
     reasoning_bytes: ClassVar[int] = 0
     takes_notes_apart: ClassVar[bool] = True
     """In a message that is there anyway, because a user message of ours must not follow a system message:
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. In a result, the note would
     pass for words of the tool."""
-    raw: bytes
-    role: str = ""
-    answers: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
+    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
     is_companion: bool = False
     must_stay: bool = False
     is_marked: bool = False
@@ -240,13 +179,10 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     place: int = 0
     """Its position among the views of that message."""
 
-    def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
-        return f"ApiMessage({self.role!r}, {len(self.raw)} bytes)"
-
     @classmethod
-    def read(cls, raw: bytes) -> Self:
+    def read(cls, raw: Raw) -> Self:
         """A view of a whole API message, or of any other JSON value. Several results are not split here."""
+        raw = bytes(raw)
         role, content = said_in(raw)
         role, is_marked = _ROLES.get(role, role), _MARK in raw
         heads = heads_in(content)
@@ -259,10 +195,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             answers = heads[0].tool_use_id
             return cls(raw, "tool", answers, must_stay=must_stay, is_marked=is_marked, form=Form.ALONE)
         return cls(raw, role, must_stay=must_stay, is_marked=is_marked)
-
-    def again(self, raw: bytes) -> Self:
-        """Another message, from its bytes."""
-        return self.read(raw)
 
     @property
     def _json(self) -> bytes:
@@ -279,6 +211,11 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
                 return content_in_first(self.raw)
             case _:
                 return content_in(self.raw)
+
+    def said(self) -> tuple[Path, Raw] | None:
+        """The place and the JSON of its content."""
+        raw = self.raw_content()
+        return None if raw is None else (_CONTENT[self.form], raw)
 
     def content(self) -> Any:
         """Its content, opened: a string, a list of blocks, or any other value."""
@@ -319,10 +256,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
                 text = written.decode("utf-8", "surrogatepass") if _is_utf8(written) else _dumped(block.get("input"))
                 yield Argument(("content", position, "input"), str(block.get("id") or ""), text)
 
-    def thoughts(self) -> Iterator[tuple[Address, str]]:
-        """None: no thinking may be changed."""
-        return iter(())
-
     def reasoning(self) -> Iterator[Reasoning]:
         """Its thinking, which a finished turn may lack: "you can omit `thinking` blocks from prior assistant turns". A
         text stands in its place. https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
@@ -333,17 +266,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             if kind_of(block) in THINKING:
                 raw, text = jsontext.items(cast(Raw, content))[position], block.get("thinking")
                 yield Reasoning(("content", position), bytes(raw), text if isinstance(text, str) else None)
-
-    def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """Its content, block by block."""
-        raw = self.raw_content()
-        opened = jsontext.opened(raw)
-        if raw is None or not isinstance(opened, str | list):
-            return None
-        at = _CONTENT[self.form]
-        if isinstance(opened, str):
-            return at, (Part(bytes(raw), opened),)
-        return at, [read_part(item, block) for item, block in zip(jsontext.items(raw), opened, strict=True)]
 
     def media(self) -> Sequence[ImageView | None]:
         """The images and files in it."""
@@ -373,10 +295,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             source = block.get("source") if kind_of(block) == IMAGE else None
             if isinstance(source, Mapping) and isinstance(url := source.get("url"), str):
                 yield url
-
-    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text in which each content that it contains is replaced by words."""
-        return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
@@ -422,13 +340,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         blocks: list[Item] = [Words(content)] if isinstance(content, str) else []
         blocks = blocks or [Carried(bytes(item)) for item in jsontext.items(raw)]
         return at, Parts((*blocks, Words(note)) if after else (Words(note), *blocks))
-
-    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        """Another message with this content."""
-        content = (
-            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([json_of(item) for item in items])
-        )
-        return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
     def unsealed(self) -> Self | None:
         """Without its thinking, all of which is signed or encrypted."""

@@ -20,7 +20,6 @@ from proxy.wire.chat_completions.message import (
     name_of,
     part_of,
     read_part,
-    replacement,
     rest_of,
     texts_of,
     texts_of_call,
@@ -148,7 +147,7 @@ def test_media_have_a_content_and_the_rest_of_their_part():
     assert (found.text, found.attachment.payload) == (None, PNG)
     assert json.loads(found.rest)["image_url"]["detail"] == "low"
     shown = Shown(Route.IMAGE, media_type(b""), found.attachment.content(), like=found.rest)
-    assert json.loads(json_of(shown))["image_url"]["detail"] == "low"
+    assert json.loads(json_of(shown, "user"))["image_url"]["detail"] == "low"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_media_have_a_content_and_the_rest_of_their_part():
     ],
 )
 def test_a_part_keeps_its_bytes_and_a_text_the_members_of_the_one_before(item, written):
-    assert json_of(item) == written
+    assert json_of(item, "user") == written
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_a_part_keeps_its_bytes_and_a_text_the_members_of_the_one_before(item, w
     ],
 )
 def test_a_text_stays_one_and_parts_become_one_where_only_a_text_is_read(new, in_text, written):
-    found = replacement(new, in_text=in_text)
+    found = ChatMessage(b"{}").replacement(new, in_text=in_text)
     assert (found if found is None else json.loads(found)) == written
 
 
