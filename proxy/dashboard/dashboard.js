@@ -28,11 +28,11 @@ let overviewTimer = 0;
 let wanted = ""; // a request that the address names, until it is opened
 let agentKey = ""; // for artifacts; lives as long as the page
 
-let inWords = {}; // what is done for a reason: [once, # times]; comes with the decisions
+let reasonWords = {}; // what is done for a reason: [once, # times]; comes with the decisions
 
 function reasonInWords(reason, count) {
-  if (!Object.hasOwn(inWords, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
-  return inWords[reason][count === 1 ? 0 : 1].replace("#", whole.format(count));
+  if (!Object.hasOwn(reasonWords, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
+  return reasonWords[reason][count === 1 ? 0 : 1].replace("#", whole.format(count));
 }
 
 /** An element with classes, and children: elements, or texts, which stay texts. */
@@ -408,7 +408,7 @@ async function list({ anew = false } = {}) {
       byId("requests").replaceChildren();
     }
     const first = rows.size === 0;
-    inWords = found.reasons;
+    reasonWords = found.reasons;
     showRunning(found.running);
     take(found.decisions);
     if (first) byId("older").hidden = found.matching <= rows.size;
