@@ -22,7 +22,7 @@ from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import Size
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.wire.chat_completions.message import ChatMessage

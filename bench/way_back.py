@@ -23,12 +23,11 @@ from pathlib import Path
 from bench.fidelity import Chat, History, lines_of
 from bench.recall import CONVERSATIONS, Turn, pipeline_for, turns
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.artifact_reading.patterns import Search
-from proxy.core.artifact_reading.pointer import part_at
+from proxy.core.artifact_reading.pages import Query, read
+from proxy.core.artifact_reading.search import Search, part_at
 from proxy.core.compaction.plan import Pipeline, Progress, plan
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size
-from proxy.core.retrieval_tool.reading import Query, read
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
 from proxy.core.text.lines import LineIndex

@@ -114,7 +114,7 @@ def _forget_everywhere(settings: Settings) -> str | None:
 
 def _artifacts(options: argparse.Namespace) -> int:
     from proxy.app import create_folder  # noqa: PLC0415 - for this command alone
-    from proxy.core.retrieval_tool.reading import Query  # noqa: PLC0415 - for this command alone
+    from proxy.core.artifact_reading.pages import Query  # noqa: PLC0415 - for this command alone
     from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - for this command alone
     from proxy.shell.artifacts import command  # noqa: PLC0415 - for this command alone
 

@@ -21,7 +21,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from proxy.config.section import Section
 from proxy.config.sources import (
     Variables,
     names_of_variables,
@@ -41,6 +40,7 @@ from proxy.config.types import (
     Modalities,
     Mode,
     PublicUrl,
+    Section,
     StateUrl,
     StoreUrl,
     Tokenizer,
@@ -52,7 +52,7 @@ from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.models.profile import ToolImages
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import HEAD_SHARE, Direction
-from proxy.core.truncation.sanitise import Sanitise
+from proxy.core.truncation.tool_output import Sanitise
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
 
 ENV_PREFIX: Final = "CONTEXT_PROXY_"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from proxy.core.compaction.in_place import Compressed
+from proxy.core.compaction.plan import Compressed
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest, ProxyError

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from proxy.core.conversation.message import Message
-from proxy.core.overflow import Sent, Verdict
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw

@@ -12,10 +12,8 @@ from typing import Protocol
 
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow import Sent, Verdict
-from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.core.overflow import Counted, Sent, Verdict
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError

@@ -15,8 +15,9 @@ from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy import errors
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.grep import Hits
-from proxy.core.artifact_reading.patterns import MAX_PATTERN_CHARACTERS
+from proxy.core.artifact_reading import pages as reading_notices
+from proxy.core.artifact_reading.pages import Query
+from proxy.core.artifact_reading.search import MAX_PATTERN_CHARACTERS, Hits
 from proxy.core.compaction.budget import Budget
 from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.conversation.references import FetchError, Unfetched
@@ -24,14 +25,10 @@ from proxy.core.media import descriptions as media_descriptions
 from proxy.core.media.descriptions import OmissionReason, description
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices import catalogue
-from proxy.core.notices import media as media_notices
-from proxy.core.notices import pages as reading_notices
-from proxy.core.notices import retrieval as own_tool
-from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.resume import PageSize, Resume
-from proxy.core.notices.writing import Notices
+from proxy.core.notices.writing import ArtifactAccess, Notices
 from proxy.core.overflow import refusal
-from proxy.core.retrieval_tool.reading import Query
+from proxy.core.retrieval_tool import tool as own_tool
 from proxy.core.text.excerpt import Excerpt
 from proxy.core.text.lines import Page
 from proxy.errors import ProxyError
@@ -82,7 +79,7 @@ def about_media():
         yield description(known(mime), OmissionReason.MODEL, CUT, NOTICES[0], name="甲")
     for kind in ContentKind:
         found = MediaType("", kind, "")
-        yield media_notices.friendly_type(found, "zh")
+        yield media_descriptions.friendly_type(found, "zh")
         yield media_descriptions.shown(found, 1, "：图.png", behind=True, language="zh")
         yield media_descriptions.shown(found, 1, "：图.png", behind=False, language="zh")
     for tool, call in product(("工具", ""), ("call_1", "")):

@@ -19,7 +19,7 @@ from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import TruncateToolOutput
 
 LONG = "\n".join(f"src/module_{number}.py:{number}: def handler_{number}(request)" for number in range(4_000))
 

@@ -35,8 +35,8 @@ from support.strategies import WAY, conversation, exchange, pairing_faults, part
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit
+from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.content_types import ContentKind, media_type
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.media.placement import Routes

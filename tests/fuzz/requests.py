@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.shell.planning.pipelines import Pipelines

@@ -15,7 +15,7 @@ from typing import Any, Final
 from fuzz.mutations import damaged, mutated
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.wire.protocol import Wire
 from proxy.wire.sse import EventSplitter, data_of

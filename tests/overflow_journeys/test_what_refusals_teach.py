@@ -64,7 +64,7 @@ async def test_one_exact_refusal_of_a_model_that_nobody_knows_fits_the_next_turn
         assert all(estimate(body) > 5_000 for body in kept), "and no more is left out than has to be"
 
 
-ROWS = load(Path(__file__).parents[1] / "wire" / "error_bodies" / "unseen_variants.jsonl")
+ROWS = load(Path(__file__).parents[1] / "wire" / "unseen_variants.jsonl")
 COUNTED = [
     (row, tokens)
     for row in ROWS
@@ -235,3 +235,81 @@ async def test_a_count_far_under_the_estimate_is_reported_as_silent_truncation_a
         assert estimate(stage.model.bodies[1]) < 4_096
         warning = next(line for line in capfd.readouterr().out.splitlines() if "upstream_truncated_silently" in line)
         assert json.loads(warning)["prompt_tokens"] == 4_096
+
+
+def _said(message: str) -> str:
+    return json.dumps({"error": {"message": message, "type": "invalid_request_error"}}, ensure_ascii=False)
+
+
+IN_OTHER_WORDS: dict[str, tuple[int, str]] = {
+    "a list": (400, '[{"error":{"message":"Prompt of %P tokens does not fit the %L-token context window"}}]'),
+    "two strings": (400, json.dumps({"detail": json.dumps({"error": "maximum context length is %L, not %P tokens"})})),
+    "data, reason": (400, '{"status":"fail","data":{"reason":{"text":"conversation size %P tok > window %L tok"}}}'),
+    "a page": (413, "<html><h1>413</h1><p>Prompt too large: %P tokens, allowed %L tokens</p></html>"),
+    "Rust": (400, "Error: PromptTooLong { tokens: %P, max: %L }"),
+    "Go": (500, '{"error":"rpc error: desc = sequence of %P tokens is longer than n_ctx_train %L"}'),
+    "members alone": (400, '{"error":{"type":"context_window_exceeded","limit":%L,"used":%P}}'),
+    "a magnitude": (400, _said("The prompt is %P tokens long, but the model only has a ~%L context window")),
+    "Chinese": (400, _said("输入内容共%P个token，超过了模型允许的最大长度%L，请精简后重试")),
+    "traditional Chinese": (400, _said("輸入的提示過長（%P 個權杖），模型上限為 %L 個權杖")),
+    "Japanese": (400, _said("入力トークン数 %P がモデルの最大コンテキスト長 %L を超えています。")),
+    "German": (400, _said("Die Eingabe hat %P Tokens, und mehr als %L gehen nicht.")),
+    "a wish": (400, _said("Please keep your messages under %L tokens (currently %P).")),
+    "no sentence": (400, _said("%P tokens won't go into %L.")),
+}
+
+
+@pytest.mark.parametrize("words", IN_OTHER_WORDS)
+async def test_a_growing_session_is_refused_once_whatever_the_words(tmp_path: Path, words: str) -> None:
+    """Nobody has sent these: words of the same kinds as those that are known, and of languages that are not."""
+    status, said = IN_OTHER_WORDS[words]
+    limit, attempts = 20_000, []
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = estimate(request.body)
+        refused = saying(status, said.replace("%P", str(tokens)).replace("%L", str(limit)).encode())
+        await (refused if tokens > limit else accepting)(connection, request)
+
+    async with staged(tmp_path) as stage:
+        for turn in range(8):
+            stage.model.plays(scene, scene)
+            answer = await stage.ask(conversation(24_000 + 1_000 * turn, model="m", exchanges=60))
+            assert answer.status == 200
+            attempts.append(answer.attempts)
+    assert attempts == ["2"] + ["1"] * 7
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        _said("Token id 24120 is not in the vocabulary of 20000"),
+        _said("Unexpected token in JSON at position 24120 of 32768"),
+        _said("At least 24120 tokens are needed to cache a prompt, not 20000"),
+    ],
+)
+async def test_two_numbers_that_may_be_our_count_teach_nothing_unless_less_is_taken(tmp_path: Path, said: str) -> None:
+    async with staged(tmp_path) as stage:
+        body = conversation(24_000, model="m", exchanges=60)
+        stage.model.plays(saying(400, said.encode()), saying(400, b"still no"))
+        answer = await stage.ask(body)
+        assert (answer.status, answer.body) == (400, said.encode())
+        stage.model.plays(accepting)
+        await stage.ask(body)
+        assert stage.model.bodies == [body]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        _said("The output has 24120 tokens; at most 20000 completion tokens are possible"),
+        _said("You used 24120 tokens per day of 20000"),
+        _said("Your balance is 20000 tokens, and this costs 24120 tokens"),
+        _said("The image has 24120 pixels of 20000"),
+        _said("4 of 24120 tokens are over 20000"),
+    ],
+)
+async def test_numbers_of_something_else_pass_after_one_send(tmp_path: Path, said: str) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, said.encode()))
+        answer = await stage.ask(conversation(24_000, model="m", exchanges=60, max_tokens=1_000))
+        assert (answer.status, answer.body, answer.attempts) == (400, said.encode(), "1")

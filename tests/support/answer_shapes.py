@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 
 TEXTS = st.text('ab "\n\\é🙂{}', max_size=12)
 IDS = st.uuids().map(lambda found: f"call_{found.hex[:8]}")

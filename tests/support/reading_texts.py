@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from proxy.core.artifact_reading.grep import Hits, hits_of
-from proxy.core.artifact_reading.patterns import Search
+from proxy.core.artifact_reading.pages import Query, read
+from proxy.core.artifact_reading.search import Hits, Search, hits_of
 from proxy.core.notices.catalogue import Language
-from proxy.core.retrieval_tool.reading import Query, read
 from proxy.core.text.lines import LineIndex, LineRange, Span
 
 Result = TypeVar("Result")

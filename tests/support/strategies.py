@@ -8,19 +8,18 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.context_window import ContextWindow
-from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
+from proxy.core.compaction.steps import compaction_steps, last_resorts
+from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import Language
-from proxy.core.notices.writing import Notices
+from proxy.core.notices.writing import ArtifactAccess, Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter, Counter
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 
 UNITS = st.sampled_from(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation.edit import Edit
 from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 from support.strategies import notices, spelled
 

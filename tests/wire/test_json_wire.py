@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.overflow import VerdictKind
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.errors import ContextOverflow
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from support.strategies import pipeline
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.context_window import MAX_SYSTEM_RUN
 from proxy.core.compaction.plan import plan
+from proxy.core.compaction.window import MAX_SYSTEM_RUN
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.conversation.size import Size
-from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
+from proxy.core.truncation.tool_output import LEAST_SYSTEM_BYTES
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.responses.wire import RESPONSES

@@ -39,6 +39,9 @@ _USUALLY_STAYS_TOKENS: Final = 2_000
 another."""
 _LEAST_SHARED: Final = 0.125
 """Share that tool results get at the least, in a window hardly larger than that."""
+TASK_SHARE: Final = 0.1
+"""Share of the room that the first user message keeps when it has to be cut: it holds the task, but may also hold a
+document of any length."""
 
 
 class BudgetRules(Struct, frozen=True):
@@ -194,6 +197,11 @@ class Budget:
     def usable_tokens(self) -> int:
         """How much of the room may be used: for shares, which are computed from a guess, too."""
         return int(self.room_tokens * self.fill)
+
+    @property
+    def task_tokens(self) -> int:
+        """What the first user message keeps at the most when it has to be cut."""
+        return int(self.usable_tokens * TASK_SHARE)
 
     def admits(self, size: Size) -> bool:
         """Whether a request of this size fits."""

@@ -10,19 +10,20 @@ the next cut.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter as Counts
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.context_window import ContextWindow
-from proxy.core.compaction.message_report import MessageReport
-from proxy.core.compaction.omission_note import NoteRoom
+from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE, NoteRoom
+from proxy.core.compaction.steps import CompactionStep
+from proxy.core.compaction.window import ContextWindow, MessageReport
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change, are_interchangeable
 from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
@@ -33,23 +34,6 @@ from proxy.core.notices.writing import Notices
 from proxy.core.text.discreet import Discreet
 from proxy.core.tokens.counters import Counter
 
-CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
-"""Yields what it would give up next to come down to a mark; the runner makes each change, and stops when that is
-enough."""
-
-NOTE_SHARE: Final = 0.23
-"""The largest share of the room beside what must stay that the omission note may take; measured,
-docs/decisions/0003-what-to-give-up.md."""
-MAX_NOTE_TOKENS: Final = 20_000
-"""Limit of the note, however large the room: the rest is for the conversation. In a window of 128 000, a note of 30 000
-quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
-ASKED_SHARE: Final = 0.08
-"""Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
-0.05, a window of 8 000 lost 7 of 100 short messages."""
-STEPS_SHARE: Final = 0.042
-"""Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
-STEPS_FROM_TOKENS: Final = 4_000
-"""In a smaller room, lines are worth more: about the room of a window of 6 000."""
 _WORTH_ANOTHER_CUT: Final = 0.1
 """Share of that room that a note must leave unused before the cut is repeated with less for the note and more for the
 conversation: there was little to quote, mostly prose in long lines."""
@@ -57,9 +41,6 @@ _NOTE_ATTEMPTS: Final = (1.0, 0.6)
 """Shares of the note's room, tried in turn: what the note costs inside its message is known only after it is there."""
 _WORTH_HALVING: Final = 0.2
 """Share of a refused prompt: with half of less, the next one would hardly be smaller."""
-TASK_SHARE: Final = 0.1
-"""Share of the room that the first user message keeps when it has to be cut: it holds the task, but may also hold a
-document of any length."""
 
 
 class ImageLimit(Struct, frozen=True):
@@ -127,7 +108,7 @@ class Progress(Struct):
                 return None
             steps, notices = pipeline.local, pipeline.notices
             other = prepared(index, message, own.tool, steps, notices, pipeline.counter, read=own.read)
-            if not are_interchangeable(own, other, task_tokens(pipeline.budget)):
+            if not are_interchangeable(own, other, pipeline.budget.task_tokens):
                 return None
             entries.append((own, other))
         windows = [(point, point.window.exchanged(entries)) for point in (*self.earlier, self)]
@@ -354,50 +335,20 @@ def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> floa
     """Come down to the low mark, with a note that has at least its share less `spared`. Returns the share left unused
     because the messages left out hold too little worth quoting."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
-    fixed = window.fixed(task_tokens(budget))
+    fixed = window.fixed(budget.task_tokens)
     beside = max(1, budget.usable_tokens - fixed.tokens)
     note_share = max(0.0, min(NOTE_SHARE, MAX_NOTE_TOKENS / beside) - spared)
     if not window.has_gaps:
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
     if window.has_gaps:
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark - note_share))
-    room = _note_room(window, budget, fixed)
+    room = NoteRoom.beside(fixed, window.total, budget)
     for share in _NOTE_ATTEMPTS:
         window.note_what_is_gone(pipeline.notices, NoteRoom(*(int(tokens * share) for tokens in room)))
         if window.over(high) is None:
             break
     low = high.share_beside(fixed, budget.low_mark).tokens
     return 0.0 if low is None else (low - window.total.tokens) / beside
-
-
-def _note_room(window: ContextWindow, budget: Budget, fixed: Size) -> NoteRoom:
-    """Room for the note, in the unit that leaves least: the shares of the thread, and for lines their share or
-    whatever more a cut of whole exchanges has freed beyond the low mark. At least one unit is limited, as a limit was
-    exceeded."""
-    total, high = window.total, budget.high_mark
-    low = high.share_beside(fixed, budget.low_mark)
-    units = [
-        (limit, goal, max(0, limit - beside), size)
-        for limit, goal, beside, size in (
-            (high.tokens, low.tokens, fixed.tokens, total.tokens),
-            (high.chars, low.chars, fixed.chars, total.chars),
-            (high.bytes, low.bytes, fixed.bytes, total.bytes),
-        )
-        if limit is not None and goal is not None
-    ]
-    beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
-    asked = int(beside * ASKED_SHARE)
-    steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)
-    lines = min(
-        min(max(int(room * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
-        for limit, goal, room, size in units
-    )
-    return NoteRoom(max(0, min(lines, MAX_NOTE_TOKENS)), asked, steps)
-
-
-def task_tokens(budget: Budget) -> int:
-    """What the first user message keeps at the most when it has to be cut."""
-    return int(budget.usable_tokens * TASK_SHARE)
 
 
 def _compact(window: ContextWindow, pipeline: Pipeline, compaction_steps: Sequence[CompactionStep], goal: Mark) -> None:
@@ -431,3 +382,67 @@ def _artifacts(window: ContextWindow, edits: Sequence[Edit]) -> tuple[Artifact, 
 
 def _largest(entries: Iterator[TrackedMessage]) -> tuple[TrackedMessage, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.size.tokens, reverse=True)[:5])
+
+
+class Compressed(Discreet, frozen=True):
+    """As many messages as came, in the same order."""
+
+    entries: tuple[TrackedMessage, ...]
+    budget: Budget
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages that go back to the caller."""
+        return tuple([entry.message for entry in self.entries])
+
+    @property
+    def tokens_before(self) -> int:
+        """Size of the messages as they came, in the model's tokens."""
+        return self.budget.model_tokens(sum(entry.original_size.tokens for entry in self.entries))
+
+    @property
+    def tokens_after(self) -> int:
+        """Size of the messages that go back, in the model's tokens."""
+        return self.budget.model_tokens(sum(entry.size.tokens for entry in self.entries))
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many edits there are for each reason."""
+        counts = Counts(edit.reason.value for entry in self.entries for edit in entry.edits)
+        return {reason: counts[reason] for reason in sorted(counts)}
+
+    def taken_out(self) -> Iterator[tuple[TrackedMessage, Artifact]]:
+        """The artifacts that were taken out, each once, with the first message it came from."""
+        seen: set[str] = set()
+        for entry in self.entries:
+            for edit in entry.edits:
+                if edit.artifact is not None and edit.artifact.id not in seen:
+                    seen.add(edit.artifact.id)
+                    yield entry, edit.artifact
+
+    def without(self, lost: Collection[str]) -> Compressed:
+        """The same, but messages from which one of these artifacts was taken go back as they came: it could not be
+        kept."""
+        return replace(self, entries=tuple([_restored(entry, lost) for entry in self.entries])) if lost else self
+
+
+def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 0) -> Compressed:
+    """What becomes of the messages; the last `protected` ones stay as they are."""
+    tools: dict[str, str] = {}
+    entries: list[TrackedMessage] = []
+    messages = conversation.messages
+    begins = beginning(messages)
+    for index, message in enumerate(messages):
+        tools.update((call.id, call.name) for call in message.calls)
+        tool = tool_of(message, tools, has_begun=index >= begins)
+        steps = pipeline.local if index < len(messages) - protected else ()
+        entries.append(prepared(index, message, tool, steps, pipeline.notices, pipeline.counter))
+    return Compressed(tuple(entries), pipeline.budget)
+
+
+def _restored(entry: TrackedMessage, lost: Collection[str]) -> TrackedMessage:
+    is_lost = any(edit.artifact is not None and edit.artifact.id in lost for edit in entry.edits)
+    if not is_lost:
+        return entry
+    original, size = entry.original, entry.original_size
+    return TrackedMessage(entry.index, original, original, size, size, original, size, entry.tool)

@@ -33,7 +33,7 @@ from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed,
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.catalogue import MEDIA, say
 from proxy.core.notices.writing import Notices
-from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.discreet import Discreet
 
 MAX_SHOWN: Final = 32

@@ -381,16 +381,16 @@ SIZES: Final[Phrases] = {
 
 
 TOOL: Final[Mapping[str, str]] = {
-    "what": "Reads what was cut from a tool result or left out of this conversation, a page at a time. "
-    "The notices that begin with [context-proxy: name it by its id.",
-    "id": "As the notice names it: tool_bash_0123456789abcdef.txt",
+    "what": "Reads a page of what was cut from a tool result or left out of this conversation. "
+    "The notice beginning with [context-proxy: names its id.",
+    "id": "tool_NAME_HASH.txt, as in the notice",
     "lines": "400-480, or -80 for the last 80",
-    "grep": "A regular expression: only lines that match, numbered",
-    "context": "With grep: lines around each match",
-    "json": "A part of JSON: /messages/3/content",
+    "grep": "Regular expression: only matching lines, numbered",
+    "context": "Lines around each match",
+    "json": "JSON Pointer: /messages/3/content",
 }
-"""What the proxy's own tool does, and its parameters. About 150 tokens with the schema around them; English whatever
-the language of the notices, like the names in it."""
+"""What the proxy's own tool does, and its parameters. 151 tokens of o200k as an item of a chat request's list; English
+whatever the language of the notices, like the names in it."""
 
 SEARCH_TOOL: Final[Mapping[str, str]] = {
     "what": "Finds what was cut from tool results or left out of conversations: searches all of it for a regular "

@@ -1,29 +1,71 @@
-"""Calls that the client never saw, in a response in which it had calls of its own: what is remembered of them, and how
-they return to the conversation.
+"""Calls of the proxy's own tool, which the client never sees: a model's message with them, what is remembered of them,
+how they return to the conversation, and what a request needs that continues, by its name, from a response that its
+upstream keeps.
 
-Rule: the client sends back its own calls; these calls, and everything that it sent before them, identify the hidden
-ones. The same bytes are put back in every later turn, on every replica and after a restart, and never another tenant's.
+Rule: a call belongs to the proxy if it names the proxy's tool, which is offered only where no tool of the client has
+that name; every call keeps its bytes, because they may carry what an upstream wants back (Gemini's thought signatures).
+The client sends back its own calls; these calls, and everything that it sent before them, identify the hidden ones. The
+same bytes are put back in every later turn, on every replica and after a restart, and never another tenant's. An
+upstream waits for a result of each call that it keeps, so every response in which such calls have none leaves a record.
+A response of several rounds ends under another name than it began with; clients continue from either.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.discreet import Discreet
+
+RETRIEVAL_TOOL: Final = "read_artifact"
+"""The proxy's own tool."""
+
+
+class OwnCall(Discreet, frozen=True):
+    """A call of the proxy's own tool."""
+
+    position: int
+    """Its index among all calls of its message."""
+    id: str
+    arguments: str
+    """As the model wrote them: JSON, or an attempt at it."""
+    raw: bytes
+    """The whole call."""
+
+
+class AssistantMessage(Discreet, frozen=True):
+    """A model's message in one round."""
+
+    message: bytes
+    """As it is sent back upstream, with all calls."""
+    own: tuple[OwnCall, ...]
+    others: tuple[bytes, ...]
+    """The client's calls, in order."""
+    others_meant: Any
+    """The same calls by their meaning: ids, names, arguments."""
+    texts: Mapping[str, str]
+    """The parts that a person may read, by the wire's name for each: text and reasoning."""
+
+    before: tuple[bytes, ...] = ()
+    """What the client has of the same response and sends back as messages before this one."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the client also has calls to answer."""
+        return bool(self.own and self.others)
+
 
 HISTORY_BYTES: Final = 16
 """Of the hash of a conversation up to one message: 128 bits, because only its tenant can create another one."""
 
 
-class _Record(msgspec.Struct, frozen=True):
+class _Hidden(msgspec.Struct, frozen=True):
     """A record in the store."""
 
     visible: str
@@ -57,7 +99,7 @@ class HiddenToolCalls(Discreet, frozen=True):
     def read(cls, content: bytes, mark: str) -> HiddenToolCalls | None:
         """The record under a mark; None if the content is something else."""
         try:
-            record = msgspec.json.decode(content, type=_Record)
+            record = msgspec.json.decode(content, type=_Hidden)
             calls, results = (tuple(map(jsontext.taken_out, found)) for found in (record.calls, record.results))
         except (msgspec.DecodeError, UnicodeError, jsontext.NotJson):
             return None
@@ -129,3 +171,56 @@ def _canonical(found: Any) -> bytes:
         return msgspec.json.encode(found, order="sorted")
     except (UnicodeEncodeError, TypeError):  # half a surrogate pair has no UTF-8
         return repr(found).encode("utf-8", "backslashreplace")
+
+
+class _Continued(msgspec.Struct, frozen=True):
+    """A record in the store."""
+
+    visible: str
+    """The mark of the name that the client knows."""
+    name: str
+    results: list[msgspec.Raw]
+    """Each as its wire wrote it; a JSON string if that is not JSON."""
+
+
+class Continuation(Discreet, frozen=True):
+    """How to continue from one response."""
+
+    mark: str
+    """Of the name that the client knows."""
+    name: str
+    """The response to continue from."""
+    results: tuple[bytes, ...]
+    """What answers its hidden calls; these messages come before those of the request."""
+
+    @classmethod
+    def of(cls, tenant: str, told: str, name: str, results: Sequence[bytes]) -> Continuation:
+        """What to remember of a response that the client knows as `told`."""
+        return cls(mark_of_name(tenant, told), name, tuple(results))
+
+    @classmethod
+    def read(cls, content: bytes, mark: str) -> Continuation | None:
+        """The record under a mark; None if the content is something else."""
+        try:
+            record = msgspec.json.decode(content, type=_Continued)
+            results = tuple(map(jsontext.taken_out, record.results))
+        except (msgspec.DecodeError, UnicodeError, jsontext.NotJson):
+            return None
+        return cls(mark, record.name, results) if record.visible == mark else None
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory."""
+        return len(self.name) + sum(map(len, self.results))
+
+    def artifact(self) -> Artifact:
+        """How it is kept: among the artifacts of its owner, under the mark."""
+        members = {"visible": jsontext.dump(self.mark), "name": jsontext.dump(self.name)}
+        results = jsontext.join_array([*map(jsontext.embedded, self.results)])
+        content = jsontext.join_object(members | {"results": results})
+        return Artifact(content, RETRIEVAL_TOOL, "json", named_by=self.mark)
+
+
+def mark_of_name(tenant: str, name: str) -> str:
+    """What distinguishes a tenant's response from all others, and from all calls."""
+    return mark_of(beginning(tenant), name)

@@ -1,9 +1,13 @@
-"""The proxy's own tool, `read_artifact`: when a request is offered it, and what a call of it asks for.
+"""The proxy's own tools, `read_artifact` and `search_artifacts`: when a request is offered one, what a call of it asks
+for, and the texts of its results besides the pages.
 
 Rule: whether an agent has the tool depends only on its tool list and on settings, so notices, hidden calls and cuts,
 and with them the bytes of every message, are the same in all turns. Only a turn whose `tool_choice` forces a call is
 sent without the tool: that call has to be the client's. Such a turn misses the prompt cache, because its tool list
-differs; the turns around it do not. The client's own entries in the list keep their bytes.
+differs; the turns around it do not. The client's own entries in the list keep their bytes. Whatever went wrong, a
+result says what is allowed and what to do next; a model without an answer calls again. Results are recognised when they
+arrive, and not cut, routed or kept again; once they are put back into a client's conversation, they are given up for
+room like any other result.
 """
 
 from __future__ import annotations
@@ -14,11 +18,25 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from proxy.core.artifact import ARTIFACT_NAME
+from proxy.core.artifact import ARTIFACT_NAME, beginning_of
+from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
+from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.models.agent_tools import AgentFileAccess, reach_with
-from proxy.core.notices.catalogue import TOOL
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.notices.catalogue import (
+    BAD_QUERIES,
+    HISTORY,
+    NOT_READ,
+    READING,
+    SEARCH_TOOL,
+    TOOL,
+    Language,
+    framed,
+    say,
+)
+from proxy.core.notices.writing import is_ours
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.text import jsontext
+from proxy.errors import BadArtifactQuery, ProxyError
 
 RetrievalPolicy: TypeAlias = Literal["auto", "always", "never"]
 
@@ -110,3 +128,116 @@ def _text(found: Any) -> str:
     if isinstance(found, int) and not isinstance(found, bool):
         found = str(found)
     return found[:_MAX_ARGUMENT_CHARACTERS] if isinstance(found, str) else ""
+
+
+SEARCH: Final = "search_artifacts"
+"""Its name."""
+SEARCH_SPEC: Final = ToolSpec(
+    SEARCH,
+    SEARCH_TOOL["what"],
+    {
+        "type": "object",
+        "properties": {
+            "grep": {"type": "string", "description": SEARCH_TOOL["grep"]},
+            "tool": {"type": "string", "description": SEARCH_TOOL["tool"]},
+            "context": {"type": "integer", "description": SEARCH_TOOL["context"]},
+        },
+    },
+)
+MAX_HITS_OF_ONE: Final = 20
+"""Matches shown of one artifact; its first line says how to continue."""
+
+
+class ArtifactSearch(Struct, frozen=True):
+    """What to find."""
+
+    search: Search | None
+    """None: everything."""
+    beginning: str
+    """Of the names of the artifacts to look at."""
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, Any]) -> ArtifactSearch:
+        """What a model means by its arguments; null and an empty text mean nothing. Raises BadArtifactQuery.
+
+        >>> ArtifactSearch.parse({"grep": None, "tool": "Bash"})
+        ArtifactSearch(search=None, beginning='tool_Bash_')
+        """
+        pattern, tool, context = (arguments.get(name) or "" for name in ("grep", "tool", "context"))
+        if not isinstance(pattern, str):
+            raise BadArtifactQuery("`grep` must be a text: a regular expression", param="grep")
+        if not isinstance(tool, str):
+            raise BadArtifactQuery("`tool` must be a text: the name of a tool", param="tool")
+        around = str(context or 0)
+        if not (around.isascii() and around.isdigit() and len(around) < 4):
+            raise BadArtifactQuery("`context` must be a whole number of lines", param="context")
+        search = Search(pattern, int(around), MAX_HITS_OF_ONE) if pattern else None
+        return cls(search, beginning_of(tool) if tool else "tool_")
+
+
+_ALLOWED: Final = {"grep": MAX_PATTERN_CHARACTERS, "context": MAX_CONTEXT}
+"""The maximum of a parameter, where the text states it."""
+
+
+def unnamed(language: Language) -> str:
+    """The result of a call that names no artifact."""
+    return _line("unnamed", language)
+
+
+def failed(name: str, error: ProxyError, language: Language) -> str:
+    """The result of a call whose artifact cannot be read, or not in this way."""
+    return _line("failed", language, name=name, problem=_problem(error, language))
+
+
+def not_searched(error: ProxyError, language: Language) -> str:
+    """The result of a search that could not be made."""
+    return _line("unsearched", language, problem=_problem(error, language))
+
+
+def _problem(error: ProxyError, language: Language) -> str:
+    param = (error.param or "") if isinstance(error, BadArtifactQuery) else ""
+    if param in BAD_QUERIES:
+        return say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
+    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in NOT_READ), "other")
+    return say(NOT_READ, kind, language, message=error.message, code=error.code or "")
+
+
+def too_many(calls: int, language: Language) -> str:
+    """The result of a call beyond the number that is answered in one round."""
+    return _line("many", language, calls=calls)
+
+
+def no_room(name: str, language: Language) -> str:
+    """The result of a call for whose page there is no room, however small it is."""
+    return _line("no_room", language, name=name)
+
+
+def last_reading(rounds: int, language: Language) -> str:
+    """Added to the result in the last round."""
+    return "\n" + _line("last", language, rounds=rounds)
+
+
+def stopped(rounds: int, language: Language) -> str:
+    """What the client reads if the model has not said a word and would go on reading for ever."""
+    return say(READING, "stopped", language, rounds=rounds)
+
+
+def withheld(language: Language) -> str:
+    """What the client reads if the model has not said a word and its page cannot be shown for lack of room."""
+    return say(READING, "withheld", language)
+
+
+def lacking_result(language: Language) -> str:
+    """The result of a call that has none. Without the mark of a notice, which would name an artifact."""
+    return say(HISTORY, "lacking", language)
+
+
+def _line(name: str, language: Language, /, **values: object) -> str:
+    return framed(say(READING, name, language, **values)) + "\n"
+
+
+def is_page(message: Message, tool: str) -> bool:
+    """Whether a message is such a result; `tool` is the name of the tool that was called."""
+    if tool != RETRIEVAL_TOOL or message.role not in TOOL_ROLES:
+        return False
+    return any(is_ours(text) for _, text in message.texts())

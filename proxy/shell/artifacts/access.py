@@ -15,7 +15,7 @@ from typing import Final
 from starlette.types import Scope
 
 from proxy.config.settings import ArtifactSettings
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.shell.artifacts.tenants import KEY_HEADERS
 from proxy.shell.upstream.client import Headers
 

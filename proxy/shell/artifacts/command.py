@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from proxy.core.retrieval_tool.reading import Query
+from proxy.core.artifact_reading.pages import Query
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader

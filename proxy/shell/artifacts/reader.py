@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from proxy.core.artifact_reading.pointer import part_at
+from proxy.core.artifact_reading.pages import Query, read
+from proxy.core.artifact_reading.search import part_at
 from proxy.core.notices.catalogue import Language
-from proxy.core.retrieval_tool.reading import Query, read
 from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import (

@@ -14,13 +14,10 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from proxy.core.artifact import beginning_of
+from proxy.core.artifact_reading.pages import Query, listing_header, quoted, search_header
 from proxy.core.notices.catalogue import Language
-from proxy.core.notices.pages import listing_header, quoted, search_header
-from proxy.core.notices.retrieval import failed, not_searched, unnamed
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.reading import Query
-from proxy.core.retrieval_tool.search_tool import ArtifactSearch
-from proxy.core.retrieval_tool.tool import Wanted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, unnamed
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
 from proxy.shell.artifacts.by_hash import RECORD_TOOL

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.config.settings import ServerSettings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.in_place import Compressed
+from proxy.core.compaction.plan import Compressed
 from proxy.core.text.lines import count_lines
 from proxy.errors import (
     ArtifactNotFound,

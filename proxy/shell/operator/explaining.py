@@ -14,9 +14,9 @@ from msgspec import Struct
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.message_report import MessageReport, in_model_tokens
+from proxy.core.compaction.window import MessageReport, in_model_tokens
 from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.overflow.refusal import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest

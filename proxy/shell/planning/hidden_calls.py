@@ -15,8 +15,15 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from proxy.core.conversation.message import Message
-from proxy.core.retrieval_tool.continuation import Continuation, mark_of_name
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in
+from proxy.core.retrieval_tool.hidden_calls import (
+    HISTORY_BYTES,
+    Continuation,
+    HiddenToolCalls,
+    beginning,
+    extended,
+    mark_in,
+    mark_of_name,
+)
 from proxy.errors import ArtifactNotFound, ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore

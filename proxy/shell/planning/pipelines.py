@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 
 from proxy.config.settings import ModelSettings, Settings, ToolLimits, ToolOutputSettings
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
-from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit, Pipeline
+from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.conversation.references import Resolved
 from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.placement import Routes
@@ -24,16 +24,14 @@ from proxy.core.media.routing import RouteMedia
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages, Witness
 from proxy.core.models.providers import reply_is_apart, usual_tool_images
-from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.resume import PageSize
-from proxy.core.notices.writing import Notices
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.sanitise import SanitiseText
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import SanitiseText, TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
 
 _BYTES_PER_TOKEN: Final = 3

@@ -16,22 +16,21 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from msgspec import structs
 
 from proxy.core.compaction.budget import clamped_reply
-from proxy.core.compaction.in_place import Compressed, compressed
-from proxy.core.compaction.plan import Pipeline, Plan, Progress, Reading, plan
+from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
-from proxy.core.models.search import Search
-from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
-from proxy.core.notices.retrieval import lacking_result
+from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.prefix import LastSent
+from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire, repaired
@@ -211,7 +210,8 @@ class Planner:
         """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
         terms, request = refused.inputs.terms, refused.request
         terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
-        if request.put_in:
+        calls = (call.name for message in request.conversation for call in message.calls)
+        if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
             tenant = refused.tenant
             plain = refused.wire.parse(request.body, None, 0)
             plain = replace(plain, named=request.named, is_lifted=request.is_lifted)

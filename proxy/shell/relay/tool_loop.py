@@ -18,11 +18,23 @@ from msgspec.structs import replace
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation.size import Size
 from proxy.core.notices.catalogue import Language
-from proxy.core.notices.retrieval import last_reading, no_room, stopped, too_many, unnamed, withheld
-from proxy.core.retrieval_tool.assistant_message import AssistantMessage
-from proxy.core.retrieval_tool.continuation import Continuation
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, extended
-from proxy.core.retrieval_tool.tool import Wanted, wanted_by
+from proxy.core.retrieval_tool.hidden_calls import (
+    HISTORY_BYTES,
+    AssistantMessage,
+    Continuation,
+    HiddenToolCalls,
+    extended,
+)
+from proxy.core.retrieval_tool.tool import (
+    Wanted,
+    last_reading,
+    no_room,
+    stopped,
+    too_many,
+    unnamed,
+    wanted_by,
+    withheld,
+)
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.tools import ArtifactTools

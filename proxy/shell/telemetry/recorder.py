@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
-from proxy.core.overflow.retry_strategy import Attempt, Rung
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.overflow.retry import Attempt, Rung
+from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision
-from proxy.shell.telemetry.edit_lines import edit_lines, summary_of
+from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, edit_lines, summary_of
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded

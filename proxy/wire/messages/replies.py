@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.overflow import Counted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in

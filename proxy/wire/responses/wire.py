@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw

@@ -13,20 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.pointer import part_at
+from proxy.core.artifact_reading.pages import Query, read
+from proxy.core.artifact_reading.search import part_at
 from proxy.core.conversation.tracked_message import prepared
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.resume import PageRead, PageSize, Resume, page_read, written_length
-from proxy.core.notices.writing import Notices
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.reading import Query, read
+from proxy.core.notices.writing import ArtifactAccess, Notices
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import wanted_by
 from proxy.core.text.excerpt import Direction, ExcerptLimits
 from proxy.core.text.lines import LineIndex
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 
 NAME = "tool_run_0123456789abcdef.txt"

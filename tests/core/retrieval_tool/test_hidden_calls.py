@@ -9,10 +9,72 @@ from support.answer_shapes import is_own, messages
 from support.line_wire import LineMessage
 from support.line_wire import meant_by as lines_meant_by
 
-from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
+from proxy.core.retrieval_tool.hidden_calls import (
+    HISTORY_BYTES,
+    AssistantMessage,
+    Continuation,
+    HiddenToolCalls,
+    OwnCall,
+    beginning,
+    extended,
+    mark_in,
+    mark_of,
+    mark_of_name,
+)
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
 from proxy.wire.chat_completions.replies import said_in as read_said
+
+OWN = OwnCall(0, "c1", "SECRET", b"SECRET")
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "is_mixed"),
+    [((), (), False), ((OWN,), (), False), ((), (b"{}",), False), ((OWN,), (b"{}",), True)],
+)
+def test_a_message_is_mixed_where_both_the_proxy_and_the_client_have_a_call_to_answer(own, others, is_mixed):
+    assert AssistantMessage(b"{}", own, others, [], {}).is_mixed is is_mixed
+
+
+def test_what_a_model_said_is_not_printed():
+    assert "SECRET" not in repr(AssistantMessage(b"SECRET", (OWN,), (b"SECRET",), "SECRET", {"content": "SECRET"}))
+
+
+NAMES = st.text(max_size=60)
+MESSAGES = st.one_of(st.dictionaries(NAMES, NAMES).map(json.dumps), st.text()).map(str.encode)
+RESULTS = st.lists(MESSAGES, max_size=4)
+
+
+@given(NAMES, NAMES, RESULTS)
+def test_what_is_kept_is_read_as_it_was(told, name, results):
+    kept = Continuation.of("me", told, name, results)
+    assert Continuation.read(kept.artifact().content, kept.mark) == kept
+    assert (kept.name, list(kept.results)) == (name, results)
+    assert kept.artifact().id == HiddenToolCalls.name_of(kept.mark)
+    assert kept.held_bytes == len(name) + sum(map(len, results))
+
+
+def test_a_name_is_one_tenants_and_no_call():
+    marks = {mark_of_name(tenant, name) for tenant in ("me", "you") for name in ("resp_1", "resp_2")}
+    assert len(marks) == 4
+    assert mark_of(beginning("me"), [["resp_1"]]) not in marks
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"visible":"m","name":"r"}', b'{"visible":"m","name":7,"results":[]}', b"\xff"],
+)
+def test_other_content_is_no_record(content):
+    assert Continuation.read(content, "m") is None
+
+
+def test_a_record_under_another_mark_and_hidden_calls_are_no_record():
+    kept = Continuation.of("me", "resp_1", "resp_2", [b"{}"])
+    assert Continuation.read(kept.artifact().content, mark_of_name("me", "resp_2")) is None
+    assert HiddenToolCalls.read(kept.artifact().content, kept.mark) is None
+    hidden = HiddenToolCalls(kept.mark, (0,), (b"{}",), (b"{}",))
+    assert Continuation.read(hidden.artifact().content, kept.mark) is None
+    assert "{}" not in repr(kept)
+
 
 MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
 

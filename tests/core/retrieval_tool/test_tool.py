@@ -5,8 +5,17 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import exchange, pipeline, planned, user
 
-from proxy.core.retrieval_tool.tool import Wanted, wanted_by
+from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
+from proxy.core.compaction.budget import Budget
+from proxy.core.notices.catalogue import MARK
+from proxy.core.retrieval_tool import tool as own
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import MAX_HITS_OF_ONE, SEARCH_SPEC, ArtifactSearch, Wanted, is_page, wanted_by
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery, RangeOutside
+from proxy.wire.chat_completions.message import ChatMessage
 
 NAME = "tool_bash_0123456789abcdef.txt"
 
@@ -51,3 +60,168 @@ NAMED = st.dictionaries(st.sampled_from(["id", "lines", "grep"]), st.text())
 @given(st.one_of(st.text(max_size=60), NAMED.map(json.dumps)))
 def test_no_arguments_raise(arguments):
     wanted_by(arguments)
+
+
+EVERYTHING = ArtifactSearch(None, "tool_")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"grep": None, "tool": "", "context": None}, {"context": 3, "other": 1}])
+def test_a_call_without_a_pattern_asks_for_everything(arguments):
+    assert ArtifactSearch.parse(arguments) == EVERYTHING
+
+
+@pytest.mark.parametrize(("given", "context"), [({}, 0), ({"context": 2}, 2), ({"context": "2"}, 2)])
+def test_a_pattern_has_no_context_unless_it_is_asked_for(given, context):
+    asked = ArtifactSearch.parse({"grep": "ERROR", **given})
+    assert asked.search == Search("ERROR", context, MAX_HITS_OF_ONE)
+
+
+def test_a_tool_is_meant_as_it_stands_in_the_names_of_its_artifacts():
+    assert ArtifactSearch.parse({"tool": "my tool/2"}).beginning == "tool_my-tool-2_"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "param"),
+    [
+        ({"grep": 7}, "grep"),
+        ({"grep": "("}, "grep"),
+        ({"tool": ["Bash"]}, "tool"),
+        ({"grep": "a", "context": "many"}, "context"),
+        ({"grep": "a", "context": True}, "context"),
+        ({"grep": "a", "context": MAX_CONTEXT + 1}, "context"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(arguments, param):
+    with pytest.raises(BadArtifactQuery) as refused:
+        ArtifactSearch.parse(arguments)
+    assert refused.value.param == param
+
+
+def test_every_parameter_is_described():
+    assert all(described["description"] for described in SEARCH_SPEC.schema["properties"].values())
+
+
+LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
+ARTIFACT = "tool_sh_0123456789abcdef.txt"
+
+
+@LANGUAGES
+@pytest.mark.parametrize(
+    "error",
+    [
+        ArtifactNotFound("no such artifact"),
+        ArtifactStoreUnavailable("the disk is gone"),
+        BadArtifactQuery("`grep` must have 1 to 500 characters", param="grep"),
+        BadArtifactQuery("`context` must be 0 to 50 lines", param="context"),
+        RangeOutside("lines 5-9 of 3"),
+    ],
+)
+def test_a_call_that_cannot_be_answered_is_told_which_artifact_and_why_in_one_line(error, language):
+    said = own.failed(ARTIFACT, error, language)
+    assert said.startswith(MARK)
+    assert said.endswith("]\n")
+    assert said.count("\n") == 1
+    assert ARTIFACT in said
+
+
+def test_every_reason_has_chinese_words_of_its_own():
+    errors = [
+        ArtifactNotFound("x"),
+        ArtifactStoreUnavailable("x"),
+        BadArtifactQuery("x", param="grep"),
+        BadArtifactQuery("x", param="context"),
+    ]
+    assert len({own.failed(ARTIFACT, error, "zh") for error in errors}) == len(errors)
+
+
+def test_an_english_reason_is_the_message_of_the_error():
+    assert "at most 7" in own.failed(ARTIFACT, BadArtifactQuery("at most 7", param="grep"), "en")
+
+
+def test_a_bound_that_was_passed_is_told_in_chinese():
+    assert str(MAX_PATTERN_CHARACTERS) in own.failed(ARTIFACT, BadArtifactQuery("x", param="grep"), "zh")
+    assert str(MAX_CONTEXT) in own.failed(ARTIFACT, BadArtifactQuery("x", param="context"), "zh")
+
+
+@LANGUAGES
+def test_counts_stand_in_what_is_said_of_too_many_calls_and_readings(language):
+    assert "17" in own.too_many(17, language)
+    assert "8" in own.last_reading(8, language)
+    assert "8" in own.stopped(8, language)
+
+
+@LANGUAGES
+def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
+    for said in (own.stopped(8, language), own.withheld(language)):
+        assert said.strip()
+        assert MARK not in said
+
+
+@LANGUAGES
+def test_a_call_that_names_nothing_is_told_so(language):
+    assert own.unnamed(language).startswith(MARK)
+    assert own.unnamed("en") != own.unnamed("zh")
+
+
+@LANGUAGES
+def test_a_search_that_cannot_be_made_is_told_why_in_one_line(language):
+    said = own.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
+    assert said.startswith(MARK)
+    assert said.endswith("]\n")
+    assert "`tool`" in said
+
+
+HEADER = "[context-proxy: lines 1-80 of 5000 of tool_sh_0123456789abcdef.txt, 1,000 of 90,000 bytes]\n"
+PAGE = HEADER + "a line of the page\n" * 60
+
+
+@pytest.mark.parametrize(
+    ("tool", "message", "is_one"),
+    [
+        (RETRIEVAL_TOOL, {"role": "tool", "content": PAGE}, True),
+        (RETRIEVAL_TOOL, {"role": "tool", "content": [{"type": "text", "text": PAGE}]}, True),
+        (RETRIEVAL_TOOL, {"role": "tool", "content": "a tool of the same name"}, False),
+        (RETRIEVAL_TOOL, {"role": "user", "content": PAGE}, False),
+        ("cat", {"role": "tool", "content": PAGE}, False),
+        (RETRIEVAL_TOOL, {"role": "tool", "content": None}, False),
+    ],
+)
+def test_what_is_a_page(tool, message, is_one):
+    assert is_page(ChatMessage.read(json.dumps(message).encode()), tool) == is_one
+
+
+@given(st.integers(300, 6_000), st.integers(1, 4))
+def test_a_page_is_sent_whole_or_goes_with_its_exchange(room, others):
+    messages = [user("task"), *exchange([PAGE], tool=RETRIEVAL_TOOL)]
+    for number in range(others):
+        messages += exchange(["another result\n" * 300], first_call=10 + number)
+    made = planned(messages, pipeline(Budget(room), limits=ExcerptLimits(20, 300)))
+    told = [json.loads(raw) for raw in made.messages]
+    pages = [message["content"] for message in told if message.get("tool_call_id") == "call_0"]
+    assert pages == [] or PAGE in pages[0]
+
+
+def test_a_page_in_the_newest_exchange_is_not_what_gives_way():
+    messages = [user("task"), *exchange([PAGE, "another result\n" * 3_000], tool=RETRIEVAL_TOOL)]
+    made = planned(messages, pipeline(Budget(2_000), limits=ExcerptLimits(4_000, 80_000)))
+    contents = [json.loads(raw).get("content") or "" for raw in made.messages]
+    assert any(PAGE in content for content in contents)
+    assert made.fits
+
+
+@pytest.mark.parametrize("later", [0, 1, 3])
+def test_a_page_that_was_put_back_beside_results_of_the_client_gives_way_like_them(later):
+    called = exchange([PAGE * 20, "small"], tool=RETRIEVAL_TOOL)
+    calls = called[0]["tool_calls"]
+    calls[1]["function"]["name"] = "fetch"
+    messages = [user("task"), *called]
+    plans = []
+    for number in range(later + 1):
+        plans.append(planned(messages, pipeline(Budget(1_000), limits=ExcerptLimits(20, 300))))
+        messages += [{"role": "assistant", "content": "So."}, user(f"next {number}")]
+    for made in plans:
+        assert made.fits
+        (page,) = [raw.decode() for raw in made.messages if b"call_0" in raw and b'"tool"' in raw]
+        assert HEADER.strip() in page
+        assert len(page) < len(PAGE * 20) / 4
+    assert all(made.messages[:3] == plans[0].messages[:3] for made in plans)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.settings import ArtifactSettings
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.writing import ArtifactAccess
 from proxy.shell.artifacts.access import AccessResolver, host_of, is_on_this_machine
 
 KEY = (b"authorization", b"Bearer sk-1")

@@ -8,13 +8,12 @@ import time
 import pytest
 
 from proxy.core.artifact import Artifact
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import Wanted
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import tools as tools_module
 from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
-from proxy.shell.artifacts.folder import TOUCH_SECONDS, metadata_key
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import TOUCH_SECONDS, PrivateFolder, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tools import ArtifactTools

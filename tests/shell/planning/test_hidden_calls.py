@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from proxy.core.conversation.message import Conversation
-from proxy.core.retrieval_tool.assistant_message import OwnCall
-from proxy.core.retrieval_tool.continuation import Continuation, mark_of_name
-from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls, beginning, extended, mark_of
+from proxy.core.retrieval_tool.hidden_calls import (
+    Continuation,
+    HiddenToolCalls,
+    OwnCall,
+    beginning,
+    extended,
+    mark_of,
+    mark_of_name,
+)
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory

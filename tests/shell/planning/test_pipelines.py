@@ -10,8 +10,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages
 from proxy.core.text.excerpt import Direction, ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.truncation.sanitise import Sanitise, SanitiseText
-from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.core.truncation.tool_output import Sanitise, SanitiseText, TruncateToolOutput
 from proxy.shell.planning.pipelines import Pipelines
 
 

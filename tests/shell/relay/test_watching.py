@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.shell.relay.peeking import NotingTaker
 from proxy.shell.relay.watching import StreamedResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support.answer_shapes import body, is_own, messages
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.replies import said_in
 

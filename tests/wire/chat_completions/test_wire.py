@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import valid_histories
 
-from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.overflow import Counted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import (

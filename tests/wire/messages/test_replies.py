@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages_rounds import END, START, START_USAGE, block, body_of_answer, call_block, event, text_block
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.replies import (
     RoundsUsage,

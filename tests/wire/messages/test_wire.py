@@ -9,8 +9,8 @@ from support.messages_conversations import IMAGE, MARK, assistant, body_of, hist
 from support.messages_rounds import END, START, START_USAGE, body_of_answer, event, text_block
 
 from proxy.core.conversation.message import Conversation
-from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, OwnCall
+from proxy.core.overflow import Counted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, OwnCall
 from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
 from proxy.core.text import jsontext
 from proxy.errors import (

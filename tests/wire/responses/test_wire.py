@@ -12,8 +12,8 @@ from support.responses_answers import answered
 from support.responses_items import inputs
 
 from proxy.core.conversation.message import ToolCall
-from proxy.core.overflow.silent_truncation import Counted
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, OwnCall
+from proxy.core.overflow import Counted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, OwnCall
 from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
 from proxy.core.text import jsontext
 from proxy.wire.responses.wire import (

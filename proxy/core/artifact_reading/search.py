@@ -1,0 +1,330 @@
+"""What is found in an artifact: the lines that match a pattern, with their numbers and context, and the part of a JSON
+text at a pointer (RFC 6901).
+
+Rule: the time is linear in the size of the text, whatever the pattern (RE2, https://github.com/google/re2). A text is
+read piece by piece and never held as a whole; a match is within one line; no more bytes and matches are shown than
+asked for, and whatever ends a search early, the page says from which line and byte to continue. A part of JSON keeps
+its bytes; a pointer also leads into a string that is JSON itself, as the arguments of tool calls are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from proxy.core.text import jsontext
+from proxy.core.text.discreet import Discreet
+from proxy.core.text.jsontext import Raw
+from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Span, begin_of, whole_characters
+from proxy.errors import BadArtifactQuery, RangeOutside
+
+MAX_PATTERN_CHARACTERS: Final = 500
+MAX_CONTEXT: Final = 50
+"""Lines on each side of a match."""
+MAX_HITS: Final = 1_000
+CONTEXT: Final = 2
+HITS: Final = 50
+"""The default."""
+_MEMORY_BYTES: Final = 1 << 20
+"""For the automaton of a pattern; RE2's own default is 8 MB. A pattern that needs more is refused."""
+
+
+class Search(Struct, frozen=True):
+    """What to look for."""
+
+    pattern: str
+    context: int = CONTEXT
+    """Lines before and after each match."""
+    max_hits: int = HITS
+
+    def __post_init__(self) -> None:
+        """Raises BadArtifactQuery."""
+        if not 1 <= len(self.pattern) <= MAX_PATTERN_CHARACTERS:
+            raise BadArtifactQuery(f"`grep` must have 1 to {MAX_PATTERN_CHARACTERS} characters", param="grep")
+        if not 0 <= self.context <= MAX_CONTEXT:
+            raise BadArtifactQuery(f"`context` must be 0 to {MAX_CONTEXT} lines", param="context")
+        if not 1 <= self.max_hits <= MAX_HITS:
+            raise BadArtifactQuery(f"`max` must be 1 to {MAX_HITS} matches", param="max")
+        self.compiled()
+
+    def compiled(self) -> Any:
+        """The pattern for RE2, line by line. Raises BadArtifactQuery."""
+        import re2  # noqa: PLC0415 - 1.6 MB, which a process needs only if somebody searches
+
+        options = re2.Options()
+        options.log_errors = False
+        options.never_nl = True
+        options.max_mem = _MEMORY_BYTES
+        try:
+            return re2.compile(b"(?m:%b)" % self.pattern.encode(), options)
+        except (re2.error, UnicodeEncodeError) as error:
+            said = error.args[0].decode("utf-8", "replace") if isinstance(error, re2.error) else str(error)
+            raise BadArtifactQuery(
+                f"`grep` must be a regular expression as RE2 reads it, without lookaround and backreferences: "
+                f"{said.replace(f'(?m:{self.pattern})', self.pattern)[:200]}",
+                param="grep",
+            ) from None
+
+
+SHOWN_BYTES: Final = 600
+"""Of a line. Of a longer one, the text around the match is shown, and the search continues after it in the same line:
+JSON is often one line."""
+
+
+class Listing:
+    """The output, line by line."""
+
+    def __init__(self, search: Search, max_bytes: int) -> None:
+        self._pattern = search.compiled()
+        self._search = search
+        self._left_bytes = max_bytes
+        self._printed: list[bytes] = []
+        self._last_printed = 0
+        self._owed = 0
+        """Lines that still have to be printed after the last match."""
+        self._recent: deque[tuple[int, bytes]] = deque(maxlen=search.context)
+        """The last lines that were not printed, and their numbers."""
+        self.count = 0
+        self.stopped: tuple[int, int] | None = None
+        """The line to continue from, and the byte in it."""
+
+    @property
+    def text(self) -> bytes:
+        """The whole output."""
+        return b"".join(self._printed)
+
+    def add(self, piece: bytes, line: int, offset: int, fresh: int, *, is_part: bool) -> int:
+        """Search whole lines, or part of one; they begin in `line` at its byte `offset`, and everything before `fresh`
+        has been searched. Returns where in the piece the search ended."""
+        windows, searched = self._windows(piece, offset, fresh)
+        if not windows and not self._owed:
+            self._remember(piece, line, offset)
+            return searched
+        rows = piece.split(b"\n")
+        if piece.endswith(b"\n"):
+            rows.pop()
+        for row, text in enumerate(rows):
+            number, skipped = line + row, 0 if row else offset
+            if row in windows:
+                room = self._print_match(number, skipped, text, windows[row])
+                if self.count == self._search.max_hits and self.stopped is None:
+                    self.stopped = _place(piece, line, offset, searched, is_part=is_part)
+            else:
+                room = skipped > 0 or self._pass(number, text)
+            if not room:
+                self.stopped = self.stopped or (number, skipped)
+            if self.stopped is not None and (not room or not self._owed):
+                break
+        return searched
+
+    def _windows(self, piece: bytes, offset: int, fresh: int) -> tuple[Mapping[int, list[Span]], int]:
+        """The spans to show of each row, and where the search ended."""
+        found: defaultdict[int, list[Span]] = defaultdict(list)
+        at, row, counted = fresh, 0, 0
+        left = self._search.max_hits - self.count
+        while left and at <= len(piece) and (match := self._pattern.search(piece, at)) is not None:
+            start = match.start()
+            if start == len(piece) and piece.endswith(b"\n"):
+                break  # after the last line
+            begin, end = piece.rfind(b"\n", 0, start) + 1, piece.find(b"\n", start)
+            end = len(piece) if end < 0 else end
+            row += piece.count(b"\n", counted, begin)
+            counted = begin
+            if end - begin <= SHOWN_BYTES and not (begin == 0 and offset):
+                found[row].append((0, end - begin))
+                at = end + 1
+            else:
+                shown = max(begin, start - SHOWN_BYTES // 2)
+                until = min(end, shown + SHOWN_BYTES)
+                found[row].append((shown - begin, until - begin))
+                at = max(until, match.end())
+                at = end + 1 if at == end else at
+            left -= 1
+        return found, at
+
+    def _print_match(self, number: int, skipped: int, text: bytes, windows: list[Span]) -> bool:
+        while self._recent:
+            if not self._print(b"%d-%b" % (self._recent[0][0], _shortened(self._recent[0][1])), self._recent[0][0]):
+                return False
+            self._recent.popleft()
+        for start, end in windows:
+            whole = start == 0 and end == len(text) and not skipped
+            shown = b"%d:%b" % (number, text) if whole else _part(number, skipped, text, start, end)
+            if not self._print(shown, number):
+                self.stopped = number, skipped + start
+                return False
+            self.count += 1
+        self._owed = self._search.context
+        return True
+
+    def _pass(self, number: int, text: bytes) -> bool:
+        """A line without a match; returns whether there was room for it."""
+        if not self._owed:
+            self._recent.append((number, text))
+            return True
+        self._owed -= 1
+        return self._print(b"%d-%b" % (number, _shortened(text)), number)
+
+    def _print(self, shown: bytes, number: int) -> bool:
+        gap = b"--\n" if self._last_printed and number > self._last_printed + 1 else b""
+        self._left_bytes -= len(gap) + len(shown) + 1
+        if self._left_bytes < 0:
+            return False
+        self._printed += [gap, shown, b"\n"]
+        self._last_printed = number
+        return True
+
+    def _remember(self, piece: bytes, line: int, offset: int) -> None:
+        """Keep the last lines of a piece without a match."""
+        if not self._search.context or offset:
+            return
+        closed = piece.removesuffix(b"\n")
+        rows = closed.rsplit(b"\n", self._search.context)[-self._search.context :]
+        number = line + closed.count(b"\n") + 1 - len(rows)
+        self._recent.extend(enumerate(rows, number))
+
+
+def _part(number: int, skipped: int, text: bytes, start: int, end: int) -> bytes:
+    """The text around a match in a long line."""
+    while start < end and start and text[start] & 0xC0 == 0x80:
+        start += 1
+    before, behind = b"\xe2\x80\xa6" * (start > 0), b"\xe2\x80\xa6" * (end < len(text))
+    return b"%d:%d:%b%b%b" % (number, skipped + start, before, whole_characters(text[start:end]), behind)
+
+
+def _shortened(text: bytes) -> bytes:
+    return text if len(text) <= SHOWN_BYTES else whole_characters(text[:SHOWN_BYTES]) + b"\xe2\x80\xa6"
+
+
+def _place(piece: bytes, line: int, offset: int, at: int, *, is_part: bool) -> tuple[int, int]:
+    """The line, and the byte in it, at a position of a piece."""
+    if at > len(piece) and not is_part:
+        return line + piece.count(b"\n") + 1, 0  # after a last line without a line feed
+    at = min(at, len(piece))
+    begin = piece.rfind(b"\n", 0, at) + 1
+    return line + piece.count(b"\n", 0, at), at - begin + (0 if begin else offset)
+
+
+_READ_BYTES: Final = 256 * 1024
+"""At a time; a search can be stopped between two reads."""
+_OVERLAP_BYTES: Final = 4 * 1024
+"""Between two pieces of a line longer than one read: a match of up to this length across them is found."""
+
+
+class Hits(Discreet, frozen=True):
+    """The hits of a search."""
+
+    text: bytes
+    """As `grep -n` prints it; for a line that is too long, `line:byte:…`."""
+    count: int
+    first: int
+    last: int
+    """The last line that was searched, perhaps not to its end."""
+    following: str | None
+    """The `lines` to ask for to continue; None if everything asked for has been searched."""
+    total_lines: int
+
+
+def hits_of(
+    index: LineIndex, wanted: LineRange, search: Search, max_bytes: int = PAGE_BYTES
+) -> Generator[Span, bytes, Hits]:
+    """The hits in a range of lines: yields the spans that it has to read, is sent their bytes, and returns the hits.
+
+    A TimeoutError instead of bytes ends the search there. Raises RangeOutside.
+    """
+    wanted = wanted.within(index.total_lines)
+    first, last = wanted.first, wanted.last or wanted.first
+    (start, _), end = (yield from begin_of(index, first, 0)), index.size
+    if last < index.total_lines:
+        end, _ = yield from begin_of(index, last + 1, 0)
+    line, offset, held = first, wanted.skipped_bytes, b""
+    at = start + offset
+    if at > end:
+        raise RangeOutside(f"line {first:,} has no byte {offset:,}", param="lines")
+    fresh = 1 if offset else 0  # the byte before shows that no line begins here
+    at, offset = at - fresh, offset - fresh
+    listing = Listing(search, max_bytes)
+    while at < end and listing.stopped is None:
+        try:
+            read = yield at, min(end, at + _READ_BYTES)
+        except TimeoutError:
+            listing.stopped = line, offset + fresh
+            break
+        at += len(read)
+        held += read
+        whole = held.rfind(b"\n") + 1 if at < end else len(held)
+        piece = held[: whole or len(held)]
+        fresh = listing.add(piece, line, offset, fresh, is_part=not whole)
+        again = 0 if whole else _OVERLAP_BYTES
+        line += piece.count(b"\n")
+        offset = 0 if whole else offset + len(piece) - again
+        fresh = 0 if whole else max(1, fresh - len(piece) + again)
+        held = held[len(piece) - again :]
+    stopped = listing.stopped
+    if stopped is None or stopped[0] > last:
+        return Hits(listing.text, listing.count, first, last, None, index.total_lines)
+    following = f"{stopped[0]}:{stopped[1]}-{last}" if stopped[1] else f"{stopped[0]}-{last}"
+    searched = max(first, stopped[0] if stopped[1] else stopped[0] - 1)
+    return Hits(listing.text, listing.count, first, searched, following, index.total_lines)
+
+
+MAX_POINTER_CHARACTERS: Final = 1_000
+_POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def part_at(text: bytes, pointer: str) -> bytes:
+    r"""The part of a JSON text that a pointer names. Raises BadArtifactQuery.
+
+    >>> part_at(b'{"a/b": [1, {"": 2.50}]}', "/a~1b/1/"), part_at(b'["x\\u000ay"]', "/0")
+    (b'2.50', b'x\ny')
+    >>> part_at(b'{"arguments": "{\\"content\\": \\"a\\\\nb\\"}"}', "/arguments/content")
+    b'a\nb'
+    """
+    if len(pointer) > MAX_POINTER_CHARACTERS or not _POINTER.fullmatch(pointer):
+        raise _refused(
+            f"`json` must be a JSON pointer of at most {MAX_POINTER_CHARACTERS:,} characters, such as "
+            "/messages/3/content, with ~1 for a slash in a name and ~0 for a tilde"
+        )
+    found: Raw = text
+    steps = pointer.split("/")[1:]
+    for depth, step in enumerate(steps):
+        found = _step(
+            found, step.replace("~1", "/").replace("~0", "~"), "/".join(["", *steps[:depth]]) or "the artifact"
+        )
+    try:
+        value = jsontext.value(found) if not steps or bytes(found).startswith(b'"') else None
+    except jsontext.NotJson as error:
+        raise _refused(f"the artifact is not JSON: {error}") from None
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(found)
+
+
+def _step(raw: Raw, name: str, where: str) -> Raw:
+    try:
+        if bytes(raw).lstrip().startswith(b'"'):
+            raw = jsontext.value(raw).encode("utf-8", "surrogatepass")
+        first = bytes(raw).lstrip()[:1]
+        if first == b"{":
+            members = jsontext.members(raw)
+            if name in members:
+                return members[name]
+            raise _refused(f"there is no such member in {where}, an object with {len(members):,} members")
+        if first == b"[":
+            items = jsontext.items(raw)
+            if _INDEX.fullmatch(name) and int(name) < len(items):
+                return items[int(name)]
+            raise _refused(
+                f"there is no such item in {where}, an array of {len(items):,} items that are counted from 0"
+            )
+        jsontext.value(raw)
+    except jsontext.NotJson as error:
+        raise _refused(f"{where} is not JSON: {error}") from None
+    raise _refused(f"{where} is neither an object nor an array")
+
+
+def _refused(message: str) -> BadArtifactQuery:
+    return BadArtifactQuery(message, param="json")

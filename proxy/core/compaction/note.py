@@ -1,0 +1,315 @@
+"""The note in place of messages that are left out: how many, where they are kept, what was asked, done and said in
+them, and their most informative lines.
+
+Rule: one note for all messages that are left out, before the first kept text after them. It is a function of these
+messages alone, grows from cut to cut, is the same between two cuts, and everything in it is bounded. What users said
+stays whole as long as there is room, the newest first; nothing that looks like a secret is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from proxy.core.artifact import ARTIFACT_NAME, Artifact
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.line_pool import LinePool, is_never_quoted, traces_of
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import TOOL_ROLES, Address, Content, Message
+from proxy.core.conversation.size import NOTHING, Size, size_of
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.notices.writing import Notices
+from proxy.core.text import jsontext
+from proxy.core.text.identifiers import names_in
+from proxy.core.tokens.counters import Counter
+from proxy.core.truncation.response import tool_response, with_note
+
+_WHOLE_CHARACTERS: Final = 2_000
+"""Up to this length, what a user said may be quoted whole. Nearly everything longer is pasted."""
+_BEGINNING_CHARACTERS: Final = 200
+"""Of what a user said, if it is longer or does not fit."""
+_SAID_CHARACTERS: Final = 300
+"""Of what the model said: two or three sentences."""
+_CALL_CHARACTERS: Final = 110
+"""Of the main argument of a call: a path, or a command."""
+_MAX_CHARACTERS: Final = 100_000
+"""Of all that is remembered: more than is quoted in a window of 200 000 tokens."""
+_MARK_TOKENS: Final = 2
+"""The end of the line, and the mark before it."""
+_LEAST_ROOM_TOKENS: Final = 4
+_ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
+"""A whole name, or one cut off at the end of a quotation. They are removed, because an artifact that only a left-out
+message names is kept with that message."""
+
+
+class Kind(StrEnum):
+    """What a quotation is."""
+
+    ASKED = "asked"
+    """What a user said."""
+    SAID = "said"
+    """The beginning of what the model said."""
+    DONE = "done"
+    """A tool, and the main argument of its call."""
+
+
+class Quotation(NamedTuple):
+    """Something that was asked, said or done."""
+
+    kind: Kind
+    text: str
+
+
+Thread: TypeAlias = tuple[Quotation, ...]
+"""The newest is last; each stands only once."""
+
+
+def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:
+    """The thread after one more cut. `asked`: what people said in the messages that are gone."""
+    found = dict.fromkeys(thread)
+    for quotation in (*(Quotation(Kind.ASKED, _asked(text)) for text in asked), *_steps(gone)):
+        found.pop(quotation, None)
+        found[quotation] = None
+    newest = list(found)[::-1]
+    lengths = accumulate(len(quotation.text) for quotation in newest)
+    return tuple(newest[: sum(length <= _MAX_CHARACTERS for length in lengths)])[::-1]
+
+
+def fitting(thread: Thread, asked_tokens: int, step_tokens: int, counter: Counter) -> Thread:
+    """The newest quotations that fit, in order. `asked_tokens`: for what users said, of which only the beginning is
+    quoted if the whole does not fit; `step_tokens`: for what was done, and as many for what the model said."""
+    left = {Kind.ASKED: asked_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens}
+    found: list[Quotation] = []
+    for kind, text in reversed(thread):
+        if left[kind] < _LEAST_ROOM_TOKENS:
+            continue
+        for quoted in (text, _beginning(text)) if kind is Kind.ASKED else (text,):
+            tokens = counter.count(quoted) + _MARK_TOKENS
+            if tokens <= left[kind]:
+                left[kind] -= tokens
+                found.append(Quotation(kind, quoted))
+                break
+    return tuple(found[::-1])
+
+
+def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
+    for message in (entry.whole for entry in gone if entry.whole.role == "assistant"):
+        said = _beginning("\n".join(text for _, text in message.texts()), _SAID_CHARACTERS)
+        tools = {call.id: call.name for call in message.calls}
+        calls = ((tools.get(trace.call_id, ""), trace.source[:_CALL_CHARACTERS]) for trace in traces_of(message))
+        done = [Quotation(Kind.DONE, " ".join(call).strip()) for call in calls]
+        for quotation in (Quotation(Kind.SAID, said), *done):
+            if quotation.text and not is_never_quoted(quotation.text):
+                yield quotation
+
+
+def _asked(text: str) -> str:
+    """What a user said, without lines that look like a secret."""
+    if len(text) > _WHOLE_CHARACTERS:
+        text = _beginning(text)
+    lines = _ARTIFACT.sub("…", text).strip().split("\n")
+    return "\n".join("…" if is_never_quoted(line) else line.rstrip() for line in lines)
+
+
+def _beginning(text: str, most: int = _BEGINNING_CHARACTERS) -> str:
+    """The beginning of a text, in one line."""
+    line = " ".join(text[: 2 * most].split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{_ARTIFACT.sub('…', line[:most]).rstrip()} …"
+
+
+_CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))
+"""Which message carries the note, unless the task does: preferably a tool result, where a model expects text about
+results; an assistant message last."""
+_NAMES: Final[WeakKeyDictionary[Message, str]] = WeakKeyDictionary()
+"""Remembered as long as the message exists; joined into one text, because separate names would take five times as much
+memory."""
+
+NOTE_SHARE: Final = 0.23
+"""The largest share of the room beside what must stay that the omission note may take; measured,
+docs/decisions/0003-what-to-give-up.md."""
+MAX_NOTE_TOKENS: Final = 20_000
+"""Limit of the note, however large the room: the rest is for the conversation. In a window of 128 000, a note of 30 000
+quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
+ASKED_SHARE: Final = 0.08
+"""Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
+0.05, a window of 8 000 lost 7 of 100 short messages."""
+STEPS_SHARE: Final = 0.042
+"""Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
+STEPS_FROM_TOKENS: Final = 4_000
+"""In a smaller room, lines are worth more: about the room of a window of 6 000."""
+
+
+class NoteRoom(NamedTuple):
+    """How many tokens the parts of a note may take."""
+
+    lines: int = 0
+    """Lines of what is left out, with the note's own words."""
+    asked: int = 0
+    """What users said."""
+    steps: int = 0
+    """What was done, and as much again for what the model said."""
+
+    @classmethod
+    def beside(cls, fixed: Size, total: Size, budget: Budget) -> NoteRoom:
+        """The room in the unit that leaves least: the shares of the thread, and for lines their share or whatever more
+        a cut of whole exchanges has freed beyond the low mark. At least one unit is limited, as a limit was exceeded.
+        `fixed`: the size of what cannot be given up, `total`: that of all that is kept."""
+        high = budget.high_mark
+        low = high.share_beside(fixed, budget.low_mark)
+        units = [
+            (limit, goal, max(0, limit - beside), size)
+            for limit, goal, beside, size in (
+                (high.tokens, low.tokens, fixed.tokens, total.tokens),
+                (high.chars, low.chars, fixed.chars, total.chars),
+                (high.bytes, low.bytes, fixed.bytes, total.bytes),
+            )
+            if limit is not None and goal is not None
+        ]
+        beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
+        asked = int(beside * ASKED_SHARE)
+        steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)
+        lines = min(
+            min(max(int(room * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
+            for limit, goal, room, size in units
+        )
+        return cls(max(0, min(lines, MAX_NOTE_TOKENS)), asked, steps)
+
+
+class OmissionNote(Struct, frozen=True):
+    """What is left out of a conversation so far, and the note about it."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    """One for each cut; each names the previous one, so the last leads to all."""
+    messages: int = 0
+    chars: int = 0
+    pool: LinePool = field(default_factory=LinePool)
+    """Lines of what is left out; the note quotes the most informative ones."""
+    thread: Thread = ()
+    """What was asked, done and said."""
+    note: str = ""
+    behind: bool = False
+    """Whether the note comes after the text of the message that carries it, not before it."""
+    edit: Edit | None = None
+    """Puts the note on that message."""
+    size: Size = NOTHING
+    """What the note adds to that message."""
+
+    def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
+        """The note after one more cut. `asked`: what people said in the messages that are gone."""
+        earlier = self.artifacts[-1].id if self.artifacts else None
+        # One message per line: a search by lines finds one message, not all of them.
+        messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.unmarked()) for entry in gone) + b"\n]"
+        content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
+        return OmissionNote(
+            artifacts=(*self.artifacts, Artifact(content, suffix="json")),
+            messages=self.messages + len(gone),
+            chars=self.chars + sum(entry.whole_size.chars for entry in gone),
+            pool=self.pool.extended(gone),
+            thread=extended(self.thread, gone, asked),
+        )
+
+    def placed(
+        self,
+        kept: Sequence[TrackedMessage | None],
+        notices: Notices,
+        counter: Counter,
+        room: NoteRoom,
+        newest_index: int,
+    ) -> OmissionNote:
+        """The note on the message that carries it; without room, only how much is left out and where it is kept.
+
+        It comes before the text of that message, but after it in the newest exchange (from `newest_index` on), where
+        the model first looks for the result of its call, and after what a user said, if it is a part of its own.
+        """
+        carrier = _carrier(kept)
+        if carrier is None or not self.artifacts:
+            return self.untold()
+        artifact, lines = self.artifacts[-1], list[tuple[str, list[str]]]()
+        left = room.lines - counter.count(notices.omission_note(artifact, self.messages, self.chars))
+        if left > 0:
+            standing = [entry for entry in kept if entry is not None]
+            known = {name for entry in standing for name in _names_of(entry.message)}
+            lines = self.pool.told(standing, known, left, counter)
+        thread = fitting(self.thread, room.asked, room.steps, counter)
+        note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
+        return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
+
+    def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
+        """The note on a message in its current form."""
+        at, before, after = self._onto_content(carrier.message)
+        after_chars = len(after) if isinstance(after, str) else len(self.note)
+        edit = Edit(
+            carrier.index,
+            at,
+            after,
+            Reason.OMISSION_NOTE,
+            self.artifacts[-1],
+            carrier.tool,
+            len(before),
+            after_chars,
+        )
+        noted = replace(self, edit=edit)
+        return replace(noted, size=size_of(noted.onto(carrier.message), counter) - carrier.size)
+
+    def _onto_content(self, message: Message) -> tuple[Address, str, Content]:
+        """Where in a message the note goes, the text there, and that text with the note; or all parts, if there is no
+        text and the note has a part of its own."""
+        apart = message.takes_notes_apart and message.role != "assistant"
+        found = None if apart else next(message.texts(), None)
+        if found is None:
+            at, content = message.with_note(self.note, after=self.behind or apart)
+            return at, "", content
+        at, text = found
+        response = tool_response(text)
+        if response is not None:
+            return at, text, with_note(response, self.note)
+        return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
+
+    def untold(self) -> OmissionNote:
+        """What is left out, without the note about it."""
+        return replace(self, note="", edit=None, size=NOTHING)
+
+    def onto(self, message: Message) -> Message:
+        """The carrying message with the note."""
+        assert self.edit is not None, "a note that was placed"
+        return message.changed({self.edit.at: self.edit.becomes})
+
+
+def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
+    """The last message before the gap, if notes are parts of their own, so that everything before them stays in the
+    prompt cache; otherwise the first message after the gap that can carry a note, preferably one that has a text."""
+    first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
+    after = [entry for entry in kept[first_gap:] if entry is not None]
+    before = [entry for entry in reversed(kept[:first_gap]) if entry is not None]
+    for entry in before:
+        if entry.message.takes_notes_apart and entry.message.can_carry_a_note:
+            return entry
+    for can_carry in (_has_text, _can_carry):
+        for roles in _CARRIERS:
+            for entry in (*after, *before):
+                if entry.message.role in roles and can_carry(entry.message):
+                    return entry
+    return None
+
+
+def _has_text(message: Message) -> bool:
+    return any(text for _, text in message.texts())
+
+
+def _can_carry(message: Message) -> bool:
+    return message.can_carry_a_note
+
+
+def _names_of(message: Message) -> tuple[str, ...]:
+    """The names in a message. A cut asks for those of all kept messages; most were already kept at the last cut."""
+    names = _NAMES.get(message)
+    if names is None:
+        names = _NAMES[message] = " ".join(names_in(message.text()))
+    return tuple(names.split())

@@ -1,0 +1,357 @@
+"""What is sent next if the upstream refuses what was sent: a function of the refusal, without I/O.
+
+Rule: each refusal is cured for its reason, and no reason twice. A refusal of what was cured that names another reason
+proves the cure, and one more send has both: three sends at most. Each is smaller than the one before, or asks for less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from proxy.core.models.profile import Modality
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
+
+MAX_SENDS: Final = 3
+"""Of one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a time."""
+EMERGENCY_SHARE: Final = 0.6
+"""Of the true limit: a second refusal must not result from an estimate that is off by a third."""
+EMERGENCY_REPLY_SHARE: Final = 0.3
+"""Of the true limit at most, for the reply beside such a prompt: a window limits both together."""
+BLIND_SHARE: Final = 0.5
+"""Of the refused size, if the upstream does not state its limit and nothing is known to fit: windows come in powers of
+two."""
+ALWAYS_SMALLER: Final = 0.9
+"""Of the refused size, whatever limit the upstream states."""
+MIN_USEFUL_REPLY_TOKENS: Final = 256
+"""A reply limit is not lowered below this to make a prompt fit: the reply would break off at once."""
+_LIMIT_SHARE: Final = 0.95
+"""Of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted it, so
+the rest only has to cover the error of an estimate."""
+_REPLY_SLACK_TOKENS: Final = 16
+"""Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
+
+
+_TOO_LARGE: Final = 413
+"""Anthropic's `request_too_large` (32 MB), nginx' and express' `Request Entity Too Large`, GitHub Copilot's: a proxy
+before the API counts bytes and states no limit in any unit."""
+
+
+LEAST_LIMIT_BYTES: Final = 65_536
+"""No server limits bodies to less: express takes 100 KB by default, axum 2 MB, nginx 1 MB."""
+
+
+class Rung(StrEnum):
+    """The kind of a send."""
+
+    FIRST = "first"
+    AS_KNOWN = "as_known"
+    SHORTER_REPLY = "shorter_reply"
+    EMERGENCY = "emergency"
+    WITHOUT_MEDIA = "without_media"
+    FITTED = "fitted"
+    FEWER_BYTES = "fewer_bytes"
+    ORIGINAL = "original"
+    WITHOUT_TOOL = "without_tool"
+    REPAIRED = "repaired"
+
+
+class Attempt(Struct, frozen=True):
+    """One send."""
+
+    rung: Rung
+    reply_tokens: int | None = None
+    """The maximum reply limit, instead of the request's own."""
+    goal_tokens: int | None = None
+    """The maximum size of the prompt, by our estimate."""
+    most_tokens: int | None = None
+    """The size of a prompt whose fixed parts exceed the goal: as far below the true limit as the margin requires."""
+    least_reply_tokens: int | None = None
+    """The reply limit beside such a prompt; None: the one that is sent anyway."""
+    sure_tokens: int | None = None
+    """The size of a prompt that surely fits, by the upstream's count of the one before: if the plan that the next turn
+    will continue from is that small, it is better than the goal."""
+    is_search: bool = False
+    """Whether nobody states the limit: the plan is the one that the next turn will continue from, in a window that fits
+    the goal."""
+    refused: frozenset[Modality] = frozenset()
+    """Kinds of input that are sent as text."""
+    unseals: bool = False
+    """Whether the repair leaves out reasoning that the upstream cannot verify."""
+    goal_bytes: int | None = None
+    """The maximum size of the prompt in bytes."""
+
+    @property
+    def cures(self) -> VerdictKind:
+        """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have
+        caused."""
+        match self.rung:
+            case Rung.FEWER_BYTES:
+                return VerdictKind.BYTES
+            case Rung.WITHOUT_MEDIA:
+                return VerdictKind.MEDIA
+            case Rung.REPAIRED:
+                return VerdictKind.SEAL if self.unseals else VerdictKind.PAIRING
+            case Rung.ORIGINAL | Rung.WITHOUT_TOOL:
+                return VerdictKind.UNKNOWN
+        return VerdictKind.PROMPT
+
+
+class Situation(Struct, frozen=True):
+    """What was sent, as far as the next send depends on it."""
+
+    estimate_tokens: int
+    """Of the prompt."""
+    chars: int
+    """Of its text."""
+    bytes: int
+    """Of the whole."""
+    reply_tokens: int | None
+    """The reply limit; None if it has none."""
+    edited: bool
+    """Whether it differs from the original request."""
+    original_could_fit: bool
+    """Whether the original request fits the window by our estimate."""
+    guess_tokens: int | None = None
+    """The size of a prompt, by our estimate, that is sent next if this one is refused without a number; None: half."""
+    tried_over_tokens: int | None = None
+    """The learned window, if what was sent is larger to find out whether that window still holds."""
+    has_our_tool: bool = False
+    """Whether the proxy's own tool is in its list."""
+    fixed_tokens: int = 0
+    """Of what has to stay: system text, tools, the task, the last user message."""
+
+
+class Outcome(Struct, frozen=True):
+    """The outcome of a send."""
+
+    status: int
+    verdict: Verdict
+    media: frozenset[Modality] = frozenset()
+    """Kinds of input in what was sent; stated only if media were refused."""
+    is_unpaired: bool = False
+    """Whether calls and results do not pair up in the client's history; stated only for a refusal because of that."""
+    has_broken_seals: bool = False
+    """Whether the history holds encrypted or signed reasoning; stated only for a refusal because of that."""
+    fitting_tokens: int | None = None
+    """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
+    that this one was cut."""
+    names_our_tool: bool = False
+    """Whether a refusal names the proxy's own tool, which was in the list that was sent."""
+
+    @property
+    def is_over_bytes(self) -> bool:
+        """Whether the body was too large, in whatever words. A 413 without any, for a request that is not long for its
+        window, means bytes, too."""
+        kinds = (VerdictKind.BYTES, VerdictKind.UNKNOWN)
+        return self.status == _TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
+
+    @property
+    def reason(self) -> VerdictKind | None:
+        """The reason that a refusal names, if there is a cure for it; UNKNOWN for the proxy's own tool."""
+        verdict = self.verdict
+        if verdict.is_overflow or verdict.is_over_rate:
+            return VerdictKind.PROMPT
+        if self.is_over_bytes and verdict.kind is VerdictKind.BYTES:
+            return VerdictKind.BYTES
+        if verdict.kind is VerdictKind.MEDIA and self.media:
+            return VerdictKind.MEDIA
+        if self.status not in _REFUSING_STATUSES:
+            return None
+        if self.names_our_tool and verdict.kind in _ABOUT_A_TOOL:
+            return VerdictKind.UNKNOWN
+        return VerdictKind.PAIRING if self.is_unpaired else VerdictKind.SEAL if self.has_broken_seals else None
+
+    def proves(self, cures: Sequence[Attempt]) -> bool:
+        """Whether the upstream, after these cures, names another reason: then it has none left of theirs."""
+        return self.reason is not None and all(self.reason is not cure.cures for cure in cures)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
+        know of."""
+        accepted = self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
+        return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
+
+
+def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Attempt | None:
+    """What is sent after this outcome of what was sent; `cures`: the attempts after the first send. None: the response
+    is final."""
+    found = _cure(outcome, situation)
+    if found is None or not cures:
+        return found
+    if len(cures) + 2 > MAX_SENDS or Rung.ORIGINAL in (found.rung, cures[-1].rung):
+        return None
+    names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
+    if not outcome.proves(cures) and not (found.rung is Rung.WITHOUT_TOOL and names_a_member):
+        return None
+    if found.cures in [cure.cures for cure in cures]:
+        return None
+    lowered = [one.reply_tokens for one in (*cures, found) if one.reply_tokens is not None]
+    return replace(found, reply_tokens=min(lowered, default=None))
+
+
+def _cure(outcome: Outcome, situation: Situation) -> Attempt | None:
+    """What may be accepted where this was refused."""
+    verdict = outcome.verdict
+    is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
+    if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
+        return Attempt(Rung.AS_KNOWN)
+    if verdict.is_overflow or verdict.is_over_rate:
+        reply = _fitting_reply(verdict, situation)
+        if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
+            return Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
+        shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
+        at_the_limit = _at_the_limit(verdict, situation)
+        return Attempt(Rung.EMERGENCY, shorter, goal, *at_the_limit, is_search=verdict.names_no_limit)
+    if outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
+        return Attempt(
+            Rung.FEWER_BYTES, goal_bytes=situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
+        )
+    if outcome.fitting_tokens is not None:
+        return Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
+    match outcome.reason:
+        case VerdictKind.MEDIA:
+            return Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
+        case VerdictKind.PAIRING | VerdictKind.SEAL as reason:
+            return Attempt(Rung.REPAIRED, unseals=reason is VerdictKind.SEAL)
+    if outcome.status in _REFUSING_STATUSES and situation.edited:
+        if (
+            situation.has_our_tool
+            and verdict.kind in _ABOUT_A_TOOL
+            and (situation.original_could_fit or not verdict.is_suspect)
+        ):
+            return Attempt(Rung.WITHOUT_TOOL)
+        if verdict.kind in _REFUSED_FOR_CONTENT and situation.original_could_fit:
+            return Attempt(Rung.ORIGINAL)
+    if verdict.is_suspect:
+        return Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation), is_search=True)
+    return None
+
+
+def _blind(situation: Situation) -> int:
+    """The fixed parts and half of what lies beside them, for an upstream that states no limit."""
+    fixed = min(situation.fixed_tokens, situation.estimate_tokens)
+    return fixed + int((situation.estimate_tokens - fixed) * BLIND_SHARE)
+
+
+_READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
+"""A model that accepts no images hardly accepts pages and videos."""
+_REFUSING_STATUSES: Final = frozenset({400, 422})
+"""The request was examined and rejected; after any other response it may have been accepted."""
+_REFUSED_FOR_CONTENT: Final = frozenset(
+    {
+        VerdictKind.FIELD,
+        VerdictKind.COUNT,
+        VerdictKind.PAIRING,
+        VerdictKind.SEAL,
+        VerdictKind.POLICY,
+        VerdictKind.MEDIA,
+        VerdictKind.UNKNOWN,
+    }
+)
+"""Refusals that an edit of ours may have caused; the others would happen to the original, too."""
+_ABOUT_A_TOOL: Final = frozenset({VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.POLICY, VerdictKind.UNKNOWN})
+"""Refusals that the proxy's own tool may have caused. COUNT: it may make a list one too long; OpenAI accepts 128."""
+
+
+def _still_holds(verdict: Verdict, tried_over_tokens: int | None) -> bool:
+    """Whether a refusal of a larger request does not contradict the size that is known to fit."""
+    return tried_over_tokens is not None and (verdict.limit is None or verdict.limit >= tried_over_tokens)
+
+
+def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:
+    """The kinds of input that the next send omits, because media are refused and omitted once."""
+    named = refused & sent or sent
+    return named | (_READ_AS_IMAGES & sent) if Modality.VISION in named else named
+
+
+def emergency_goal(verdict: Verdict, situation: Situation) -> int:
+    """Tokens, by our estimate, for the next send."""
+    estimate = situation.estimate_tokens
+    if verdict.limit is None:
+        return _blind(situation) if situation.guess_tokens is None else situation.guess_tokens
+    if verdict.unit is Unit.CHARS:
+        ours_per_theirs = estimate / max(1, situation.chars)
+        return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))
+    # The upstream counted the same prompt, so its excess over our count applies to the next one, too.
+    ours_per_theirs = min(1.0, estimate / max(1, _counted(verdict, verdict.limit, situation)))
+    return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * ALWAYS_SMALLER))
+
+
+def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, int | None, int | None]:
+    """Tokens, by our estimate, that a prompt may have beside the shortest useful reply; that reply; and the tokens of a
+    prompt that surely fits. None where the limit is unknown, where no reply has to be lowered, and where nothing is
+    sure."""
+    if verdict.limit is None or verdict.unit is Unit.CHARS:
+        return None, None, None
+    asked = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
+    reply = None if asked is None else min(asked, MIN_USEFUL_REPLY_TOKENS)
+    # An exact count wins, whichever way the estimate is off: nothing is refused because of an estimate.
+    is_counted = verdict.prompt is not None or verdict.is_over_rate
+    is_exact = is_counted and verdict.exactness is Exactness.EXACT
+    ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
+    ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
+    usable = _LIMIT_SHARE * ours_per_theirs
+    sure = int(min(verdict.limit * usable, situation.estimate_tokens * ALWAYS_SMALLER)) if is_exact else None
+    return int((verdict.limit - (reply or 0)) * usable), reply, sure
+
+
+def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
+    """The reply limit for the next send, if the first one would not fit beside the prompt."""
+    asked = situation.reply_tokens
+    if asked is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
+        return None
+    if verdict.limit is not None:
+        reply = int(verdict.limit * EMERGENCY_REPLY_SHARE)
+    elif verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
+        reply = int(asked * BLIND_SHARE)
+    else:
+        return None
+    reply = max(MIN_USEFUL_REPLY_TOKENS, reply)
+    return reply if reply < asked else None
+
+
+def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
+    """The upstream's minimum count for the prompt: it stated the count, or would not have refused otherwise."""
+    if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
+        return verdict.prompt
+    if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
+        return limit - (verdict.reply or situation.reply_tokens or 0)
+    if verdict.kind is VerdictKind.RATE:
+        return _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
+    return limit
+
+
+def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int:
+    """The prompt's share of the tokens that a rate counted. Some count the reply limit as used tokens
+    (github.com/zeeyado/koassistant.koplugin/issues/106): of the two readings, the one nearer to our estimate."""
+    requested = verdict.requested or 0
+    prompt = requested - (reply_tokens or 0)
+    return prompt if prompt > 0 and estimate_tokens**2 <= prompt * requested else requested
+
+
+def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> tuple[int, bool]:
+    """What a request may have under a rate that this one alone exceeded, as its prompt was estimated, and whether that
+    holds its reply limit, too."""
+    counted = _counted_by_rate(verdict, estimate_tokens, reply_tokens)
+    room = int((verdict.limit or 0) * min(1.0, estimate_tokens / max(1, counted)))
+    return room, counted + (reply_tokens or 0) == verdict.requested
+
+
+def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
+    """The reply limit with which the unchanged prompt would be accepted, if the upstream's own numbers prove one."""
+    if verdict.limit is None or verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
+        return None
+    if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
+        prompt = verdict.prompt
+    elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
+        prompt = _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
+    else:
+        return None
+    reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS
+    return reply if reply >= MIN_USEFUL_REPLY_TOKENS else None

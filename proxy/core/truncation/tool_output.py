@@ -1,0 +1,259 @@
+"""What becomes of one tool result by itself: a long one becomes an excerpt and the whole is stored; characters that an
+upstream cannot process are replaced, for models whose settings say so.
+
+Rule: local steps. What they put in depends on the message, its call and the settings, never on later messages, so the
+same result is the same text in every later turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from proxy.core.artifact import Artifact
+from proxy.core.artifact_reading.pages import quoted, shorter_page
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Address, Message
+from proxy.core.notices.resume import PageSize
+from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
+from proxy.core.retrieval_tool.tool import is_page
+from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
+from proxy.core.text.identifiers import most_telling, names_in
+from proxy.core.text.lines import utf8_length
+from proxy.core.truncation.response import (
+    asks_to_stay,
+    has_its_bulk_in_shape,
+    json_object,
+    shortened_response,
+    tool_response,
+    with_note,
+)
+
+REPLACEMENT: Final = "\ufffd"
+
+
+class Sanitise(StrEnum):
+    """Kinds of characters that some upstreams refuse."""
+
+    NON_BMP = "non_bmp"
+    """Beyond the Basic Multilingual Plane: refused by relays with three-byte UTF-8 databases."""
+    SURROGATES = "surrogates"
+    """Halves of a pair, left by broken truncation; they have no UTF-8."""
+    CONTROL = "control"
+    """Control characters except tab, line feed and carriage return."""
+
+
+_CLASSES: Final = {
+    Sanitise.NON_BMP: "\U00010000-\U0010ffff",
+    Sanitise.SURROGATES: "\ud800-\udfff",
+    Sanitise.CONTROL: "\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f",
+}
+
+
+_UNNOTED_ROLES: Final = frozenset({"assistant", *SYSTEM_ROLES})
+
+
+class SanitiseText(Struct, frozen=True):
+    """Replaces the kinds that are set, in the texts of every message."""
+
+    kinds: frozenset[Sanitise]
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """One edit for each text with such characters; the content's last edit has the note about all of them."""
+        if not self.kinds:
+            return
+        refused = _refused(self.kinds)
+        cleaned = [(at, text, *refused.subn(REPLACEMENT, text)) for at, text in message.texts()]
+        cleaned = [found for found in cleaned if found[3]]
+        total = sum(count for *_, count in cleaned)
+        for number, (at, text, clean, _) in enumerate(cleaned, 1):
+            if number == len(cleaned) and message.role not in _UNNOTED_ROLES:
+                yield _edit(index, at, text, _noted(clean, notices.replaced(total)), tool)
+            else:
+                yield _edit(index, at, text, clean, tool)
+        for at, text in _other_texts(message):
+            clean = refused.sub(REPLACEMENT, text)
+            if clean != text:
+                yield _edit(index, at, text, clean, tool)
+
+    def clean(self, text: str) -> str:
+        """The text without such characters, for words of our own that quote others."""
+        return _refused(self.kinds).sub(REPLACEMENT, text) if self.kinds else text
+
+
+@functools.cache
+def _refused(kinds: frozenset[Sanitise]) -> re.Pattern[str]:
+    return re.compile(f"[{''.join(_CLASSES[kind] for kind in sorted(kinds))}]")
+
+
+def _edit(index: int, at: Address, text: str, clean: str, tool: str) -> Edit:
+    return Edit(index, at, clean, Reason.SANITISE, None, tool, len(text), len(clean))
+
+
+def _noted(text: str, note: str) -> str:
+    """The text followed by a note on a line of its own; a result of the common shape has the note in its `text`."""
+    response = tool_response(text)
+    if response is not None:
+        return with_note(response, note)
+    return text + note if text.endswith("\n") else f"{text}\n{note}"
+
+
+def _other_texts(message: Message) -> Iterator[tuple[Address, str]]:
+    """The texts of an assistant besides its content: reasoning, and the arguments of its calls."""
+    if message.role != "assistant":
+        return
+    yield from message.thoughts()
+    for argument in message.arguments():
+        yield argument.at, argument.text
+
+
+NAMES_SHARE: Final = 0.05
+"""At most, of an excerpt's room, for the names that occur only in the omitted part."""
+NOTICE_SHARE: Final = 0.085
+"""Of an excerpt's room, for its notice and those names; if a full notice takes more, a brief one replaces it."""
+LEAST_SYSTEM_BYTES: Final = 1_024
+"""Of a system message that is cut like a result: a shorter one is a reminder, not output, and stays as it is while its
+exchange stays."""
+_OURS_AT_MOST: Final = 4
+"""Times the limit: a text with one of our notices is an excerpt, perhaps with the note about omitted messages. A longer
+text quotes a notice, such as an agent's log, and is cut like any other."""
+
+
+class TruncateToolOutput(Struct, frozen=True):
+    """The limits for every tool, for some tools, and the tools that are left alone."""
+
+    limits: ExcerptLimits
+    tools: Mapping[str, ExcerptLimits] = field(default_factory=dict)
+    """By tool name, instead of `limits`."""
+    never: frozenset[str] = frozenset()
+    preview_chars: int | None = None
+    """Length of the preview of a result that is cut; None: as much as its limits allow."""
+    bound_by: str = "settings"
+    """What sets the bytes of `limits`: `settings`, or `window` for its share of the window."""
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """The edits for one message; `tool` is the name of the tool that was called."""
+        is_system = message.role in SYSTEM_ROLES
+        if not (message.role in TOOL_ROLES or (is_system and tool)) or tool in self.never:
+            return
+        limits = self.limits_of(tool)
+        if (_surely_admitted(message.raw, limits) and not _may_quote(message.raw)) or is_page(message, tool):
+            return
+        for at, text in message.texts():
+            if is_system and utf8_length(text) < LEAST_SYSTEM_BYTES:
+                continue
+            yield from self._text_edits(index, at, text, tool, limits, notices)
+
+    def limits_of(self, tool: str) -> ExcerptLimits:
+        """The limits for one tool."""
+        return self.tools.get(tool, self.limits)
+
+    def _text_edits(
+        self, index: int, at: Address, text: str, tool: str, limits: ExcerptLimits, notices: Notices
+    ) -> Iterator[Edit]:
+        shown = quoted(text, notices.way)
+        is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
+        found = None if limits.admit(text) or is_excerpt else json_object(text)
+        if limits.admit(text) or is_excerpt or (found is not None and asks_to_stay(found)):
+            edit = _as_quoted(index, at, text, shown, tool)
+        else:
+            reason = Reason.TRUNCATE_TOOL_OUTPUT
+            if tool in self.tools:
+                notices = replace(notices, page=PageSize.within(self.limits, limits))
+            edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
+        if edit is not None:
+            yield edit
+
+
+def _as_quoted(index: int, at: Address, text: str, shown: str, tool: str) -> Edit | None:
+    """Marks foreign notices in a result that is not cut; None if there are none."""
+    if shown == text:
+        return None
+    return Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
+
+
+def _may_quote(raw: bytes) -> bool:
+    """Whether a message may contain a foreign notice, as it is or with escaped letters."""
+    return b"ontext-" in raw.lower() or b"\\u00" in raw
+
+
+def shortened_result(
+    index: int,
+    at: Address,
+    text: str,
+    tool: str,
+    limits: ExcerptLimits,
+    notices: Notices,
+    reason: Reason,
+    preview_chars: int | None = None,
+) -> Edit | None:
+    """An excerpt with a notice instead of a text, in the common shape of a tool response if the text has it; None if
+    that would save nothing."""
+    page = shorter_page(text, limits)
+    if page is not None:
+        whole = Artifact(text.encode("utf-8", "surrogatepass"), tool)
+        return Edit(index, at, page, reason, whole, tool, len(text), len(page))
+    response = tool_response(text)
+    if response is not None and has_its_bulk_in_shape(response):
+        return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
+    text_bytes = utf8_length(text)
+    # A text of many short lines may have fewer bytes than its limit; its replacement is still shorter.
+    shortened = _excerpted(
+        text, replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
+    )
+    if utf8_length(shortened) >= text_bytes:
+        return None
+    return Edit(index, at, shortened, reason, artifact, tool, len(text), len(shortened))
+
+
+def _excerpted(
+    text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
+) -> str:
+    """As much of a text as fits the limits together with the notice, and with names that only the rest contains."""
+    if notices.read is not None:  # it continues after its head
+        limits = replace(limits, direction=Direction.HEAD)
+    smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
+    notice = notices.longest_truncated(text, artifact, brief=False)
+    brief = utf8_length(notice) > smallest * NOTICE_SHARE
+    if brief:
+        notice = notices.longest_truncated(text, artifact, brief=True)
+    left = smallest * NOTICE_SHARE - utf8_length(notice)
+    names_bytes = max(0, int(min(left, min(smallest, preview_chars or smallest) * NAMES_SHARE)))
+    around = names_bytes + 1  # the head gets a line feed if it ends inside a line
+    max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
+    room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
+    shown = excerpt(text, room.previewed(preview_chars))
+    names = _names_left_out(shown, names_bytes) if notices.read is None else ()
+    head, tail = quoted(shown.head, notices.way), quoted(shown.tail, notices.way)
+    rescued = tuple(quoted(line, notices.way) for line in shown.rescued)
+    shown = replace(shown, head=head, rescued=rescued, tail=tail)
+    return notices.truncated(shown, artifact, names, brief=brief)
+
+
+def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
+    """The most telling names that occur only in the gap."""
+    max_bytes -= NAMES_WORDS_BYTES
+    if max_bytes <= 0:
+        return ()
+    known = {*names_in(shown.head), *names_in(shown.tail), *(name for line in shown.rescued for name in names_in(line))}
+    return most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), max_bytes)
+
+
+def _surely_admitted(raw: bytes, limits: ExcerptLimits) -> bool:
+    """Whether the bytes of a message alone prove that its text is within the limits: JSON is never shorter than its
+    text, and an escaped line feed takes two or six bytes."""
+    smallest = min(limits.max_bytes, limits.max_chars if limits.max_chars is not None else limits.max_bytes)
+    line_feeds = raw.count(b"\\n") + raw.count(b"\\u000")
+    return len(raw) <= smallest and (len(raw) < limits.max_lines or line_feeds < limits.max_lines)
+
+
+def _suffix(text: str) -> str:
+    """`json` for text that looks like it, so that viewers open it correctly; otherwise `txt`."""
+    return "json" if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]") else "txt"

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import pytest
+from support.strategies import conversation, exchange, notices, part, spelled, system, user
+
+from proxy.core.compaction.note import NoteRoom, OmissionNote, extended, fitting
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.size import NOTHING, size_of
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.text import jsontext
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
+
+COUNTER = ByteClassCounter()
+KEY = "sk-" + "a1B2" * 8
+
+
+def entries(*messages):
+    return [TrackedMessage.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
+
+
+def asked(*texts):
+    return extended((), (), texts)
+
+
+def told(thread, asked_tokens=10_000, step_tokens=10_000):
+    return [text for _, text in fitting(thread, asked_tokens, step_tokens, COUNTER)]
+
+
+def step(path, words=""):
+    return entries(*exchange(["out"], arguments=f'{{"path": "{path}"}}', words=words))
+
+
+def test_what_a_user_said_is_quoted_whole_with_its_lines():
+    text = "Fix it:\n    def f():\n        pass\n\n" + "and mind the tests " * 100
+    assert told(asked(text)) == [text.strip()]
+
+
+def test_of_what_a_user_pasted_only_the_beginning_is_quoted_in_one_line():
+    [quoted] = told(asked("A log\n  of " + "many words " * 300))
+    assert quoted.startswith("A log of many words ")
+    assert quoted.endswith(" …")
+    assert len(quoted) <= 202
+
+
+def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit():
+    requests = [f"request {n}: " + "word " * 80 for n in range(30)]
+    quoted = told(asked(*requests), asked_tokens=600)
+    whole = [text for text in quoted if len(text) > 210]
+    assert whole == [text.strip() for text in requests[-len(whole) :]]
+    assert 1 < len(whole) < len(quoted)
+    assert quoted[-1] == requests[-1].strip()
+    assert sum(map(COUNTER.count, quoted)) <= 600
+
+
+def test_each_call_that_is_left_out_is_told_once_by_tool_and_path_where_it_was_made_last():
+    gone = [*step("a.py"), *step("b.py"), *step("a.py")]
+    assert told(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
+    later = extended(extended((), gone, ()), step("b.py"), ())
+    assert told(later) == ["read_file a.py", "read_file b.py"]
+
+
+def test_a_long_command_is_told_by_its_beginning_and_a_call_without_arguments_by_its_tool():
+    long = entries(*exchange(["out"], arguments='{"command": "' + "make it so " * 90 + '"}'))
+    assert told(extended((), long, ())) == ["read_file " + ("make it so " * 90)[:110].strip()]
+    bare = entries(*exchange(["out"], arguments="{}"))
+    assert told(extended((), bare, ())) == ["read_file"]
+
+
+def test_what_the_model_said_is_told_by_its_beginning_before_what_it_did():
+    thread = extended((), step("a.py", words="I see.\nThe cause is " + "here and " * 60), ())
+    said, done = told(thread)
+    assert said.startswith("I see. The cause is here and")
+    assert len(said) <= 302
+    assert done == "read_file a.py"
+
+
+def test_the_newest_steps_are_told_within_their_room_and_words_have_a_room_of_their_own():
+    gone = [entry for n in range(100) for entry in step(f"src/file_{n}.py", words=f"Now file number {n}.")]
+    quoted = told(extended((), gone, ()), step_tokens=100)
+    assert quoted[-2:] == ["Now file number 99.", "read_file src/file_99.py"]
+    for kind in ("Now", "read_file"):
+        of_kind = [text for text in quoted if text.startswith(kind)]
+        assert 4 < len(of_kind) < 20
+        assert sum(map(COUNTER.count, of_kind)) <= 100
+
+
+def test_nothing_that_looks_like_a_secret_or_names_an_artifact_is_quoted():
+    name = "tool_sh_0123456789abcdef.txt"
+    gone = [*step(f"curl -H {KEY}", words=f"The key is {KEY}"), *step(f"/kept/{name}")]
+    thread = extended((), gone, [f"Use this:\n{KEY}\nplease", f"Read {name} again"])
+    assert told(thread) == ["Use this:\n…\nplease", "Read … again"]
+    assert told(asked(f"{KEY} " + "word " * 500)) == ["…"]
+
+
+def test_what_is_remembered_is_bounded_and_the_newest_stays():
+    thread = asked(*(f"request {n} " + "word " * 300 for n in range(300)))
+    assert sum(len(text) for _, text in thread) <= 100_000
+    assert thread[-1].text.startswith("request 299 ")
+
+
+def test_without_room_nothing_is_told():
+    assert told(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
+    assert told(extended((), [*entries(user("x"))], ()), 100, 100) == []
+
+
+def asked_in(gone):
+    return [entry.message.text() for entry in gone if entry.message.role == "user"]
+
+
+ROOM = NoteRoom(lines=400, asked=100, steps=100)
+
+
+def placed(kept, gone, *, room=ROOM, newest_index=10**6, language="en"):
+    digest = OmissionNote().extended(gone, asked_in(gone))
+    return digest.placed(kept, notices(language), COUNTER, room, newest_index)
+
+
+GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
+KEPT = entries(*[user("x")] * 3, user("and now"), *exchange(["the newest result"]))
+LEFT = [None, None, None, *KEPT[3:]]
+
+
+def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
+    first = OmissionNote().extended(GONE[:1], ())
+    second = first.extended(GONE[1:], ())
+    opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
+    assert bytes(opened[0]["earlier"]) == b"null"
+    assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
+    raws = [bytes(raw) for members in opened for raw in jsontext.items(members["messages"])]
+    assert raws == [entry.original.raw for entry in GONE]
+    lines = second.artifacts[1].content.split(b"\n")
+    assert [line.removesuffix(b",") for line in lines[1:-1]] == raws[1:], "each on a line of its own, for grep"
+    assert second.messages == len(GONE)
+    assert second.chars == sum(entry.original_size.chars for entry in GONE)
+    assert second.artifacts[0].suffix == "json"
+
+
+def test_the_note_tells_what_was_asked_then_what_was_done_and_said_then_lines():
+    call = exchange(["def parse_line and other_symbol"], arguments='{"path": "a.py"}', words="I see.")
+    gone = entries(user("Look into\n    src/main.py"), *call, user("And then?"))
+    note = placed([None, None, None, None, *entries(*[user("x")] * 4, user("now"))[4:]], gone).note
+    _, *told = note.split("\n")
+    assert told == [
+        "What the user said in them:",
+        "- Look into",
+        "      src/main.py",
+        "- And then?",
+        "What you did (-) and said (>) in them:",
+        "> I see.",
+        "- read_file a.py",
+        "Lines of them, under the file or command that they come from, as last seen; … stands for more:",
+        "a.py:",
+        "def parse_line and other_symbol]",
+        "",
+    ]
+
+
+def test_each_part_of_the_note_has_its_own_room():
+    gone = entries(
+        user("Please look."), *exchange(["def parse_line(one)"], arguments='{"path": "a.py"}', words="I see.")
+    )
+    for room, parts in (
+        (NoteRoom(lines=400), (False, False, True)),
+        (NoteRoom(asked=20), (True, False, False)),
+        (NoteRoom(steps=20), (False, True, False)),
+    ):
+        note = placed(LEFT, gone, room=room).note
+        assert tuple(words in note for words in ("Please look.", "I see.", "parse_line")) == parts
+
+
+def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
+    digest = placed(LEFT, GONE)
+    assert digest.edit.message == 5
+    assert digest.edit.reason is Reason.OMISSION_NOTE
+    assert digest.edit.becomes.endswith("]\nthe newest result")
+
+
+def test_in_the_newest_exchange_the_note_stands_behind_the_result():
+    digest = placed(LEFT, GONE, newest_index=4)
+    assert digest.edit.becomes.startswith("the newest result\n[context-proxy: ")
+
+
+def test_a_user_carries_it_where_no_tool_does_and_the_assistant_at_last():
+    asked = [None, *entries(user("gone"), user("and now"))[1:]]
+    assert placed(asked, GONE[:1]).edit.message == 1
+    spoken = [None, *entries(user("gone"), {"role": "assistant", "content": "words"})[1:]]
+    assert placed(spoken, GONE[:1]).edit.message == 1
+
+
+def test_the_system_text_never_carries_it():
+    digest = placed([*entries(system(), user("gone"))[:1], None], GONE[:1])
+    assert (digest.edit, digest.size) == (None, NOTHING)
+    assert digest.messages == 1
+
+
+def test_a_message_before_the_gap_carries_it_when_none_behind_can():
+    first = entries(user("first"), user("gone"))[0]
+    assert placed([first, None], GONE[:1]).edit.message == 0
+
+
+def test_a_message_without_text_is_passed_over():
+    kept = [
+        None,
+        *entries(user("gone"), user([{"type": "image_url", "image_url": {"url": "u"}}]), user([part("t")]))[1:],
+    ]
+    assert placed(kept, GONE[:1]).edit.message == 2
+    assert placed(kept, GONE[:1]).edit.at == ("content", 0, "text")
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "u"}}
+
+
+@pytest.mark.parametrize("content", [[IMAGE], [], "", None])
+def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
+    kept = [None, *entries(user("gone"), user(content))[1:]]
+    for newest_index in (10**6, 0):
+        digest = placed(kept, GONE[:1], newest_index=newest_index)
+        noted = digest.onto(kept[1].message).content()
+        if isinstance(content, list):
+            note = {"type": "text", "text": digest.note}
+            assert noted == ([*content, note] if newest_index == 0 else [note, *content])
+        else:
+            assert noted == digest.note
+        assert "earlier messages" in digest.note
+
+
+def test_without_room_the_note_is_the_count_and_the_way_back_alone():
+    full, brief = (placed(LEFT, GONE, room=room).note for room in (ROOM, NoteRoom()))
+    assert full.startswith(brief.removesuffix("]\n"))
+    assert brief.count("\n") == 1
+
+
+def test_the_size_of_the_note_is_measured_on_the_message_with_it():
+    digest = placed(LEFT, GONE)
+    noted = size_of(digest.onto(LEFT[5].message), COUNTER)
+    assert digest.size == noted - LEFT[5].size
+    assert digest.edit.after_chars - digest.edit.before_chars == digest.size.chars
+
+
+def test_the_note_goes_with_its_message_when_that_is_cut_later():
+    digest = placed(LEFT, GONE)
+    cut = TrackedMessage.of(
+        5, ChatMessage.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER
+    )
+    moved = digest.carried_by(cut, COUNTER)
+    assert moved.note == digest.note
+    assert moved.edit.becomes == digest.note + "cut"
+
+
+def test_the_note_tells_lines_of_what_is_gone_within_its_room():
+    note = placed(LEFT, GONE).note
+    assert "Please look into src/main.py" in note
+    assert note.endswith("\ndef parse_line and other_symbol]\n")
+    assert "parse_line" not in placed(LEFT, GONE, room=NoteRoom()).note
+    gone = entries(*exchange(["\n".join(f"def function_{n}(argument_{n}):" for n in range(500))]))
+    for room in (200, 1_000):
+        kept = [None, None, *entries(*[user("x")] * 2, *exchange(["kept"]))[2:]]
+        digest = placed(kept, gone, room=NoteRoom(room))
+        assert room * 0.8 < digest.size.tokens <= room * 1.05
+
+
+def test_a_line_whose_names_the_kept_messages_say_is_not_told_again():
+    gone = entries(
+        *exchange(["parse_line is here"], arguments='{"path": "a.py"}'),
+        *exchange(["only_here is this"], arguments='{"path": "b.py"}'),
+    )
+    kept = [None, None, None, None, *entries(*[user("x")] * 4, *exchange(["parse_line is here"]))[4:]]
+    note = placed(kept, gone).note
+    assert "only_here" in note
+    assert "parse_line" not in note
+
+
+def test_before_the_first_cut_there_is_no_note():
+    digest = OmissionNote().placed(KEPT, notices(), COUNTER, ROOM, 0)
+    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
+
+
+def test_a_note_that_is_not_told_takes_up_nothing_and_all_stays_kept():
+    digest = placed(LEFT, GONE).untold()
+    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
+    assert (len(digest.artifacts), digest.messages) == (1, 3)
+
+
+def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_json():
+    response = '{"status": "success", "data": {"n": 1}, "text": "done", "stats": {"ms": 3}}'
+    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *exchange([response]))[3:]]
+    for newest_index in (4, 10**6):
+        noted = placed(carried, GONE, newest_index=newest_index).edit.becomes
+        members = jsontext.members(noted.encode())
+        assert jsontext.value(members.pop("text")).startswith("[context-proxy: ")
+        assert jsontext.value(jsontext.members(noted.encode())["text"]).endswith("done")
+        assert {name: bytes(raw) for name, raw in members.items()} == {
+            "status": b'"success"',
+            "data": b'{"n": 1}',
+            "stats": b'{"ms": 3}',
+        }
+
+
+def test_a_result_in_the_common_shape_without_text_gets_one():
+    newest = exchange(['{"status":"ok","data":1}'])
+    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
+    noted = placed(carried, GONE).edit.becomes
+    assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")

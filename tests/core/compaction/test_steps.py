@@ -1,0 +1,605 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.media_samples import PNG, base64_of
+from support.strategies import (
+    conversation,
+    exchange,
+    kept_of,
+    notices,
+    part,
+    pipeline,
+    planned,
+    system,
+    turn_by_turn,
+    user,
+)
+from support.strategies import pipeline as text_pipeline
+
+from proxy.core.compaction.budget import Budget, Mark
+from proxy.core.compaction.note import NOTE_SHARE
+from proxy.core.compaction.plan import plan
+from proxy.core.compaction.steps import (
+    CutToFit,
+    DescribeOldMedia,
+    DropOldReasoning,
+    LeaveOutExchanges,
+    ShortenOldTexts,
+    compaction_steps,
+    excerpted,
+    shortened_arguments,
+)
+from proxy.core.compaction.window import ContextWindow
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.message import Argument
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.media.placement import Routes
+from proxy.core.media.routing import RouteMedia
+from proxy.core.models.profile import ToolImages
+from proxy.core.notices.catalogue import MARK
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
+
+LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
+UNCUT = ExcerptLimits(10**9, 10**9)
+
+
+def reasons(messages, room):
+    made = planned(messages, pipeline(Budget(room), limits=UNCUT))
+    assert made.fits
+    return [edit.reason for edit in made.edits if edit.reason is not Reason.OMISSION_NOTE]
+
+
+def test_what_an_agent_can_do_without_is_given_up_before_whole_exchanges():
+    steps = compaction_steps(notices(), Budget(8_000), lambda _: (), ByteClassCounter())
+    assert [type(step) for step in steps] == [DescribeOldMedia, DropOldReasoning, ShortenOldTexts, LeaveOutExchanges]
+
+
+def test_the_newest_result_gives_before_the_words_of_the_user():
+    task = user("the task " * 200)
+    assert set(reasons([task, *exchange([LOG])], 5_000)) == {Reason.NEWEST_RESULT}
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_what_the_user_asked_is_cut_only_where_nothing_else_is_left(where):
+    asked = user("asked " * 9_000)
+    history = [asked, *exchange(["short"])] if where == "first" else [*exchange(["short"]), asked]
+    assert Reason.NEWEST_TEXT in reasons(history, 3_000)
+    made = planned(history, pipeline(Budget(3_000), limits=UNCUT))
+    (cut,) = [json.loads(raw)["content"] for raw in made.messages if b"asked asked" in raw]
+    assert cut.startswith("asked ")
+    assert len(cut) < 20_000
+
+
+def test_a_long_last_user_message_gives_way_before_the_newest_result_is_gone():
+    history = [user("go on"), *exchange(["old"]), user("asked " * 9_000), *exchange([LOG], first_call=9)]
+    made = planned(history, pipeline(Budget(1_200), limits=UNCUT))
+    assert made.fits
+    asked, result = (json.loads(raw)["content"] for raw in (made.messages[-3], made.messages[-1]))
+    assert "00000 a line of a log" in result
+    assert len(asked) > 3 * len(result) > 600
+
+
+def test_a_system_text_is_never_cut():
+    text = "You are an agent. " * 900
+    made = planned([system(text), user("go on"), *exchange([LOG])], pipeline(Budget(6_000), limits=UNCUT))
+    assert json.loads(made.messages[0])["content"] == text
+    tight = planned([system(text), user("go on")], pipeline(Budget(500), limits=UNCUT))
+    assert not tight.fits
+    assert json.loads(tight.messages[0])["content"] == text
+
+
+def cut(made):
+    return {edit.message: edit for edit in made.edits if edit.reason is Reason.NEWEST_RESULT}
+
+
+@pytest.mark.parametrize("budget", [Budget(4_000), Budget(10**9, 12_000), Budget(10**9, None, 12_000)])
+def test_the_newest_result_is_cut_to_what_fits_and_is_told_of_the_whole(budget):
+    made = planned([system(), user(), *exchange([LOG])], pipeline(budget, limits=UNCUT))
+    assert made.fits
+    edit = cut(made)[3]
+    assert edit.artifact.content.decode() == LOG
+    assert "of 3,000 lines" in edit.becomes
+    used = made.after.tokens / 4_000 if budget.room_chars is budget.room_bytes else made.after.chars / 12_000
+    assert used > 0.85
+
+
+def test_small_results_are_spared_while_large_ones_can_give():
+    made = planned([user(), *exchange([LOG, "small", LOG, "x\n" * 40])], pipeline(Budget(5_000), limits=UNCUT))
+    assert made.fits
+    assert sorted(cut(made)) == [2, 4]
+    lengths = [len(cut(made)[index].becomes) for index in (2, 4)]
+    assert max(lengths) < 1.5 * min(lengths)
+
+
+def test_each_text_of_a_list_gives_its_share():
+    made = planned([user(), *exchange([[part("short"), part(LOG), part(LOG)]])], pipeline(Budget(5_000), limits=UNCUT))
+    assert made.fits
+    assert {edit.at for edit in made.edits} == {("content", 1, "text"), ("content", 2, "text")}
+
+
+def test_an_excerpt_is_made_from_the_whole_and_not_from_an_excerpt():
+    made = planned([user(), *exchange([LOG])], pipeline(Budget(1_500), limits=ExcerptLimits(2_000, 30_000)))
+    assert made.fits
+    assert {edit.reason for edit in made.edits} == {Reason.TRUNCATE_TOOL_OUTPUT, Reason.NEWEST_RESULT}
+    assert {edit.artifact.content for edit in made.edits} == {LOG.encode()}
+    assert json.loads(made.messages[-1])["content"].count("[context-proxy: ") == 1
+
+
+def test_twenty_parallel_results_fit_together():
+    made = planned([user(), *exchange([LOG] * 20)], pipeline(Budget(8_000), limits=UNCUT))
+    assert made.fits
+    assert len(cut(made)) == 20
+
+
+def text_of(made, position):
+    return ChatMessage.read(made.messages[position]).content()
+
+
+def test_a_last_user_message_that_does_not_fit_is_cut_in_its_middle_and_told_of_the_whole():
+    made = planned([system(), user("Read this. " + LOG + " What is wrong?")], pipeline(Budget(4_000)))
+    assert made.fits
+    told = text_of(made, 1)
+    assert told.startswith("Read this. ")
+    assert told.endswith(" What is wrong?")
+    assert told.count(MARK) == 1
+    assert made.after.tokens > 0.85 * 4_000
+    assert [(edit.reason, edit.artifact.content.decode()) for edit in made.edits] == [
+        (Reason.NEWEST_TEXT, "Read this. " + LOG + " What is wrong?")
+    ]
+
+
+def test_everything_else_gives_before_the_last_user_message_does():
+    history = [user("task " * 300), {"role": "assistant", "content": LOG}, user("now this " * 300)]
+    made = planned(history, pipeline(Budget(2_600)))
+    assert made.fits
+    assert text_of(made, 2).endswith("now this " * 300)
+    assert len(text_of(made, 1)) < len(LOG)
+
+
+def test_words_that_have_to_stay_are_cut_in_their_middle():
+    newest = exchange(["ok"], words="thinking " * 9_000)
+    made = planned([user("u"), *newest], pipeline(Budget(2_000)))
+    assert made.fits
+    assert text_of(made, 1).startswith("thinking ")
+    assert MARK in text_of(made, 1)
+    assert json.loads(made.messages[1])["tool_calls"] == newest[0]["tool_calls"]
+
+
+@pytest.mark.parametrize("form", [json.dumps, dict], ids=["text", "object"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_arguments_that_have_to_stay_are_cut_and_stay_json(language, form):
+    written = {"path": "src/main.py", "content": LOG, "edits": [{"old": "short", "new": LOG}], "force": True}
+    calls = exchange(["ok"], arguments=form(written), tool="write_file")
+    made = planned([user("u"), *calls], pipeline(Budget(3_000), language=language))
+    assert made.fits
+    sent = json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"]
+    assert type(sent) is type(form(written))
+    sent = sent if isinstance(sent, dict) else json.loads(sent)
+    assert (sent["path"], sent["force"], sent["edits"][0]["old"]) == ("src/main.py", True, "short")
+    for text in (sent["content"], sent["edits"][0]["new"]):
+        assert text.startswith("00000 a line")
+        assert text.endswith("a line of a log\n")
+        assert text.count(MARK) == 1
+    assert written in [json.loads(artifact.content) for artifact in made.artifacts if artifact.tool == "arguments"]
+    assert made.after.tokens > 0.6 * 3_000
+
+
+def test_the_arguments_of_a_function_call_are_cut_like_those_of_a_tool():
+    called = {"role": "assistant", "content": None, "function_call": {"name": "w", "arguments": json.dumps({"a": LOG})}}
+    made = planned([user("u"), called, {"role": "function", "name": "w", "content": "ok"}], pipeline(Budget(3_000)))
+    assert made.fits
+    sent = json.loads(json.loads(made.messages[1])["function_call"]["arguments"])
+    assert sent["a"].count(MARK) == 1
+
+
+def test_arguments_that_are_no_json_are_cut_as_text():
+    made = planned([user("u"), *exchange(["ok"], arguments="a" * 90_000)], pipeline(Budget(2_000)))
+    assert made.fits
+    sent = json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"]
+    assert sent.startswith("aaa")
+    assert MARK in sent
+
+
+def test_only_what_system_texts_and_tools_take_is_refused():
+    assert not planned([system(LOG), user("u")], pipeline(Budget(4_000))).fits
+
+
+def test_what_fits_together_is_not_cut():
+    entries = [
+        TrackedMessage.of(index, message, "", ByteClassCounter())
+        for index, message in enumerate(planned_messages(["a " * 100, "b " * 100]))
+    ]
+    together = sum(entry.size.tokens for entry in entries)
+    assert list(excerpted(entries, together, notices(), Reason.OLD_RESULT)) == []
+
+
+def planned_messages(results):
+    return [message for message in conversation(exchange(results)) if message.role == "tool"]
+
+
+def test_an_excerpt_that_was_not_enough_is_not_made_again():
+    history = conversation([user(), *exchange(["some line\n" * 40] * 5)])
+    window = plan(history, Size(), pipeline(Budget(10**9)))[1].window
+    step = CutToFit(notices(), ContextWindow.newest_results, Reason.NEWEST_RESULT)
+    assert [change.edits[0].message for change in step(window, Budget(10).ceiling)] == [2, 3, 4, 5, 6]
+
+
+PATCH = "+ a line of a patch\n" * 800
+LEAVES = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=40), st.just(PATCH))
+ARGUMENTS = st.dictionaries(
+    st.text(max_size=8), st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=5), max_size=4
+)
+
+
+def shortened(text, max_bytes):
+    return shortened_arguments(3, Argument(("at",), "call_1", text), max_bytes, notices(), Reason.NEWEST_TEXT)
+
+
+def short_values(value):
+    if isinstance(value, dict):
+        return {name: short_values(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [short_values(inner) for inner in value]
+    return "long" if isinstance(value, str) and len(value) > 100 else value
+
+
+@given(ARGUMENTS, st.integers(0, 30_000))
+def test_arguments_stay_json_with_all_names_and_all_short_values(arguments, max_bytes):
+    text = json.dumps(arguments)
+    edit = shortened(text, max_bytes)
+    if edit is None:
+        return
+    found = json.loads(edit.becomes)
+    assert short_values(found) == short_values(arguments)
+    assert len(edit.becomes.encode()) < len(text)
+    assert (edit.message, edit.at, edit.reason) == (3, ("at",), Reason.NEWEST_TEXT)
+    assert edit.artifact.content.decode() == text
+
+
+@pytest.mark.parametrize("max_bytes", [1_000, 4_000, 8_000])
+def test_a_long_string_keeps_its_beginning_and_its_end_around_a_notice(max_bytes):
+    edit = shortened(json.dumps({"path": "a.py", "patch": PATCH}), max_bytes)
+    found = json.loads(edit.becomes)
+    head, tail = found["patch"].split(MARK, 1)
+    assert found["path"] == "a.py"
+    assert PATCH.startswith(head)
+    assert PATCH.endswith(tail.partition("]")[2])
+    assert 0.5 * max_bytes < len(edit.becomes) < 1.3 * max_bytes
+
+
+def test_what_would_not_get_shorter_stays():
+    assert shortened('{"path":"a.py"}', 5) is None
+    assert shortened(json.dumps({"a": PATCH}), 10**6) is None
+
+
+def test_values_that_are_nested_deeper_than_any_tool_asks_for_stay():
+    deep = PATCH
+    for _ in range(20):
+        deep = [deep]
+    assert shortened(json.dumps(deep), 100) is None
+
+
+def test_what_is_no_json_is_cut_as_a_text():
+    edit = shortened(PATCH, 2_000)
+    assert edit.becomes.startswith("+ a line ")
+    assert MARK in edit.becomes
+
+
+SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64_of(PNG * 100)}}
+SHOTS = [[part(f"shot {number}"), SHOT] for number in range(6)]
+HISTORY = [
+    user([part("watch"), SHOT]),
+    *(one for n, shot in enumerate(SHOTS) for one in exchange([shot], first_call=n)),
+]
+WHOLE = 7 * 9_200
+
+
+def showing(images: int) -> tuple[RouteMedia, ...]:
+    return (RouteMedia(Routes(max_images=images), ToolImages.KEEP),)
+
+
+def sent(budget: Budget, history=HISTORY):
+    every = text_pipeline(budget)
+    step = DescribeOldMedia(showing, notices("en"), ByteClassCounter())
+    made = planned(history, replace(every, local=(), compaction_steps=(step, *every.compaction_steps[1:])))
+    return made, [b'"image_url"' in raw for raw in made.messages if b'"tool_call_id"' in raw]
+
+
+@pytest.mark.parametrize("described", [1, 3, 5])
+def test_where_bytes_are_short_the_oldest_media_of_results_are_described_and_kept(described):
+    budget = Budget(10**6).for_bytes(int(WHOLE - (described - 0.5) * 9_200))
+    made, shows = sent(budget)
+    assert made.fits
+    assert shows == [False] * described + [True] * (6 - described)
+    assert b'"image_url"' in made.messages[0], "the user showed it"
+    assert {artifact.content for artifact in made.artifacts} == {PNG * 100}
+
+
+def test_where_tokens_are_short_no_image_is_described():
+    made, shows = sent(Budget(600))
+    assert made.fits
+    assert 0 < len(shows) < 6
+    assert all(shows)
+
+
+def test_where_both_are_short_no_more_are_described_than_bytes_ask_for():
+    made, shows = sent(Budget(1_400).for_bytes(WHOLE - 9_200 // 2))
+    assert made.fits
+    assert True in shows[:-1], "texts and exchanges give the rest"
+
+
+def test_where_media_do_not_suffice_exchanges_go_as_well():
+    texts = [one for n in range(8) for one in exchange(["words " * 2_000], first_call=100 + n)]
+    made, shows = sent(Budget(10**6).for_bytes(60_000), [*HISTORY, *texts])
+    assert made.fits
+    assert not any(shows)
+    assert len(made.messages) < len(HISTORY) + len(texts)
+
+
+def test_a_limit_that_the_operator_set_holds_after_a_refusal_too():
+    assert Budget(10**6, None, 5_000).for_bytes(9_000).room_bytes == 5_000
+    assert Budget(10**6, None, 5_000).for_bytes(4_000).room_bytes == 4_000
+    assert Budget(10**6).for_bytes(4_000).room_bytes == 4_000
+
+
+LONG = "because " * 600
+
+
+def thinking(messages, text=LONG):
+    messages[0]["reasoning_content"] = text
+    return messages
+
+
+def edited(made):
+    return [(edit.message, edit.reason) for edit in made.edits]
+
+
+THOUGHTFUL = [
+    user("a"),
+    *thinking(exchange(["r" * 300])),
+    *thinking(exchange(["r" * 300], first_call=2)),
+    {"role": "assistant", "content": "done", "reasoning_content": LONG},
+    user("b"),
+    *thinking(exchange(["r" * 300], first_call=4)),
+]
+
+
+def test_long_reasoning_of_finished_turns_goes_first_and_all_else_stays():
+    made = planned(THOUGHTFUL, pipeline(Budget(3_365, low_mark=0.59)))
+    assert edited(made) == [(1, Reason.OLD_REASONING), (3, Reason.OLD_REASONING), (5, Reason.OLD_REASONING)]
+    dropped = json.loads(made.messages[1])
+    assert dropped["reasoning_content"].startswith(MARK)
+    assert made.edits[0].artifact.id in dropped["reasoning_content"]
+    assert dropped["tool_calls"] == THOUGHTFUL[1]["tool_calls"]
+    assert all(edit.before_chars > 4_000 for edit in made.edits)
+
+
+def test_the_reasoning_of_the_running_turn_stays():
+    made = planned(THOUGHTFUL, pipeline(Budget(1_900)))
+    assert json.loads(made.messages[-2])["reasoning_content"] == LONG
+
+
+def test_short_reasoning_stays():
+    history = [user("a"), *thinking(exchange(["r" * 9_000]), "because"), {"role": "assistant", "content": "x"}, user()]
+    made = planned(history, pipeline(Budget(2_000)))
+    assert Reason.OLD_REASONING not in [edit.reason for edit in made.edits]
+
+
+def test_chinese_is_measured_in_characters_however_it_is_written():
+    history = [user("a"), *thinking(exchange(["r"]), "因为" * 900), user("b"), *thinking(exchange(["r"]), "因" * 2_001)]
+    kept = kept_of([*history, {"role": "assistant", "content": "x", "reasoning_content": ["r" * 2_000]}, user()])
+    changes = [edit for change in DropOldReasoning(notices())(kept, Mark(0)) for edit in change.edits]
+    assert [(edit.message, edit.before_chars) for edit in changes] == [(4, 2_001), (6, 2_004)]
+
+
+def test_no_more_reasoning_is_dropped_than_is_needed():
+    first, second = thinking(exchange(["r"]), LONG * 5), thinking(exchange(["r"], first_call=3))
+    made = planned([user("a"), *first, user("b"), *second, user("c" * 3_000)], pipeline(Budget(9_000)))
+    assert edited(made) == [(1, Reason.OLD_REASONING)]
+    assert json.loads(made.messages[4])["reasoning_content"] == LONG
+
+
+PASTED = "".join(f"{number:05} a pasted line\n" for number in range(3_000))
+ANSWER = {"role": "assistant", "content": "yes"}
+STEP = ShortenOldTexts(notices())
+GOAL = Mark(0)
+
+
+def edits(*history):
+    """Of a history, each edit once; what is shortened once is not shortened again."""
+    kept = kept_of(list(history))
+    changes = list(STEP(kept, GOAL))
+    for change in changes:
+        kept.apply(change)
+    assert list(STEP(kept, GOAL)) == []
+    return [edit for change in changes for edit in change.edits]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_long_text_of_a_finished_turn_is_cut_in_its_middle_once(role):
+    (edit,) = edits({"role": role, "content": PASTED}, ANSWER, user("next"))
+    told = edit.becomes
+    assert told.startswith("00000 a pasted line\n")
+    assert told.endswith("02999 a pasted line\n")
+    assert 0.7 < len(told) / len(PASTED) <= 0.8
+    assert edit.artifact.content.decode() == PASTED
+    assert edit.artifact.id.startswith("tool_messages_")
+    assert (edit.message, edit.at, edit.reason) == (0, ("content",), Reason.LONG_OLD_TEXT)
+
+
+def test_a_text_of_chinese_keeps_as_large_a_share():
+    text = "一行粘贴的文字\n" * 5_000
+    (edit,) = edits(user(text), ANSWER, user("next"))
+    assert 0.7 < len(edit.becomes) / len(text) <= 0.8
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "tool", ""])
+def test_texts_of_others_stay(role):
+    assert edits({"role": role, "content": PASTED}, user("a"), ANSWER, user("next")) == []
+
+
+def test_the_last_user_message_and_what_follows_stay():
+    assert edits(user("a"), ANSWER, user(PASTED), {"role": "assistant", "content": PASTED}) == []
+
+
+def test_texts_that_are_not_so_long_stay():
+    parts = [part(PASTED[:16_000]), part(PASTED[:30_000]), part(PASTED), {"type": "image_url"}]
+    assert [edit.at for edit in edits(user(parts), ANSWER, user("next"))] == [("content", 2, "text")]
+
+
+def test_a_text_that_a_notice_would_not_shorten_stays():
+    lines = "\n".join(f"name_{number}" for number in range(9))
+    step = ShortenOldTexts(notices(), over_chars=50)
+    assert list(step(kept_of([user(lines), ANSWER, user("next")]), GOAL)) == []
+
+
+def run(count, size=60):
+    history = [system(), user("one task")]
+    for number in range(count):
+        history += exchange([f"line {number:04}\n" * size], first_call=number)
+    return history
+
+
+def gone(made):
+    return [edit.message for edit in made.edits if edit.reason is Reason.OLD_EXCHANGE]
+
+
+def test_the_oldest_exchanges_go_and_the_newest_stays():
+    made = planned(run(60), pipeline(Budget(4_000)))
+    assert gone(made) == list(range(2, 2 + len(gone(made))))
+    assert made.messages[-1] == planned(run(60), pipeline(Budget(10**9))).messages[-1]
+    assert made.after.tokens <= 4_000
+
+
+def test_a_cut_goes_down_to_the_low_mark_and_not_further():
+    budget = Budget(4_000)
+    every = turn_by_turn(conversation(run(60)), pipeline(budget))
+    sizes = [made.after.tokens for made in every[2 + 2 * 15 :: 2]]
+    assert max(sizes) <= 4_000
+    assert min(sizes) > 4_000 * (budget.low_mark - NOTE_SHARE) * 0.8
+    cuts = sum(after < before for before, after in pairwise(sizes))
+    assert cuts <= len(sizes) / 5
+
+
+def test_a_large_result_on_the_edge_of_a_cut_is_cut_and_stays():
+    history = [*run(3, 4), *exchange(["a very long line of output\n" * 900], first_call=90), *run(2, 20)[2:]]
+    kept = kept_of(history)
+    for change in LeaveOutExchanges(notices(), 700)(kept, Mark(3_500)):
+        kept.apply(change)
+    assert [edit.reason for edit in kept.edits()] == [Reason.OLD_EXCHANGE] * 6 + [Reason.OLD_RESULT]
+    (cut,) = [edit for edit in kept.edits() if edit.reason is Reason.OLD_RESULT]
+    assert cut.message == 9
+    assert len(cut.artifact.content) == 27 * 900
+    assert 2_000 < kept.total.tokens <= 3_500
+
+
+def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
+    """As aider sends them: with the room for half of it, half of it is worth more than none."""
+    files = "".join(f"def function_{number}(): return {number}\n" for number in range(4_000))
+    history = [system(), user(files), {"role": "assistant", "content": "Ok."}, user("Change function_7.")]
+    budget = Budget(30_000)
+    made = planned(history, pipeline(budget))
+    assert gone(made) == []
+    assert {edit.reason for edit in made.edits} <= {Reason.LONG_OLD_TEXT, Reason.NEWEST_TEXT}
+    assert 0.85 < made.after.tokens / budget.room_tokens <= 1
+    told = ChatMessage.read(made.messages[1]).content()
+    assert told.startswith("def function_0()")
+    assert told.endswith("return 3999\n")
+    assert told.count(MARK) == 1
+    assert {artifact.content for artifact in made.artifacts} >= {files.encode()}
+
+
+def test_over_in_characters_or_bytes_whole_exchanges_go():
+    for budget in (Budget(10**9, 9_000), Budget(10**9, None, 9_000)):
+        made = planned(run(40), pipeline(budget))
+        assert {edit.reason for edit in made.edits} == {Reason.OLD_EXCHANGE, Reason.OMISSION_NOTE}
+        assert budget.admits(made.after)
+
+
+def test_over_in_characters_too_a_large_result_goes_whole():
+    kept = kept_of([*run(1, 4), *exchange(["a very long line of output\n" * 900], first_call=90), *run(2, 20)[2:]])
+    for change in LeaveOutExchanges(notices(), 400)(kept, Mark(3_600, 14_400)):
+        assert change.edits == ()
+        kept.apply(change)
+    assert [edit.message for edit in kept.edits()] == [2, 3, 4, 5]
+
+
+def test_the_first_user_message_stays_and_a_later_turn_goes_with_its_question():
+    done = {"role": "assistant", "content": "done"}
+    history = [
+        user("the task"),
+        *exchange(["x" * 2_000]),
+        done,
+        user("second"),
+        *exchange(["y" * 2_000], first_call=5),
+        done,
+    ]
+    made = planned([*history, *run(30)[1:]], pipeline(Budget(3_000)))
+    assert {1, 2, 4, 5, 6, 7} <= set(gone(made))
+    assert [ChatMessage.read(raw).text() for raw in made.messages[:3]] == ["the task", "done", "one task"]
+
+
+@pytest.mark.parametrize("words", [200, 900, 5_000])
+def test_of_a_long_first_user_message_beginning_and_end_stay_up_to_a_tenth_of_the_room(words):
+    task = "BEGIN " + "a word " * words + "END"
+    history = [system(), user(task), {"role": "assistant", "content": "done"}, user("second"), *run(60)[2:]]
+    budget = Budget(6_000)
+    made = planned(history, pipeline(budget))
+    told = ChatMessage.read(made.messages[1]).content()
+    assert told.startswith("BEGIN ")
+    assert told.endswith("END")
+    assert (told == task) == (words == 200)
+    size = size_of(ChatMessage.read(made.messages[1]), ByteClassCounter()).tokens
+    assert size <= budget.task_tokens
+    assert told == task or size > 0.7 * budget.task_tokens
+    assert told == task or {artifact.content for artifact in made.artifacts} >= {task.encode()}
+
+
+def test_results_that_keep_two_user_messages_apart_are_cut_to_the_low_mark_and_not_anew_in_every_turn():
+    reads = exchange([f"result {number} " * 4_000 for number in range(3)])
+    history = [system(), user("task"), *reads, user("go on"), user("with this")]
+    budget, sent = Budget(8_000), []
+    for turn in range(20):
+        history += exchange([f"def function_{turn}(): pass\n" * 40], first_call=100 + turn)
+        sent.append(planned(history, pipeline(budget)).messages)
+    stable = sum(after[: len(before)] == before for before, after in pairwise(sent))
+    assert stable >= 17
+
+
+def test_a_later_cut_stops_at_the_low_mark_too():
+    """The note about what went before has a room of its own: it is not paid for a second time."""
+    budget = Budget(8_000)
+    every = turn_by_turn(conversation(run(130)), pipeline(budget))
+    sizes = [made.after.tokens for made in every[2 + 2 * 40 :: 2]]
+    assert min(sizes) > 8_000 * (budget.low_mark - NOTE_SHARE)
+
+
+def test_a_long_last_message_does_not_make_more_go_than_it_needs():
+    history = [system(), user("task")]
+    for number in range(30):
+        history += [{"role": "assistant", "content": f"answer {number} " * 60}, user(f"question {number} " * 30)]
+    history += [{"role": "assistant", "content": "the previous answer " * 60}, user("a long question " * 1_200)]
+    budget = Budget(14_000)
+    made = planned(history, pipeline(budget))
+    assert made.after.tokens > 0.6 * budget.room_tokens
+    assert "the previous answer" in ChatMessage.read(made.messages[-2]).text()
+
+
+def test_a_large_system_text_does_not_make_every_turn_a_cut():
+    budget, sizes = Budget(10_000), []
+    for count in range(1, 40):
+        history = run(count, 20)
+        history[0] = system("a rule of the house " * 1_300)
+        sizes.append(planned(history, pipeline(budget)).after.tokens)
+    cuts = sum(after < before for before, after in pairwise(sizes))
+    assert sizes[0] > 0.65 * budget.room_tokens
+    assert 2 <= cuts < len(sizes) / 4

@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.line_wire import LineMessage
+from support.strategies import conversation, exchange, notices, pipeline, planned, system, user
+from support.strategies import exchange as exchanged
+
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.note import NoteRoom
+from proxy.core.compaction.window import (
+    MAX_ROLE_CHARACTERS,
+    MAX_TOOL_CHARACTERS,
+    ContextWindow,
+    CutPacing,
+    MessageReport,
+    in_model_tokens,
+)
+from proxy.core.conversation.edit import Edit, Moved, Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.message import Carried
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
+
+KEPT = Artifact(b"a")
+REPORT = MessageReport("tool", "ls", 100, 40, ("truncate_tool_output",), (KEPT.id,))
+
+
+def test_names_in_a_record_are_bounded():
+    message = ChatMessage.read(b'{"role":"%b","content":"x"}' % (b"r" * 900))
+    report = MessageReport.of(TrackedMessage.of(0, message, "t" * 900, ByteClassCounter()))
+    assert (len(report.role), len(report.tool)) == (MAX_ROLE_CHARACTERS, MAX_TOOL_CHARACTERS)
+    assert (report.reasons, report.artifacts) == ((), ())
+    assert report.tokens_before == report.tokens_after > 0
+
+
+def test_a_message_that_is_cut_is_reported_with_the_reason_once_and_the_place_where_it_is_kept():
+    made = planned([user(), *exchanged(["a long line\n" * 9_000])], pipeline(Budget(10**6)))
+    (edit,) = made.edits
+    report = made.blocks[2]
+    assert report.reasons == ("truncate_tool_output",)
+    assert report.artifacts == (edit.artifact.id,)
+    assert 0 < report.tokens_after < report.tokens_before
+
+
+def test_of_a_message_that_goes_whole_what_was_cut_before_no_longer_matters():
+    gone = REPORT.left_out()
+    assert (gone.tokens_before, gone.tokens_after, gone.reasons, gone.artifacts) == (100, 0, ("old_exchange",), ())
+    assert gone.kept_in(KEPT).artifacts == (KEPT.id,)
+
+
+def test_the_note_adds_its_tokens_and_names_its_artifact_once():
+    noted = REPORT.with_note(7, KEPT)
+    assert (noted.tokens_after, noted.artifacts) == (47, (KEPT.id,))
+    assert noted.reasons == ("truncate_tool_output", "omission_note")
+    other = Artifact(b"b")
+    assert REPORT.with_note(7, other).artifacts == (KEPT.id, other.id)
+    assert REPORT.with_note(7, None).artifacts == (KEPT.id,)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([0.5, 1.0, 1.7]))
+def test_people_are_told_sizes_in_the_tokens_of_the_model(before, after, ratio):
+    budget = Budget(10**6, ratio=ratio)
+    (told,) = in_model_tokens([REPORT._replace(tokens_before=before, tokens_after=after)], budget)
+    assert (told.tokens_before, told.tokens_after) == (budget.model_tokens(before), budget.model_tokens(after))
+    assert told._replace(tokens_before=0, tokens_after=0) == REPORT._replace(tokens_before=0, tokens_after=0)
+
+
+def cuts_up_to(messages: int, is_desperate) -> list[int]:
+    """Where a conversation is cut that is over its mark at each message."""
+    pacing, found = CutPacing(), []
+    for count in range(1, messages + 1):
+        if not pacing.rests_at(count):
+            found.append(count)
+            pacing = pacing.after_cut(count, is_desperate=is_desperate(count))
+    return found
+
+
+def test_the_first_sixteen_desperate_cuts_wait_for_nothing():
+    assert cuts_up_to(16, lambda _: True) == list(range(1, 17))
+
+
+def test_cuts_that_free_room_never_wait():
+    assert cuts_up_to(500, lambda _: False) == list(range(1, 501))
+    assert cuts_up_to(500, lambda count: count % 15 != 0) == list(range(1, 501))
+
+
+@given(st.integers(100, 20_000))
+def test_desperate_cuts_grow_by_far_less_than_the_messages(messages):
+    cuts = cuts_up_to(messages, lambda _: True)
+    waits = [after - before for before, after in pairwise(cuts)]
+    assert waits == sorted(waits)
+    assert len(cuts) < 120
+
+
+@given(st.integers(1, 10_000), st.integers(0, 1_000))
+def test_a_cut_that_frees_room_ends_all_waiting(messages, in_a_row):
+    pacing = CutPacing(in_a_row).after_cut(messages, is_desperate=False)
+    assert pacing == CutPacing(0, pacing.resting)
+    assert not any(pacing.rests_at(count) for count in range(messages, 2 * messages))
+
+
+@given(st.integers(1, 10_000), st.integers(0, 1_000))
+def test_where_a_cut_was_made_nothing_rests(messages, in_a_row):
+    """There, the conversation is as settled as it can be."""
+    assert not CutPacing(in_a_row).after_cut(messages, is_desperate=True).rests_at(messages)
+
+
+COUNTER = ByteClassCounter()
+
+
+def raws(window: ContextWindow) -> list[bytes]:
+    return [message.raw for message in window.sent()]
+
+
+def kept(*messages, base=None):
+    found = ContextWindow(base or Size(), COUNTER)
+    for index, message in enumerate(conversation(list(messages))):
+        found.add(TrackedMessage.of(index, message, "", COUNTER))
+    return found
+
+
+def spans(found):
+    return [(unit.role, unit.start, unit.stop) for unit in found.units]
+
+
+def starts(changes):
+    return [[unit.start for unit in units] for units in changes]
+
+
+DONE = {"role": "assistant", "content": "done"}
+
+
+def test_calls_and_their_results_are_one_unit():
+    found = kept(system(), user(), *exchange(["a", "b", "c"]), *exchange(["d"], first_call=9), DONE)
+    assert spans(found) == [
+        ("system", 0, 1),
+        ("user", 1, 2),
+        ("assistant", 2, 6),
+        ("assistant", 6, 8),
+        ("assistant", 8, 9),
+    ]
+
+
+def test_results_without_a_call_hang_on_to_what_stands_before_them_but_never_to_a_system_text():
+    orphan = {"role": "tool", "tool_call_id": "x", "content": "?"}
+    assert spans(kept(orphan, orphan)) == [("tool", 0, 2)]
+    assert spans(kept(system(), orphan)) == [("system", 0, 1), ("tool", 1, 2)]
+    assert spans(kept(user(), orphan)) == [("user", 0, 2)]
+
+
+def test_a_result_does_not_join_a_unit_from_which_it_is_apart():
+    found = kept(user(), *exchange(["a"]), user("b"))
+    found.apply(Change(units=(found.units[2],)))
+    found.add(TrackedMessage.of(4, conversation(exchange(["z"]))[1], "", COUNTER))
+    assert spans(found)[-1] == ("tool", 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("messages", "complete"),
+    [
+        ([], False),
+        ([user()], True),
+        ([system()], True),
+        ([user(), DONE], False),
+        ([user(), *exchange(["a", "b"])[:2]], False),
+        ([user(), *exchange(["a", "b"])], True),
+        ([user(), *exchange(["a", "b"])[:2], user()], True),
+        ([user(), {"role": "assistant", "function_call": {"name": "f"}}, {"role": "function", "content": "x"}], True),
+    ],
+)
+def test_a_request_may_end_where_all_calls_are_answered_and_it_is_the_models_turn(messages, complete):
+    assert kept(*messages).complete is complete
+
+
+def test_neither_system_text_nor_last_user_message_nor_newest_unit_may_go():
+    found = kept(system(), user("a"), DONE, system("mid"), user("b"), *exchange(["x"]), *exchange(["y"], first_call=5))
+    assert starts(found.removable()) == [[5]]
+
+
+def test_a_question_goes_with_the_end_of_its_turn():
+    found = kept(user("a"), *exchange(["x"]), DONE, user("b"), DONE, user("c"))
+    assert starts(found.removable()) == [[1], [5, 4]]
+
+
+def test_the_first_user_message_stays_and_what_keeps_it_apart_from_the_next_one():
+    found = kept(system(), user("task"), *exchange(["x"]), DONE, user("b"), DONE, user("c"), DONE, user("d"))
+    assert starts(found.removable()) == [[2], [6, 5], [8, 7]]
+    for units in found.removable():
+        found.apply(Change(units=units))
+    assert [unit.role for unit in found.units] == ["system", "user", "assistant", "user"]
+    assert [entry.message.text() for entry in found.tasks()] == ["task"]
+
+
+def test_questions_without_an_answer_go_with_what_went_before():
+    assert starts(kept(user("a"), user("b"), user("c")).removable()) == [[1]]
+    assert starts(kept(user("a"), DONE, user("b"), user("c"), DONE).removable()) == [[2]]
+
+
+def test_without_any_user_all_but_the_newest_may_go():
+    found = kept(*exchange(["a"]), *exchange(["b"], first_call=3), *exchange(["c"], first_call=6))
+    assert starts(found.removable()) == [[0], [2]]
+    assert found.last_user() == -1
+    assert list(found.before(found.last_user())) == []
+
+
+def test_output_in_user_messages_belongs_to_the_words_before_it_where_nothing_is_called():
+    said = {"role": "assistant", "content": "```bash\nls\n```"}
+    texts = ["Observation: a.py", "<output>\na.py\n</output>", "ran step 1:\nok", "And now?", "ran step 2:\nok"]
+    found = kept(user("task"), *(message for text in texts for message in (said, user(text))))
+    assert spans(found) == [
+        ("user", 0, 1),
+        ("assistant", 1, 3),
+        ("assistant", 3, 5),
+        ("assistant", 5, 6),
+        ("user", 6, 7),
+        ("assistant", 7, 8),
+        ("user", 8, 9),
+        ("assistant", 9, 11),
+    ]
+    assert [entry.index for entry in found.results(found.units[2])] == [4]
+    assert found.newest_results() == [], "how it begins was seen before, but is not how tools begin"
+
+
+def test_the_last_user_message_stays_with_what_it_follows_however_it_begins():
+    said = {"role": "assistant", "content": "yes"}
+    found = kept(*(message for turn in range(3) for message in (user(f"Document {turn}\n{turn}"), said)), said, said)
+    assert spans(found) == [
+        ("user", 0, 1),
+        ("assistant", 1, 3),
+        ("assistant", 3, 5),
+        ("assistant", 5, 6),
+        ("assistant", 6, 7),
+        ("assistant", 7, 8),
+    ]
+    assert starts(found.removable()) == [[1], [5], [6]]
+    assert found.last_user() == 4
+    assert [entry.index for entry in found.last_request()] == [4]
+    assert [entry.index for entry in found.tasks()] == [0]
+
+
+def test_what_a_person_asked_last_stays_beside_the_output_that_follows():
+    said = {"role": "assistant", "content": "```bash\nls\n```"}
+    asked = [said, user("Now the other half."), said, user("Output: a.py"), said, user("Output: b.py")]
+    found = kept(user("task"), said, user("Output: c.py"), *asked)
+    assert starts(found.removable()) == [[1], [5]]
+    assert [entry.index for entry in found.tasks()] == [0, 4]
+    assert [entry.index for entry in found.last_request()] == [8]
+    assert [entry.index for entry in found.newest_results()] == [8]
+    assert found.fixed(1).tokens == 1 + 1 + found.last_request()[0].size.tokens
+
+
+def test_where_tools_are_called_a_user_message_is_a_persons():
+    found = kept(user("task"), *exchange(["x"]), DONE, user("Output: is what I want to see"))
+    assert [unit.role for unit in found.units] == ["user", "assistant", "assistant", "user"]
+
+
+def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
+    found = kept(user("a"), *exchange(["x" * 999]), DONE, user("b"), base=Size(7, 8, 9))
+    found.apply(Change(units=(found.units[1], found.units[0])))
+    assert found.total == sum((entry.size for entry in found.all()), Size(7, 8, 9))
+    assert [edit.message for edit in found.edits()] == [0, 1, 2]
+    assert [entry.index for entry in found.all()] == [3, 4]
+    assert [entry.message.raw for entry in found.all()] == raws(found)
+
+
+def test_a_copy_changes_by_itself():
+    found = kept(user("a"), *exchange(["x" * 999]), user("b"))
+    twin = found.copy()
+    twin.apply(Change(units=(twin.units[1],)))
+    twin.note_what_is_gone(notices(), NoteRoom())
+    twin.add(TrackedMessage.of(4, conversation([DONE])[0], "", COUNTER))
+    assert len(raws(found)) == 4
+    assert list(found.edits()) == []
+    assert spans(found) == [("user", 0, 1), ("assistant", 1, 3), ("user", 3, 4)]
+    assert found.complete
+    assert not twin.complete
+
+
+def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
+    found = kept(*exchange([" " * 4_000]))
+    before = found.total
+    dense = "0123456789" * 390
+    found.apply(Change((Edit(1, ("content",), dense, Reason.OLD_RESULT),)))
+    assert found.total == before
+    assert list(found.edits()) == []
+
+
+def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
+    found = kept(user("a"), *exchange(["x" * 999]), user("b"), *exchange(["y" * 999], first_call=4))
+    found.apply(Change(units=(found.units[1],)))
+    found.note_what_is_gone(notices(), NoteRoom())
+    found.apply(Change((Edit(5, ("content",), "cut", Reason.NEWEST_RESULT),)))
+    assert b"y" * 900 not in raws(found)[-1]
+    assert b'"cut\\n[context-proxy: 2 earlier messages' in raws(found)[-1]
+    found.take_note_off()
+    assert b'"cut"' in raws(found)[-1]
+
+
+def test_the_results_of_a_unit_are_its_tool_messages():
+    found = kept(user("a"), *exchange(["x", "y"]))
+    assert [entry.index for entry in found.results(found.units[1])] == [2, 3]
+
+
+def moved(text, spoken=None):
+    content = Carried(json.dumps(text).encode())
+    return Edit(0, ("content",), "see below", Reason.ROUTE_MEDIA, moved=Moved((content,), spoken))
+
+
+def with_moved(messages, texts, spoken=None):
+    """All of these messages; the results move a part out for each text."""
+    found, left = ContextWindow(Size(), COUNTER), list(texts)
+    for index, message in enumerate(conversation(messages)):
+        entry = TrackedMessage.of(index, message, "", COUNTER)
+        if message.role == "tool" and left:
+            entry = entry.edited((moved(left.pop(0), spoken),), COUNTER)
+        found.add(entry)
+    return found
+
+
+def sent(found):
+    return [json.loads(raw) for raw in raws(found)]
+
+
+def roles(found):
+    return [message["role"] for message in sent(found)]
+
+
+def measured(found):
+    return sum((size_of(ChatMessage.read(raw), COUNTER) for raw in raws(found)), Size())
+
+
+def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_batch():
+    found = with_moved([user("a"), *exchange(["x", "y", "z"]), DONE], ["one", "two"])
+    assert roles(found) == ["user", "assistant", "tool", "tool", "tool", "user", "assistant"]
+    assert sent(found)[5] == {"role": "user", "content": ["one", "two"]}
+    assert found.total == measured(found)
+
+
+def test_an_assistant_speaks_first_where_that_is_asked_for():
+    spoken = "I look."
+    found = with_moved([user("a"), *exchange(["x", "y"])], ["one", "two"], spoken)
+    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert found.total == measured(found)
+
+
+def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follows_where_they_stand_before_them():
+    spoken = "I look."
+    batch = [user("a"), *exchange(["x", "y"])]
+    found = with_moved([*batch, user("b"), DONE], ["one", "two"], spoken)
+    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user", "assistant", "user", "assistant"]
+    assert found.total == measured(found)
+    before = with_moved(batch, ["one", "two"], spoken)
+    assert raws(found)[: len(raws(before))] == raws(before)
+
+
+def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of_its_unit():
+    again = {"role": "tool", "tool_call_id": "stray", "content": "y"}
+    history = [user("a"), *exchange(["x"]), again]
+    found = with_moved(history, ["one", "two"])
+    assert roles(found) == ["user", "assistant", "tool", "user", "tool", "user"]
+    found.redo(TrackedMessage.of(2, conversation(history)[2], "", COUNTER).edited((moved("three"),), COUNTER))
+    assert [sent(found)[place]["content"] for place in (3, 5)] == [["three"], ["two"]]
+    assert found.total == measured(found)
+
+
+def test_a_batch_ends_where_something_else_follows_though_calls_are_open():
+    found = with_moved([user("a"), *exchange(["x", "y"])[:2], user("b")], ["one"])
+    assert roles(found) == ["user", "assistant", "tool", "user", "user"]
+    assert sent(found)[3]["content"] == ["one"]
+
+
+def test_a_batch_ends_with_the_request_though_calls_are_open():
+    found = with_moved([user("a"), *exchange(["x", "y"])[:2]], ["one"])
+    assert roles(found) == ["user", "assistant", "tool"]
+    found.end_batch()
+    assert roles(found) == ["user", "assistant", "tool", "user"]
+    assert found.total == measured(found)
+
+
+def test_what_was_moved_is_left_out_with_its_exchange():
+    found = with_moved([user("a"), *exchange(["x"]), user("b")], ["one"])
+    found.apply(Change(units=(found.units[1],)))
+    assert roles(found) == ["user", "user"]
+    assert found.total == measured(found)
+
+
+def test_the_note_is_measured_apart_from_what_follows_its_message():
+    found = with_moved([user("a"), *exchange(["x"]), *exchange(["y"], first_call=4)], ["one", "two"])
+    found.apply(Change(units=(found.units[1],)))
+    found.note_what_is_gone(notices(), NoteRoom())
+    assert roles(found) == ["user", "assistant", "tool", "user"]
+    assert found.total == measured(found)
+
+
+def of_lines(*messages):
+    """The window of an API whose messages are lines: raw, or raw with what else holds."""
+    found = ContextWindow(Size(), COUNTER)
+    for index, message in enumerate(messages):
+        found.add(TrackedMessage.of(index, message, "", COUNTER))
+    return found
+
+
+def test_a_companion_with_nothing_before_it_stays():
+    alone = LineMessage(b"item\n> x", is_companion=True)
+    found = of_lines(
+        LineMessage(b"system\n> a"), alone, LineMessage(b"assistant\n> b"), alone, LineMessage(b"user\n> c")
+    )
+    assert spans(found) == [("system", 0, 1), ("item", 1, 2), ("assistant", 2, 4), ("user", 4, 5)]
+    assert starts(found.removable()) == [[2]]
+
+
+def test_words_of_a_user_among_what_must_stay_stay():
+    kept_in = LineMessage(b"user\n> b", must_stay=True)
+    found = of_lines(*(LineMessage(b"user\n> a"), LineMessage(b"assistant\n> x"), kept_in), LineMessage(b"user\n> c"))
+    assert all(unit.start != 2 for units in found.removable() for unit in units)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from support.planners import TENANT, body, planner, run
+from support.strategies import exchange, system, user
+
+from proxy.core.overflow.retry import Attempt, Rung
+from proxy.shell.planning.planned import Planned, share_kept
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recorder import Recorder
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+
+MESSAGES = st.lists(st.binary(min_size=1, max_size=9).map(ChatMessage), max_size=6).map(tuple)
+
+
+def sent(planned: Planned) -> Decision:
+    decision = Decision("req", started=0.0)
+    decision.note_plan(planned)
+    decision.note_sent(1)
+    return decision
+
+
+@given(MESSAGES.filter(bool), MESSAGES)
+def test_the_share_is_that_of_the_bytes_up_to_the_first_difference(before, now):
+    same = 0
+    while same < min(len(before), len(now)) and before[same] == now[same]:
+        same += 1
+    kept, all_of_it = (sum(len(message.raw) for message in found) for found in (before[:same], before))
+    assert share_kept(before, now) == kept / all_of_it
+
+
+async def test_while_nothing_is_cut_all_of_a_growing_conversation_is_kept():
+    one = planner(128_000)
+    shares = [
+        sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(turns, size=300)))).prefix_kept for turns in range(2, 14)
+    ]
+    assert shares == [None] + [1.0] * 11
+
+
+async def test_a_cut_gives_up_the_prefix_and_the_next_turns_keep_the_new_one():
+    one = planner(8_000, tokenizer="bytes")
+    shares, changed = [], []
+    for turns in range(10, 60):
+        planned = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(turns)))
+        shares.append(sent(planned).prefix_kept)
+        changed.append(planned.changed)
+    cuts = [share for share in shares[1:] if share < 1.0]
+    assert 1 <= len(cuts) <= 15
+    assert all(0 <= share < 0.7 for share in cuts)
+    assert any(changed)
+    assert shares.count(1.0) > len(shares) / 2
+
+
+async def test_a_request_that_changes_what_was_said_keeps_what_stands_before_the_change():
+    one = planner(128_000)
+    history = [system(), user("word " * 2_000), *exchange(["a result"], first_call=1), user("and now?")]
+    sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(history)))
+    changed = [*history[:-1], user("or else?")]
+    share = sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(changed))).prefix_kept
+    assert share is not None
+    assert 0.9 < share < 1.0
+
+
+async def test_another_conversation_with_the_same_beginning_has_no_request_before():
+    one = planner(128_000)
+    sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(6))))
+    other = [*run(1), user("something else " * 500), *exchange(["b"], first_call=90)]
+    assert sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(other))).prefix_kept is None
+
+
+async def test_the_next_turn_is_held_against_what_was_sent_in_the_end():
+    one = planner(128_000)
+    first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(20)))
+    decision = sent(first)
+    harsher = await one.plan_for(first, 1_000, keeping=True)
+    decision.note_attempt(Attempt(Rung.EMERGENCY, goal_tokens=1_000), harsher)
+    decision.note_sent(1)
+    following = sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))).prefix_kept
+    assert following is not None
+    assert following < 0.5, "the emergency send left out what now stands there again"
+
+
+async def test_an_original_that_went_up_in_the_end_is_what_the_next_turn_is_held_against():
+    one = planner(8_000)
+    first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(40)))
+    assert first.changed
+    decision = sent(first)
+    decision.note_attempt(Attempt(Rung.ORIGINAL), first)
+    decision.note_sent(1)
+    following = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(41)))
+    assert following.last_sent.messages == first.request.conversation.messages
+
+
+async def test_a_second_send_is_held_against_the_turn_before_and_not_against_the_first_send():
+    one = planner(128_000)
+    sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(20))))
+    second = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))
+    decision = sent(second)
+    assert decision.prefix_kept == 1.0
+    decision.note_attempt(Attempt(Rung.ORIGINAL), second)
+    decision.note_sent(1)
+    assert decision.prefix_kept == 1.0
+
+
+async def test_the_share_stands_in_the_log_line_from_the_second_request_on():
+    one, recorder, lines = planner(128_000), Recorder(Metrics()), []
+    for turns in (20, 21):
+        with capture_logs() as log:
+            decision = recorder.begin("req")
+            decision.note_plan(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(turns))))
+            decision.note_sent(1)
+            recorder.finish(decision)
+        lines += log
+    assert [line.get("prefix_kept") for line in lines] == [None, 1.0]
