@@ -15,9 +15,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from proxy.core.compaction.window import MessageReport
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.operator.explaining import Explanation
 from proxy.shell.operator.plain_text import number, plain
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from proxy.core.compaction.window import MessageReport, in_model_tokens
+from proxy.core.compaction.budget import in_model_tokens
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.planning.planned import Planned
 
 MAX_EDIT_LINES: Final = 500
