@@ -27,7 +27,7 @@ from rich.table import Table
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from e2e import wire_runs
-from e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client
+from e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
 from e2e.wire_clients import WIRE_CLIENTS, WireClient
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import HasDefect, proxy_in_front_of, serving
@@ -88,6 +88,8 @@ def work(client: Client, base_url: str) -> Run:
             ).stdout
         except subprocess.TimeoutExpired:
             output = f"no end after {MOST_SECONDS} s"
+        finally:
+            end_all_at(home)
         return Run(client.ending in output, time.monotonic() - begun, complaint(output))
 
 
@@ -158,6 +160,7 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
             folder.mkdir()
             counted.refusals = 0
             direct, refusals = work(client, model), counted.refusals
+            counted.refusals = 0
             try:
                 with proxy_in_front_of(model, WINDOW_TOKENS, folder) as base_url:
                     proxied = work(client, base_url)
@@ -169,8 +172,8 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
                 client.name,
                 in_short(direct, refusals),
                 in_short(proxied),
-                f"{len(requests)} requests; window {WINDOW_TOKENS}, the largest {largest.get('tokens_before')} tokens, "
-                f"sent as {largest.get('tokens_after')}",
+                f"{len(requests)} requests, {counted.refusals} refused; window {WINDOW_TOKENS}, "
+                f"the largest {largest.get('tokens_before')} tokens, sent as {largest.get('tokens_after')}",
             )
             failed += not refusals or not proxied.well
     return failed

@@ -27,6 +27,7 @@ from support.agent_model import WIRES, AgentModel, Answers, Refuses, Seen
 from support.live_proxy import running
 from support.scripted_upstream import ScriptedUpstream
 
+from e2e.clients import end_all_at
 from e2e.tap import TURN_HEADER, Exchange, Tap
 from e2e.wire_clients import WireClient
 
@@ -224,6 +225,7 @@ async def _run(client: WireClient, place: Path, root: str) -> tuple[int | None, 
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        end_all_at(home)
         await process.wait()
 
 

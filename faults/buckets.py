@@ -21,7 +21,18 @@ from typing import Any, Final
 import obstore
 from obstore.store import S3Store
 
-from faults.stage import PATIENCE_SECONDS, Heard, Stage, chat, long_text, staged, whole
+from faults.stage import (
+    PATIENCE_SECONDS,
+    TOO_LONG,
+    Heard,
+    Request,
+    Stage,
+    accept,
+    chat,
+    long_text,
+    staged,
+    whole,
+)
 from faults.storage import NAME
 from faults.trials import Extent, Tried
 
@@ -181,7 +192,9 @@ async def buckets_that_fail(_: Extent) -> list[Tried]:
     first = Tried("A bucket that hangs or is away costs one request ten seconds", "24 new results in one request")
     others = Tried("and no other request anything", "another key's request meanwhile and afterwards")
     ready = Tried("A bucket in trouble is a note in `/readyz`, which stays 200", "`/readyz` under each trouble")
-    tells = Tried("A request that does not fit says that nothing could be kept", "a request over the window")
+    tells = Tried(
+        "A request that does not fit says that nothing could be kept", "a request that the upstream refuses twice"
+    )
     back = Tried("A bucket that is back is used again within half a minute", "each trouble ended")
     async with bucket() as kept, staged(**_SETTINGS) as stage:
         for at, trouble in enumerate(_TROUBLES):
@@ -195,7 +208,9 @@ async def buckets_that_fail(_: Extent) -> list[Tried]:
                 others.note(f"{trouble}: status {heard.status} after {seconds:.2f} s", held=held)
             status, why = await _ready(stage)
             ready.note(f"{trouble}: {status}, {why!r}", held=status == 200 and why != "")
+            stage.upstream.answer = _refuse_as_too_long
             heard = await stage.ask(_results(100 * at + 60, 1, model="gpt-4o-mini", tools=_TOOLS), key="sk-one")
+            stage.upstream.answer = accept
             said = json.loads(heard.body).get("error", {}).get("message", "")
             tells.note(
                 f"{trouble}: {heard.status} {said[:300]!r}", held=heard.status == 400 and "could be kept" in said
@@ -203,6 +218,10 @@ async def buckets_that_fail(_: Extent) -> list[Tried]:
             await kept.begin("")
             back.note(trouble, held=await _is_found_again(stage))
     return [first, others, ready, tells, back]
+
+
+async def _refuse_as_too_long(_: Request, writer: asyncio.StreamWriter) -> None:
+    writer.write(whole(400, TOO_LONG))
 
 
 async def late_buckets(_: Extent) -> list[Tried]:

@@ -48,6 +48,19 @@ EVENTS: Final = (
     + b"data: [DONE]\n\n"
 )
 
+TOO_LONG: Final = json.dumps(
+    {
+        "error": {
+            "message": "This model's maximum context length is 100000 tokens. However, your messages resulted in "
+            "400000 tokens. Please reduce the length of the messages.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
+).encode()
+"""A refusal for length."""
+
 Answer: TypeAlias = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -4,12 +4,24 @@ what others notice of floods."""
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from functools import partial
 from typing import Final
 
-from faults.stage import COMPLETION, EVENTS, KEY, Heard, Request, Stage, chat, long_text, staged, whole, with_result
+from faults.stage import (
+    COMPLETION,
+    EVENTS,
+    KEY,
+    TOO_LONG,
+    Heard,
+    Request,
+    Stage,
+    chat,
+    long_text,
+    staged,
+    whole,
+    with_result,
+)
 from faults.trials import Extent, Tried
 
 _QUICK_SECONDS: Final = 10.0
@@ -19,17 +31,6 @@ _LINES: Final = 20_000
 """Of a request of about 1 MB."""
 _ARRIVING: Final = 8
 """At once: the rest of the waiting is what is tried."""
-_REFUSAL: Final = json.dumps(
-    {
-        "error": {
-            "message": "This model's maximum context length is 100000 tokens. However, your messages resulted in "
-            "400000 tokens. Please reduce the length of the messages.",
-            "type": "invalid_request_error",
-            "param": "messages",
-            "code": "context_length_exceeded",
-        }
-    }
-).encode()
 
 
 class _Thinking:
@@ -49,12 +50,11 @@ class _Thinking:
             return
         self.began += 1
         await self.refuse.wait()
-        writer.write(whole(400, _REFUSAL))
+        writer.write(whole(400, TOO_LONG))
 
 
 _FLOODS: Final = (b"\n", b"\r\n", b"\r", b": c\n", b": c\n\n", b":\r\r", b"data:\n\n")
 _FLOOD_BYTES: Final = 2_000_000
-_TOO_MANY_CHUNKS: Final = 50_001
 
 
 async def floods(_: Extent) -> list[Tried]:
@@ -72,9 +72,7 @@ async def floods(_: Extent) -> list[Tried]:
         refused.note(f"a million messages: {heard.status}", held=heard.status == 400 and b"items" in heard.body)
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n".encode()
         head += b"transfer-encoding: chunked\r\n\r\n"
-        await _beside(beside, stage, asyncio.create_task(stage.send(head, b"1\r\n \r\n" * 1_000_000)))
-        # Who goes on sending after the refusal may lose it to the reset of the connection, so this one stops there.
-        heard = await _beside(beside, stage, asyncio.create_task(stage.send(head, b"1\r\n \r\n" * _TOO_MANY_CHUNKS)))
+        heard = await _beside(beside, stage, asyncio.create_task(stage.send(head, b"1\r\n \r\n" * 1_000_000)))
         refused.note(f"one-byte chunks: {heard.status}", held=heard.status == 400 and b"chunks" in heard.body)
     return [beside, refused]
 

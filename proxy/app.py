@@ -17,24 +17,22 @@ from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
-from proxy.shell.artifacts.data_folder import look_after
-from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.sweep import look_after
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.artifacts.tools import ArtifactTools
-from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
-from proxy.shell.endpoints.guard import Guard, listens_here_only
+from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
+from proxy.shell.models.catalogue import Prices
 from proxy.shell.models.learning import Learning
-from proxy.shell.models.prices import Prices
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Destination, Explainer
 from proxy.shell.operator.overview import Overview, Priced
@@ -42,8 +40,7 @@ from proxy.shell.operator.readiness import Note, Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
-from proxy.shell.references.fetch_cache import FetchCache
-from proxy.shell.references.resolver import Downloads, Resolver
+from proxy.shell.references.resolver import Downloads, FetchCache, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
@@ -407,8 +404,7 @@ def _downloads(settings: Settings) -> Downloads | None:
     media = settings.media
     if not media.fetch_remote_images:
         return None
-    from proxy.shell.references.fetch import Fetcher  # noqa: PLC0415 - as said above
-    from proxy.shell.references.guarded_requests import GuardedRequests  # noqa: PLC0415 - as said above
+    from proxy.shell.references.fetch import Fetcher, GuardedRequests  # noqa: PLC0415 - only if it is asked for
 
     guarded = GuardedRequests(allow_private=media.allow_private_addresses)
     return Fetcher(guarded, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)

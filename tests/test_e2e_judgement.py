@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -13,6 +17,7 @@ from support.overflow_stage import saying, streaming
 from support.scripted_upstream import ScriptedUpstream
 
 from e2e import wire_runs
+from e2e.clients import end_all_at
 from e2e.tap import TURN_HEADER, Exchange, Tap
 from e2e.wire_clients import MESSAGES, RESPONSES, WIRE_CLIENTS
 from e2e.wire_runs import WireRun
@@ -108,6 +113,23 @@ def test_each_row_has_a_refusal_that_its_api_knows():
         assert client.refusal in WIRES[client.path].answers.REFUSALS
     assert {client.path for client in WIRE_CLIENTS} == {MESSAGES, RESPONSES}
     assert len({client.name for client in WIRE_CLIENTS}) == len(WIRE_CLIENTS)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
+def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(tmp_path):
+    waits = ["sleep", "60"]
+    theirs, ours = (
+        subprocess.Popen(waits, env={"PATH": os.environ["PATH"], "HOME": str(home)}, start_new_session=True)
+        for home in (tmp_path, tmp_path / "another")
+    )
+    try:
+        end_all_at(tmp_path)
+        assert theirs.wait(10) == -signal.SIGKILL
+        assert ours.poll() is None
+    finally:
+        theirs.kill()
+        ours.kill()
+        ours.wait()
 
 
 async def test_the_tap_passes_everything_and_keeps_it():

@@ -161,8 +161,6 @@ def test_the_demo_is_a_small_install():
 TRIED_ELSEWHERE = {
     "__main__.py": "test_command_line.py",
     "demo/__init__.py": "demo/test_demo.py",
-    "shell/endpoints/artifact_endpoint.py": "journeys/test_artifact_journeys.py",
-    "shell/endpoints/artifact_rights.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",
     "shell/endpoints/dispatch.py": "live/test_live_passing.py",
@@ -174,16 +172,11 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/parts.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/refusals.py": "live/test_live_limits.py",
     "shell/endpoints/response_sender.py": "live/test_live_passing.py",
-    "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
-    "shell/models/knowledge.py": "shell/models/test_learning.py",
     "shell/models/questions.py": "shell/models/test_discovery.py",
     "shell/operator/api_page.py": "handbook/test_api_page.py",
-    "shell/operator/difference.py": "shell/operator/test_explanation_text.py",
     "shell/operator/explaining.py": "shell/operator/test_explanation_text.py",
     "shell/planning/plan_inputs.py": "shell/planning/test_planner.py",
-    "shell/planning/planned.py": "shell/planning/test_planner.py",
-    "shell/references/guarded_requests.py": "shell/references/test_fetch.py",
     "shell/relay/journey.py": "overflow_journeys/test_second_sends.py",
     "shell/relay/judging.py": "overflow_journeys/test_refusals_in_any_shape.py",
     "shell/relay/relay.py": "overflow_journeys/test_second_sends.py",
@@ -192,7 +185,6 @@ TRIED_ELSEWHERE = {
     "shell/relay/tool_loop.py": "journeys/test_retrieval_journeys.py",
     "shell/telemetry/recorder.py": "shell/telemetry/test_decision.py",
     "shell/upstream/exchange.py": "shell/upstream/test_client.py",
-    "shell/upstream/upload.py": "shell/upstream/test_client.py",
 }
 """Of the shell and the demo: parts that mean something only together are tried together, mostly as the whole proxy on a
 socket. In the core and the wires there is no such part."""

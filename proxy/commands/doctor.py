@@ -32,7 +32,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.operator.plain_text import number, plain
+from proxy.shell.operator.explanation_text import number, plain
 from proxy.shell.upstream.client import Upstream
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES

@@ -21,7 +21,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from proxy.config.section import Section
 from proxy.config.sources import (
     Variables,
     names_of_variables,
@@ -41,6 +40,7 @@ from proxy.config.types import (
     Modalities,
     Mode,
     PublicUrl,
+    Section,
     StateUrl,
     StoreUrl,
     Tokenizer,

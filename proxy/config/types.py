@@ -1,20 +1,21 @@
-"""Types of single settings: addresses, folders, keys, names. Each says what is allowed when it refuses a value.
+"""Types of single settings: addresses, folders, keys, names. Each says what is allowed when it refuses a value. And
+what every section has in common, and where clients on this machine have their keys.
 
-Rule: an impossible text is refused with a sentence that follows the name of its key; a text that may hold a password
-is never quoted.
+Rule: an impossible text is refused with a sentence that follows the name of its key; a text that may hold a password is
+never quoted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
 
 from proxy.core.models.profile import Modality
 
@@ -179,3 +180,31 @@ History = Annotated[Literal["heal", "off"], BeforeValidator(lambda value: "off" 
 Tokenizer = Literal["o200k_base", "cl100k_base", "bytes"]
 """The vocabularies that are installed with the proxy, and the estimate by bytes."""
 Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class Section(BaseModel):
+    """Unknown keys are mistakes, and nothing changes after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+VARIABLES: Final[Mapping[str, tuple[bytes, str]]] = {
+    "OPENAI_API_KEY": (b"authorization", "Bearer {}"),
+    "ANTHROPIC_API_KEY": (b"x-api-key", "{}"),
+    "ANTHROPIC_AUTH_TOKEN": (b"authorization", "Bearer {}"),
+    "AZURE_OPENAI_API_KEY": (b"api-key", "{}"),
+}
+"""Of the SDKs of OpenAI and Anthropic: the header that carries each, and how."""
+
+
+def client_keys(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """The headers of these clients, one for each variable that is set.
+
+    >>> client_keys({"OPENAI_API_KEY": "sk-a", "ANTHROPIC_API_KEY": "", "HOME": "/"})
+    [(b'authorization', b'Bearer sk-a')]
+    """
+    return [
+        (name, form.format(environment[variable]).encode())
+        for variable, (name, form) in VARIABLES.items()
+        if environment.get(variable)
+    ]

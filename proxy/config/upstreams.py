@@ -11,8 +11,7 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from proxy.config.section import Section
-from proxy.config.types import BaseUrl, KeyFile, SentKey, key_from_file
+from proxy.config.types import BaseUrl, KeyFile, Section, SentKey, key_from_file
 
 WIRE_PATHS: Final[Mapping[str, str]] = {
     "chat_completions": "/chat/completions",

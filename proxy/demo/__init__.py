@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the demo; 0 if both runs took place, however they ended, 1 if the demo itself failed."""
     from rich.console import Console  # noqa: PLC0415 - these only when the demo runs
 
-    from proxy.demo.contest import Brief, hold_contest, introduce, invite, progress, show  # noqa: PLC0415 - as above  # noqa: PLC0415 - as above
+    from proxy.demo.contest import Brief, hold_contest, introduce, invite, progress, show  # noqa: PLC0415 - as above
     from proxy.demo.servers import CannotStart, HasDefect  # noqa: PLC0415 - as above
 
     console = Console(highlight=False)

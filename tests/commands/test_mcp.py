@@ -13,7 +13,7 @@ from proxy.__main__ import main
 from proxy.commands import mcp as command
 from proxy.config.settings import Settings
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
 

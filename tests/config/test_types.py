@@ -9,7 +9,9 @@ from support.settings import mistakes
 
 from proxy.config import settings, types
 from proxy.config.settings import SettingsError, load
+from proxy.config.types import VARIABLES, client_keys
 from proxy.core.models.profile import Modality
+from proxy.shell.artifacts.tenants import KEY_HEADERS
 
 KEY = "sk-canary-of-a-file"
 
@@ -177,3 +179,10 @@ def test_a_missing_extra_is_noticed_at_the_start(
         monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(SettingsError, match=f"pip install {name}"):
         load(flags=flags)
+
+
+def test_every_variable_that_is_set_is_a_header_that_tells_tenants_apart():
+    headers = client_keys(dict.fromkeys(VARIABLES, "secret"))
+    assert len(headers) == len(VARIABLES)
+    assert {name for name, _ in headers} == KEY_HEADERS
+    assert client_keys({}) == client_keys(dict.fromkeys(VARIABLES, "")) == []

@@ -15,7 +15,7 @@ from support.journey import KEY, World, long_text, one_call
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.reader import PIECE_BYTES, ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants

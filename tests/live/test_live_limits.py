@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,29 @@ async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause(impatien
             await asyncio.sleep(0.06)
         client.writer.write(BODY[8:])
         assert (await client.answer())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("head", "flood", "status", "code"),
+    [
+        (f"{CHAT} HTTP/1.1\r\ntransfer-encoding: chunked", b"1\r\n \r\n" * 1_000_000, 400, "malformed_request"),
+        ("POST /v1/files HTTP/1.1\r\ntransfer-encoding: chunked", b"no\r\n" * 1_000_000, 400, "malformed_request"),
+        (f"{CHAT} HTTP/1.1\r\ncontent-length: 20000000", b" " * 20_000_000, 413, "body_too_large"),
+        (f"{CHAT} HTTP/1.1\r\ntransfer-encoding: chunked", b"4\r\n    \r\n" * 1_000_000, 413, "body_too_large"),
+        ("GET /healthz HTTP/1.1\r\nx: ", b"v" * 20_000_000, 431, "head_too_large"),
+    ],
+    ids=["tiny chunks", "no chunks", "too long", "too many chunks", "an endless head"],
+)
+def test_a_client_that_reads_only_after_all_it_sends_still_gets_its_refusal(
+    head: str, flood: bytes, status: int, code: str, proxy: Any
+) -> None:
+    end = b"" if status == 431 else b"\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", proxy.port), PATIENCE_SECONDS) as client:
+        client.sendall(f"{head}\r\nhost: localhost".encode() + end if end else head.encode())
+        client.sendall(flood)
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert (response.status, json.load(response)["error"]["code"]) == (status, code)
 
 
 async def test_a_connection_on_which_nothing_is_asked_is_closed(impatient: Any, connect: Any) -> None:

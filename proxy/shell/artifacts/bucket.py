@@ -20,8 +20,17 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from proxy.shell.artifacts.cooldown import NO_ANSWER, Cooldown
-from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, BucketTrouble, Kept, Listed, NoAnswer, reason_of
+from proxy.shell.artifacts.folder import (
+    NO_ANSWER,
+    TRIAL_KEY,
+    TROUBLE,
+    BucketTrouble,
+    Cooldown,
+    Kept,
+    Listed,
+    NoAnswer,
+    reason_of,
+)
 
 if TYPE_CHECKING:  # exist only in stubs
     from obstore.store import ClientConfig, RetryConfig

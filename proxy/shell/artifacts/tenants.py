@@ -12,8 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, reason_of
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers
 

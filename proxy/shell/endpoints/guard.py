@@ -1,8 +1,10 @@
 """Who may call: the operator's pages are for this machine, or for the operator's key; a foreign web page gets nothing.
+And whose artifacts a request may read: the same rule for `/artifacts` and for `/mcp`.
 
 Rule: only the connection's address says where somebody is. A header's claim can remove access, never grant it: a
 request that came through another proxy is not local, nor is one with a foreign `Host` or `Origin`, by which a web page
-in a browser on this machine reaches for what it should not (DNS rebinding).
+in a browser on this machine reaches for what it should not (DNS rebinding). Content that arrived with a key is served
+for that key only, unless the settings open all of it to clients on this machine.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+from starlette.types import Scope
 
 from proxy.errors import KeyNeeded, NotFromHere, WrongKey
 from proxy.shell.artifacts.access import front_header, is_loopback
+from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.relay.relay import header
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers
@@ -174,3 +178,29 @@ def _name_of(host: str) -> str:
         return (parts.hostname or "") if parts.port != 0 and parts.username is None else ""
     except ValueError:
         return ""
+
+
+class ArtifactRights:
+    """Looks at requests."""
+
+    def __init__(self, tenants: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]) -> None:
+        self._tenants = tenants
+        self._open_on_loopback = open_on_loopback
+        self._guard = Guard(None, host_names)
+
+    def tenant_of(self, scope: Scope) -> str | None:
+        """The tenant whose artifacts it may read; None: anybody's."""
+        if self._open_on_loopback and self._is_local(scope):
+            return None
+        return self._tenants.tenant_of(scope["headers"]).hex()
+
+    def needs_key(self, scope: Scope) -> bool:
+        """Whether a key would open what this request may not read."""
+        return self._tenants.needs_key(scope["headers"])
+
+    def _is_local(self, scope: Scope) -> bool:
+        try:
+            self._guard.check(scope)
+        except NotFromHere:
+            return False
+        return True

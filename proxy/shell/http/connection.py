@@ -32,6 +32,8 @@ _LINGER_SECONDS: Final = 5.0
 """How long the rest of a refused request is read and thrown away: the system resets a connection that is closed with
 bytes unread, and the client then loses the refusal.
 https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close"""
+_LINGER_BYTES: Final = 64 * 1024 * 1024
+"""How much of it: a flood from this machine brings some GB/s, which the loop would spend its time on."""
 _HELD_BYTES: Final = 64 * 1024
 """Of the requests that a client sends ahead; at more, the proxy stops reading from it."""
 
@@ -116,9 +118,11 @@ class Connection(asyncio.Protocol):
         """Whether the application is handling a request of this connection."""
         self._is_refused = False
         """Whether further input is ignored."""
+        self._ignored_bytes = 0
         self._held = b""
         """What has arrived of the requests after that one."""
         self._is_lost = False
+        """Whether the application has been told that its client is gone."""
         self._leave: Callable[[], None] | None = None
         """Called when the connection is lost."""
         self._stop_chunks: Callable[[], None] | None = None
@@ -136,13 +140,9 @@ class Connection(asyncio.Protocol):
             self._refuse(TooManyConnections(f"all {most:,} connections are taken (server.max_connections)"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
-        self._stop_writing()
         self._stop_waiting()
         self._connections.forget(self)
-        self.parser.connection_lost(exc)
-        if self._leave is not None:
-            self._leave()
+        self._lose(exc)
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
         """As Losable says."""
@@ -160,6 +160,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
+            self._ignored_bytes += len(data)
+            if self._ignored_bytes > _LINGER_BYTES:
+                self._transport.pause_reading()
             return
         was_in_body, was_between = self._requests.is_in_body, self._requests.is_between
         if self._is_busy and not was_in_body:
@@ -168,7 +171,7 @@ class Connection(asyncio.Protocol):
         try:
             passed, rest = self._requests.take(data)
         except ProxyError as error:
-            self._refuse(error)
+            self._refuse(error, is_begun=was_in_body)
             return
         if passed:
             if not was_in_body:
@@ -187,7 +190,7 @@ class Connection(asyncio.Protocol):
         self.parser.pause_writing()
 
     def resume_writing(self) -> None:
-        self.is_writable = True
+        self.is_writable = not self._is_lost
         self.parser.resume_writing()
 
     @property
@@ -238,16 +241,29 @@ class Connection(asyncio.Protocol):
         if len(self._held) > _HELD_BYTES:
             self._transport.pause_reading()
 
-    def _refuse(self, error: ProxyError) -> None:
-        """Say why nothing more is read, and close once the client has had time to read that."""
+    def _refuse(self, error: ProxyError, *, is_begun: bool = False) -> None:
+        """Say why nothing more is read, and close once the client has had time to read that.
+
+        `is_begun`: the application has the head of this request, and may have begun its response, which then breaks
+        off.
+        """
         self._connections.waiting.pop(self, None)
         logger().info("request_refused", status=error.status, outcome=error.code, problem=error.message)
-        self._transport.write(_answer(error))
-        if self._is_busy:  # in the middle of a body: its reader has to be told
-            self._is_refused = True
-            self._transport.close()
-            return
+        if not (is_begun and self.parser.cycle.response_started):
+            self._transport.write(_answer(error))
+        if self._is_busy:
+            self._lose(error)  # an error leaves the closing to us
         self._end()
+
+    def _lose(self, reason: Exception | None) -> None:
+        """Tell the application that its client is gone."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._stop_writing()
+        self.parser.connection_lost(reason)
+        if self._leave is not None:
+            self._leave()
 
     def _end(self) -> None:
         """Ignore further input, and close once the client has had time to read what was written."""

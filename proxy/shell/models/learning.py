@@ -31,8 +31,7 @@ from proxy.shell.models.calibration import (
     rounded_up,
     tells_of_truncation,
 )
-from proxy.shell.models.knowledge import Contents, Knowledge, Refusals, key_of
-from proxy.shell.models.merging import MAX_MODELS, Known, merged
+from proxy.shell.models.knowledge import MAX_MODELS, Contents, Knowledge, Known, Refusals, key_of, merged
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import logger

@@ -22,11 +22,9 @@ import redis
 from pydantic import SecretStr
 from redis.exceptions import WatchError
 
-from proxy.shell.models.knowledge import Knowledge
+from proxy.shell.models.knowledge import MAX_MODELS, Knowledge, Known, merged
 from proxy.shell.models.learning import Learning
-from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.resources.bounded import with_newest
-from proxy.shell.resources.recurring import Recurring
 from proxy.shell.resources.state_contact import (
     ANSWER_SECONDS,
     TROUBLE,
@@ -35,6 +33,7 @@ from proxy.shell.resources.state_contact import (
     place_of,
     reason_of,
 )
+from proxy.shell.resources.threads import Recurring
 
 if TYPE_CHECKING:
     from redis.asyncio.client import Pipeline

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.core.overflow.retry_strategy import Rung
-from proxy.shell.models.prices import Price, Prices
+from proxy.shell.models.catalogue import Price, Prices
 from proxy.shell.operator.readiness import Looked, Note
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS

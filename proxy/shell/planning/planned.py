@@ -1,13 +1,16 @@
-"""The plan for a request, as the journey carries it: what it depends on, and the bytes to send.
+"""The plan for a request, as the journey carries it: what it depends on, the bytes to send, and how much of the
+previous send of its conversation they repeat.
 
 Rule: a record; a plan continues only from one with equal inputs. Its content may be elsewhere while its request waits;
-what describes it stays.
+what describes it stays. No plan depends on what was sent before: that is one comparison of two tuples while nothing is
+cut, and one hash for each conversation, for the record only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -15,13 +18,51 @@ from msgspec import structs
 
 from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Resolved
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
-from proxy.shell.planning.prefix import LastSent
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
+
+NAMED_BY_BYTES: Final = 4096
+"""Of the first user message, with its length: no two tasks begin alike for so long and have the same length."""
+
+
+@dataclass(slots=True, weakref_slot=True)
+class LastSent:
+    """The messages that were last sent upstream in one conversation. Its turns share this object; each records its own
+    sends."""
+
+    messages: tuple[Message, ...] | None = field(default=None, repr=False)
+    """None before the first send."""
+    conversation: str = ""
+    """Its name; empty until it is needed."""
+
+
+def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
+    """The same for all turns of a conversation, whichever worker gets them: a hash of its first user message. It is
+    keyed by the tenant, which is itself a keyed hash, so nobody can find the message by trying."""
+    first = next((message.raw for message in messages if message.role == "user"), None)
+    if first is None:
+        return ""
+    said = b"%d " % len(first) + bytes(first[:NAMED_BY_BYTES])
+    return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
+
+
+def share_kept(before: tuple[Message, ...], now: tuple[Message, ...]) -> float:
+    """The share of the bytes of `before` that is in messages with which `now` also begins; a changed message counts as
+    lost."""
+    if now[: len(before)] == before:  # immediate for messages that are the same objects, like those of a known turn
+        return 1.0
+    kept = 0
+    for earlier, later in zip(before, now, strict=False):
+        if earlier != later:
+            break
+        kept += len(earlier.raw)
+    return kept / sum([len(message.raw) for message in before])
+
 
 _MESSAGE_BYTES: Final = 600
 """What a message takes in memory besides its own bytes: views, sizes, entries in lists; measured, and checked by a

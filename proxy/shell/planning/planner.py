@@ -29,8 +29,7 @@ from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.prefix import LastSent
+from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire

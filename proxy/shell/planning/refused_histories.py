@@ -1,5 +1,6 @@
-"""Histories that an upstream has refused, for sealed reasoning or calls without results: later turns are healed at
-once, because a client sends the same in every one, and every one would be refused first. Newer reasoning stays.
+"""Histories that an upstream has refused, for sealed reasoning or calls without results, and conversations that it
+holds and that no longer fit its window: later turns are healed at once, or the upstream is asked at once to leave out
+the oldest items, because every one would be refused first. Newer reasoning stays.
 
 Rule: kept in memory only, and bounded; what was forgotten costs one refusal. What one model refuses another may read.
 """
@@ -11,10 +12,15 @@ from typing import Final, TypeAlias
 
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.overflow import VerdictKind
+from proxy.core.overflow.retry_strategy import Outcome
+from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request
 
 MAX_KNOWN: Final = 10_000
+MAX_NAME_CHARACTERS: Final = 500
+"""A longer name is not kept."""
 _HASH_BYTES: Final = 16
 """128 bits, because only its tenant can write another message with the same hash."""
 
@@ -66,3 +72,25 @@ class RefusedHistories:
 
 def _key(tenant: str, model: str, message: Message) -> _Key:
     return tenant, model, hashlib.blake2b(message.unmarked(), digest_size=_HASH_BYTES).digest()
+
+
+class HeldConversations:
+    """Conversations held by an upstream that have overflowed, per tenant."""
+
+    def __init__(self) -> None:
+        self._overflowed: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_KNOWN)
+
+    def planned(self, planned: Planned, tenant: str) -> Planned:
+        """The plan, which asks the upstream if this conversation is known to have overflowed."""
+        if not self._overflowed or (tenant, planned.wire.continues(planned.request)) not in self._overflowed:
+            return planned
+        return planned.left_to_the_upstream() or planned
+
+    def note(self, sent: Planned, outcome: Outcome, evidence: bytes, tenant: str) -> None:
+        """Remember a conversation whose upstream was asked and answered. `evidence`: the beginning of its response, by
+        whose name the next turn may continue."""
+        if not sent.members or outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
+            return
+        for name in (sent.wire.continues(sent.request), sent.wire.named_in(sent.request, evidence)):
+            if 0 < len(name) <= MAX_NAME_CHARACTERS:
+                self._overflowed.put((tenant, name), None)

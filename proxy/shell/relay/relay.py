@@ -29,8 +29,8 @@ from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
+from proxy.shell.planning.refused_histories import HeldConversations
 from proxy.shell.planning.wanted import in_thread
-from proxy.shell.relay.held_conversations import HeldConversations
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting, without_encoding
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
@@ -42,7 +42,7 @@ from proxy.shell.resources.waiting import Kept
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
-from proxy.shell.upstream.upload import Outgoing
+from proxy.shell.upstream.exchange import Outgoing
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 

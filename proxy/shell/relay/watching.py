@@ -15,9 +15,8 @@ from proxy.errors import UpstreamUnreachable
 from proxy.shell.http.keepalive import COMMENT
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.tool_loop import ToolLoop
-from proxy.shell.upstream.chunks import body_of
 from proxy.shell.upstream.client import Headers
-from proxy.shell.upstream.tap import Taker
+from proxy.shell.upstream.tap import Taker, body_of
 from proxy.wire.protocol import StreamedReply
 from proxy.wire.sse import Tail
 

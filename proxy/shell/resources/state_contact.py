@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from proxy.shell.resources.logs import logger
-from proxy.shell.resources.recurring import Recurring
+from proxy.shell.resources.threads import Recurring
 
 ANSWER_SECONDS: Final = 1.0
 """Longest wait for a connection, or for one response."""

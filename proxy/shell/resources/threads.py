@@ -1,7 +1,9 @@
-"""Threads for work that may never finish: a dead disk, a bucket or a name server that does not respond.
+"""Threads for work that may never finish: a dead disk, a bucket or a name server that does not respond; and tasks for
+work that is done again and again beside the requests.
 
-Rule: the process can exit while one of them hangs. Python waits for ever for the threads of a `ThreadPoolExecutor`; for
-these it waits briefly, so that work that is nearly done gets done.
+Rule: the process can exit while a thread hangs. Python waits for ever for the threads of a `ThreadPoolExecutor`; for
+these it waits briefly, so that work that is nearly done gets done. A task ends when it is stopped, even if a library
+swallows the cancellation.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -194,3 +196,31 @@ def _leave() -> None:
         pool.shutdown(wait=False, cancel_futures=True)
     for pool in pools:
         pool.join(until)
+
+
+class Recurring:
+    """One piece of work, over and over."""
+
+    def __init__(self, once: Callable[[], Awaitable[None]], name: str) -> None:
+        """`once`: waits until the work is due, and does it; never raises. `name`: of the task, for whoever lists
+        them."""
+        self._once = once
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Do it from now on."""
+        self._is_stopping = False
+        self._task = asyncio.create_task(self._for_ever(), name=self._name)
+
+    async def stop(self) -> None:
+        """Do it no more; what is under way is cancelled. Does nothing if it was never started."""
+        self._is_stopping = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _for_ever(self) -> None:
+        while not self._is_stopping:
+            await self._once()

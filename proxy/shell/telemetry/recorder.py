@@ -19,8 +19,7 @@ from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision
-from proxy.shell.telemetry.edit_lines import edit_lines, summary_of
+from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, edit_lines, summary_of
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded

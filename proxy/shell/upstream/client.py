@@ -22,9 +22,16 @@ from yarl import URL
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
+from proxy.shell.upstream.exchange import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    Exchange,
+    Exchanges,
+    Outgoing,
+    Upload,
+    notice_what_was_closed,
+)
 from proxy.shell.upstream.tap import Taker, Tap
-from proxy.shell.upstream.upload import Outgoing, Upload
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names in lower case; order and repeats as received."""

@@ -1,16 +1,18 @@
-"""One POST and the head of its response over a connection of aiohttp's pool, without what a session does around them.
+"""One POST and the head of its response over a connection of aiohttp's pool, without what a session does around them;
+and bodies on their way upstream.
 
 Rule: connections, TLS and the parsing of responses are aiohttp's. Left out is what a proxy does not need (parsed URLs,
 cookies, redirects, traces, a task for each body), which is half of the cost of a small request. A connection returns to
-the pool only if the request was written and the response read to their ends. Only `upstream.py` uses this module;
-docs/decisions/0001-http-client.md has the figures.
+the pool only if the request was written and the response read to their ends. While the client sends a body, the
+client's time runs; while the upstream receives it, the upstream's. A whole body is let go of as soon as it is written:
+its response may take minutes. Only `client.py` uses this module; docs/decisions/0001-http-client.md has the figures.
 """
 
 from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 import aiohttp
@@ -18,8 +20,8 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from proxy.errors import ClientError
 from proxy.shell.upstream.tap import Taker, Tap
-from proxy.shell.upstream.upload import Outgoing
 
 MAX_HEADER_BYTES: Final = 128 * 1024
 """Of one header of a response; aiohttp's own 8 KB are less than some content-security policies."""
@@ -152,3 +154,51 @@ def _has_news(transport: asyncio.Transport) -> bool:
     poll = select.poll()
     poll.register(transport.get_extra_info("socket"), select.POLLIN)
     return bool(poll.poll(0))
+
+
+class Upload:
+    """A streamed body that remembers why it broke off: the HTTP client only reports that it did."""
+
+    def __init__(self, body: AsyncIterator[bytes]) -> None:
+        self._body = body
+        self.failure: ClientError | None = None
+        self.wait_for_upstream: Callable[[], None] = lambda: None
+        """Called with each piece that the upstream has to receive, and when it has to respond: its time runs."""
+        self.wait_for_client: Callable[[], None] = lambda: None
+        """Called when the client has to send more."""
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._body:
+                self.wait_for_upstream()
+                yield piece
+                self.wait_for_client()
+        except ClientError as error:
+            self.failure = error
+            raise
+        self.wait_for_upstream()
+
+
+class Outgoing:
+    """A whole body, until it is written."""
+
+    def __init__(self, body: bytes, sent: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`sent` is called once it is written."""
+        self.length = len(body)
+        self._body = body
+        self._sent = sent
+
+    def take(self) -> bytes:
+        """The body, for one who writes it at once: it is not kept."""
+        body, self._body = self._body, b""
+        return body
+
+    async def written(self) -> None:
+        """It is written."""
+        if self._sent is not None:
+            await self._sent()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The same for an HTTP client that takes pieces."""
+        yield self.take()
+        await self.written()

@@ -22,8 +22,16 @@ from proxy.core.artifact_reading.pages import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS, Cooldown
-from proxy.shell.artifacts.folder import TROUBLE, Listed, NoAnswer, index_key, metadata_key, reason_of
+from proxy.shell.artifacts.folder import (
+    COOLDOWN_SECONDS,
+    TROUBLE,
+    Cooldown,
+    Listed,
+    NoAnswer,
+    index_key,
+    metadata_key,
+    reason_of,
+)
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep

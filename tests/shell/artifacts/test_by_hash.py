@@ -7,7 +7,7 @@ import pytest
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
 from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 

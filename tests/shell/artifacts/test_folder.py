@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import string
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,7 +12,11 @@ from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts.folder import (
+    COOLDOWN_SECONDS,
     META,
+    NO_ANSWER,
+    Cooldown,
+    PrivateFolder,
     artifact_of,
     finding_key,
     index_key,
@@ -78,3 +85,152 @@ def test_the_object_of_a_stranger_belongs_to_no_artifact(key):
 )
 def test_a_failure_is_told_in_the_words_of_the_system_and_never_in_its_own(error, reason):
     assert reason_of(error) == reason
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_store_that_has_always_answered_is_asked(clock: Clock) -> None:
+    assert Cooldown(clock).why is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"), [(0, NO_ANSWER), (COOLDOWN_SECONDS - 1, NO_ANSWER), (COOLDOWN_SECONDS, None)]
+)
+def test_a_store_that_gave_no_answer_is_left_alone_for_a_while(clock: Clock, seconds: float, why: str | None) -> None:
+    cooldown = Cooldown(clock)
+    cooldown.begin()
+    clock.now += seconds
+    assert cooldown.why == why
+
+
+def test_each_time_without_an_answer_counts_from_itself(clock: Clock) -> None:
+    cooldown = Cooldown(clock)
+    cooldown.begin()
+    clock.now += COOLDOWN_SECONDS - 1
+    cooldown.begin()
+    clock.now += COOLDOWN_SECONDS - 1
+    assert cooldown.why == NO_ANSWER
+
+
+def test_a_clock_that_is_set_back_does_not_leave_the_store_alone_for_ever(clock: Clock) -> None:
+    cooldown = Cooldown(clock)
+    cooldown.begin()
+    clock.now -= 100_000
+    assert cooldown.why is None
+
+
+def test_a_store_that_is_held_is_left_alone_until_that_ends_and_so_is_one_that_gave_no_answer(clock: Clock) -> None:
+    cooldown = Cooldown(clock)
+    cooldown.begin()
+    cooldown.hold("no secret")
+    clock.now += 100 * COOLDOWN_SECONDS
+    assert cooldown.why == "no secret"
+    cooldown.begin()
+    cooldown.end()
+    assert cooldown.why is None
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "above" / "kept"
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_nothing_is_made_before_something_is_put(path: Path) -> None:
+    folder = PrivateFolder(path)
+    assert not folder.is_used()
+    assert not path.exists()
+    folder.put("a", b"1")
+    assert folder.is_used()
+
+
+def test_what_is_made_is_its_users_alone_whatever_the_umask(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        PrivateFolder(path).put("a", b"1")
+    finally:
+        os.umask(before)
+    assert (mode_of(path), mode_of(path / META), mode_of(path / "a")) == (0o700, 0o700, 0o600)
+
+
+def test_a_folder_that_was_there_keeps_its_mode_and_the_files_in_it_are_private(path: Path) -> None:
+    path.mkdir(parents=True)
+    path.chmod(0o755)
+    PrivateFolder(path).put("a", b"1")
+    assert (mode_of(path), mode_of(path / "a")) == (0o755, 0o600)
+
+
+def test_an_object_is_replaced_as_a_whole_and_nothing_is_left_beside_it(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"first")
+    folder.put("a", b"2")
+    assert Path(folder.place_of("a")).read_bytes() == b"2"
+    assert sorted(os.listdir(path)) == [META, "a"]
+    assert os.listdir(path / META) == []
+
+
+def test_an_object_is_read_whole_or_in_part_and_says_when_it_changed(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"12345")
+    os.utime(path / "a", (1_000, 2_000.5))
+    assert folder.get("a") == (b"12345", 2_000.5)
+    assert folder.stat("a") == ("a", 2_000.5, 5)
+    assert (folder.get_range("a", 1, 3), folder.get_range("a", 3, 9)) == (b"23", b"45")
+    with pytest.raises(ValueError, match="ends before"):
+        folder.get_range("a", 5, 9)
+
+
+def test_what_is_removed_or_was_never_there_is_not_found(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"1")
+    folder.remove("a")
+    for asked in (folder.get, folder.stat, folder.remove, lambda key: folder.get_range(key, 0, 1)):
+        with pytest.raises(FileNotFoundError):
+            asked("a")
+    with pytest.raises(FileNotFoundError):
+        PrivateFolder(path / "none").get("a")
+    assert not (path / "none").exists()
+
+
+def test_a_file_is_surely_there_when_it_has_its_length(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"12345")
+    assert folder.is_surely_there("a", 5)
+    assert not folder.is_surely_there("a", 4)
+    assert not folder.is_surely_there("b", 5)
+
+
+def test_files_are_listed_by_their_beginning_and_neither_links_nor_folders_are(path: Path) -> None:
+    folder = PrivateFolder(path)
+    for key in ("tool_a", "tool_b", f"{META}/tool_a.5eed.json", "other"):
+        folder.put(key, b"12")
+    (path / "tool_link").symlink_to(path)
+    (path / "tool_folder").mkdir()
+    assert {found.key for found in folder.listed()} == {"tool_a", "tool_b", f"{META}/tool_a.5eed.json", "other"}
+    assert {found.key for found in folder.listed("tool_")} == {"tool_a", "tool_b"}
+    assert {found.key for found in folder.listed(f"{META}/")} == {f"{META}/tool_a.5eed.json"}
+    assert {found.size for found in folder.listed()} == {2}
+
+
+def test_what_a_worker_left_half_written_is_removed_once_it_is_old(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"1")
+    for name in ("0123abcd.part", "0123abcd.part#1", "notes.part", "kept.json"):
+        (path / META / name).write_bytes(b"half")
+    folder.remove_staged(time.time() - 3_600)
+    assert len(os.listdir(path / META)) == 4
+    folder.remove_staged(time.time() + 3_600)
+    assert sorted(os.listdir(path / META)) == ["kept.json", "notes.part"]

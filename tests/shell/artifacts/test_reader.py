@@ -18,9 +18,7 @@ from proxy.core.artifact_reading.pages import Query
 from proxy.core.text.lines import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import reader as reader_module
-from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS, Cooldown
-from proxy.shell.artifacts.folder import index_key, metadata_key
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, Cooldown, PrivateFolder, index_key, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.store import INDEXED_BYTES, ArtifactStore
 

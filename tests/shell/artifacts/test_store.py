@@ -24,8 +24,7 @@ from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import BucketTrouble, Metadata
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import BucketTrouble, Metadata, PrivateFolder
 from proxy.shell.artifacts.store import MAX_KNOWN, ArtifactStore
 
 TENANT = "5eed" * 8

@@ -13,8 +13,7 @@ from proxy.core.retrieval_tool.tool import Wanted
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import tools as tools_module
 from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
-from proxy.shell.artifacts.folder import TOUCH_SECONDS, metadata_key
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import TOUCH_SECONDS, PrivateFolder, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tools import ArtifactTools

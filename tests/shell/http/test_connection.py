@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
@@ -23,13 +24,16 @@ class Socket(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[bytes] = []
-        self.is_closed = False
+        self.is_closed = self.is_ended = self.is_paused = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent.append(bytes(data))
 
     def writelines(self, list_of_data: Any) -> None:
         self.sent.append(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        self.is_ended = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -38,7 +42,7 @@ class Socket(asyncio.Transport):
         return self.is_closed
 
     def pause_reading(self) -> None:
-        pass
+        self.is_paused = True
 
     def resume_reading(self) -> None:
         pass
@@ -215,6 +219,56 @@ async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_le
         assert not stopped
         assert not connection.is_writable
         asked.clear()
+
+
+UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
+"""The beginning of a request."""
+
+
+async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_application_and_may_still_read() -> None:
+    told = list[str]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        connection.when_lost(lambda: told.append("lost"))
+        while (message := await receive())["type"] != "http.disconnect":
+            told.append(message["body"].decode())
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"late"})
+        connection.resume_writing()  # type: ignore[attr-defined] # as the server's transport would
+        told.append(f"writable: {connection.is_writable}")
+
+    connection, socket = _connected(app)
+    connection.data_received(UPLOAD)
+    await _turns()
+    connection.data_received(b"this is no chunk\r\n")
+    await _turns()
+    assert told == ["a", "lost", "writable: False"]
+    assert [sent.partition(b"\r\n")[0] for sent in socket.sent] == [b"HTTP/1.1 400 Bad Request"]
+    assert (socket.is_ended, socket.is_closed, socket.is_paused) == (True, False, False)
+    for _ in range(65):
+        connection.data_received(bytes(1024 * 1024))
+    assert (socket.is_closed, socket.is_paused) == (False, True), "a flood is not read for ever"
+    connection.connection_lost(None)
+    assert told == ["a", "lost", "writable: False"], "once"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_no_refusal_is_written_into_a_response_that_has_begun(ends: bool) -> None:
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"1234" if ends else b"12", "more_body": not ends})
+        if not ends:
+            await asyncio.Event().wait()
+
+    connection, socket = _connected(app)
+    connection.data_received(UPLOAD)
+    await _turns()
+    connection.data_received(b"this is no chunk\r\n")
+    await _turns()
+    assert b"".join(socket.sent).partition(b"\r\n\r\n")[2] == (b"1234" if ends else b"12")
+    assert (socket.is_ended, socket.is_closed) == (True, False)
 
 
 async def test_who_is_done_with_a_response_is_not_told_to_stop() -> None:

@@ -20,9 +20,8 @@ from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP
-from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS
+from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS, Known, merged
 from proxy.shell.models.learning import MAX_MODELS, Learning
-from proxy.shell.models.merging import Known, merged
 from proxy.wire.model_list import ModelLimits
 
 UPSTREAM = "http://upstream/v1"

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from support.strategies import exchange, system, user
 
@@ -20,6 +22,7 @@ from proxy.__main__ import main
 from proxy.demo.model_server import create_model_server
 from proxy.demo.refusals import FLAVOURS
 from proxy.demo.servers import serving
+from proxy.shell.operator.explanation_text import number, plain
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
@@ -27,8 +30,8 @@ HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
 
 def conversation(exchanges: int = 150, lines: int = 60) -> dict[str, Any]:
     messages = [system(), user("find the fault")]
-    for number in range(exchanges):
-        messages += exchange([f"canary line {number}\n" * lines], first_call=number)
+    for index in range(exchanges):
+        messages += exchange([f"canary line {index}\n" * lines], first_call=index)
     return {"model": "m", "messages": messages}
 
 
@@ -238,3 +241,24 @@ def test_either_json_or_a_difference(explain, capsys):
     with pytest.raises(SystemExit):
         explain(conversation(1), "--diff", "--json")
     assert "not allowed with" in capsys.readouterr().err
+
+
+@given(st.text(st.characters(categories=None)))
+def test_foreign_text_cannot_steer_a_terminal_and_keeps_its_length(text):
+    shown = plain(text)
+    assert shown.isprintable() or "\N{REPLACEMENT CHARACTER}" in shown
+    assert all(sign.isprintable() or sign == "\N{REPLACEMENT CHARACTER}" for sign in shown)
+    assert len(shown) == len(text)
+
+
+@given(st.text().filter(str.isprintable))
+def test_what_can_be_printed_stays(text):
+    assert plain(text) == text
+
+
+@given(st.integers(0, 10**12))
+def test_a_number_is_grouped_by_thousands_and_stays_the_same_number(count):
+    groups = number(count).split(" ")
+    assert int("".join(groups)) == count
+    assert {len(group) for group in groups[1:]} <= {3}
+    assert len(groups[0]) <= 3

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.shell.models.catalogue import Catalogue
-from proxy.shell.models.prices import Prices
+from proxy.shell.models.catalogue import Catalogue, Prices
 from proxy.shell.operator.overview import BARS, MAX_HOURS, Overview, Priced
 from proxy.shell.operator.readiness import Looked
 from proxy.shell.telemetry.history import History

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.operator import readiness
 from proxy.shell.operator.readiness import NOT_READY_SECONDS, READY_SECONDS, Readiness

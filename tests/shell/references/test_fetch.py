@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from support.picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
 
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched
-from proxy.shell.references import fetch, guarded_requests
-from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, Fetcher
-from proxy.shell.references.guarded_requests import USUAL_PORTS, GuardedRequests
+from proxy.shell.references import fetch
+from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, USUAL_PORTS, Fetcher, GuardedRequests
 from proxy.shell.references.public_addresses import Address, is_public
 
 PNG = png()
@@ -538,7 +537,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_told() -> None:
 
 
 async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_requests, "_CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(fetch, "_CONNECT_SECONDS", 0.05)
     async with serving(OPEN) as silent, fetching(silent) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{silent.port}/a")
     assert isinstance(found, Unfetched)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import subprocess
@@ -16,7 +17,7 @@ from textwrap import dedent
 
 import pytest
 
-from proxy.shell.resources.threads import DaemonThreads, TooSlow
+from proxy.shell.resources.threads import DaemonThreads, Recurring, TooSlow
 
 PATIENCE_SECONDS = 20
 
@@ -118,7 +119,7 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -
         from pathlib import Path
         from proxy.errors import ArtifactStoreUnavailable
         from proxy.shell.artifacts import reader
-        from proxy.shell.artifacts.private_folder import PrivateFolder
+        from proxy.shell.artifacts.folder import PrivateFolder
         from proxy.shell.resources import threads
         reader.READ_SECONDS = reader.SEARCH_SECONDS = threads.EXIT_SECONDS = 0.05
         try:
@@ -196,3 +197,42 @@ async def test_several_calls_share_one_limit_from_when_the_first_began() -> None
     (failed,) = await threads.run_all(PATIENCE_SECONDS, [partial(divmod, 7, 0)])
     assert isinstance(failed, ZeroDivisionError)
     threads.shutdown()
+
+
+async def test_it_is_done_again_and_again_until_it_is_stopped() -> None:
+    done = asyncio.Queue[None]()
+
+    async def once() -> None:
+        await asyncio.sleep(0)
+        done.put_nowait(None)
+
+    work = Recurring(once, "counting")
+    work.start()
+    for _ in range(3):
+        await done.get()
+    assert "counting" in {task.get_name() for task in asyncio.all_tasks()}
+    await work.stop()
+    assert "counting" not in {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def test_it_ends_even_if_the_cancellation_is_swallowed_and_may_be_started_again() -> None:
+    begun = asyncio.Queue[None]()
+
+    async def deaf() -> None:
+        begun.put_nowait(None)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    work = Recurring(deaf, "deaf")
+    for _ in range(2):
+        work.start()
+        await begun.get()
+        await work.stop()
+        assert begun.empty()
+
+
+async def test_what_was_never_started_can_be_stopped() -> None:
+    async def never() -> None:
+        raise AssertionError
+
+    assert await Recurring(never, "never").stop() is None

@@ -31,8 +31,7 @@ from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.upstream import client as module
 from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamResponse, end_to_end
-from proxy.shell.upstream.exchange import Exchange
-from proxy.shell.upstream.upload import Outgoing
+from proxy.shell.upstream.exchange import Exchange, Outgoing
 
 SECRET = "sk-canary-5f1e"
 

@@ -7,8 +7,7 @@ from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
 from proxy.core.overflow.retry_strategy import Attempt, Rung
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.prefix import share_kept
+from proxy.shell.planning.planned import Planned, share_kept
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
