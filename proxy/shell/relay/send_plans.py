@@ -77,7 +77,7 @@ class Sends:
 
     def learn(self, outcome: Outcome, *, is_accepted: bool) -> None:
         """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
-        if self._unproven and (is_accepted or outcome.proves(self.cures)):
+        if self._unproven and (is_accepted or outcome.proves([cure.attempt for cure in self._unproven])):
             for cure in self._unproven:
                 self._plans.learn(cure, is_accepted=is_accepted)
             self._unproven.clear()
