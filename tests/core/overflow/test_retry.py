@@ -1,3 +1,5 @@
+"""What follows a refusal."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,7 +9,7 @@ from msgspec.structs import replace
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.retry_strategy import (
+from proxy.core.overflow.retry import (
     LEAST_LIMIT_BYTES,
     MIN_USEFUL_REPLY_TOKENS,
     Attempt,
