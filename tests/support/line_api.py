@@ -28,8 +28,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.overflow import Sent, Verdict, judge
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted, Sent, Verdict, judge
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text import jsontext
@@ -98,8 +97,11 @@ class Lines:
     def long_members(self, _: Request) -> Mapping[str, bytes]:
         return {}
 
-    def adds_to_prompt(self, _: Request) -> bool:
+    def adds_to_prompt(self, _: Request, *, by_tools: bool = True) -> bool:
         return False
+
+    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+        return request
 
     def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
         return False

@@ -1,16 +1,162 @@
-"""What a response says about itself, as a value: texts, codes, sizes and finish reasons, with their paths.
+"""What a response says about itself, and what that means, as values.
 
-Rule: every upstream's response, in whatever wrapper, is reduced to this; how it was encoded is not known here.
+Rule: every upstream's response, in whatever wrapper, is reduced to a report of texts, codes, sizes and finish reasons,
+with their paths; how it was encoded is not known here. A verdict contains numbers, names and the upstream's own words;
+the caller decides what to do about it.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from proxy.core.overflow.verdict import Scope
+from proxy.core.models.profile import Modality
+
+
+class VerdictKind(StrEnum):
+    """What was refused; only `prompt` and `prompt_plus_reply` say that the request is too long."""
+
+    ACCEPTED = "accepted"
+    PROMPT = "prompt"
+    PROMPT_PLUS_REPLY = "prompt_plus_reply"
+    REPLY_ONLY = "reply_only"
+    BYTES = "bytes"
+    COUNT = "count"
+    FIELD = "field"
+    RATE = "rate"
+    QUOTA = "quota"
+    PAIRING = "pairing"
+    SEAL = "seal"
+    """Of reasoning that is encrypted or signed."""
+    POLICY = "policy"
+    AUTH = "auth"
+    MEDIA = "media"
+    TRANSIENT = "transient"
+    EMPTY = "empty"
+    """A success without a reply."""
+    UNKNOWN = "unknown"
+
+
+class Scope(StrEnum):
+    """What a limit applies to: the whole window (prompt and reply), or the input alone."""
+
+    WINDOW = "window"
+    INPUT = "input"
+    UNKNOWN = "unknown"
+
+
+class Exactness(StrEnum):
+    """How precise a printed number is."""
+
+    EXACT = "exact"
+    AT_LEAST = "at_least"
+    ABOUT = "about"
+
+
+class Unit(StrEnum):
+    """The unit of a printed limit."""
+
+    TOKENS = "tokens"
+    CHARS = "chars"
+
+
+_OVERFLOWS: Final = frozenset({VerdictKind.PROMPT, VerdictKind.PROMPT_PLUS_REPLY})
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """The sizes that a response states, by role."""
+
+    limit: int | None = None
+    """In `unit`."""
+    limit_scope: Scope = Scope.UNKNOWN
+    limit_exactness: Exactness = Exactness.EXACT
+    """`about` for a magnitude: 256K is 256 000 or 262 144."""
+    requested: int | None = None
+    """In `unit`: prompt and reply together, by the upstream's count."""
+    prompt: int | None = None
+    """In `unit`."""
+    reply: int | None = None
+    """In `unit`: the reply limit that the request asked for."""
+    excess: int | None = None
+    """In `unit`: by how much the request is over, if the upstream states only that."""
+    unit: Unit | None = None
+    """None if no number was read."""
+    exactness: Exactness = Exactness.EXACT
+    """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
+
+    @property
+    def asked(self) -> int | None:
+        """The largest size that was requested."""
+        sizes = [self.requested, self.prompt]
+        if self.prompt is not None and self.reply is not None:
+            sizes.append(self.prompt + self.reply)
+        return max((size for size in sizes if size is not None), default=None)
+
+    @property
+    def proves_overflow(self) -> bool:
+        """Whether what was requested reaches the limit."""
+        return self.limit is not None and self.asked is not None and self.asked >= self.limit
+
+
+class Verdict(Figures, frozen=True):
+    """The meaning of one upstream response. It has a limit only for an overflow, for a rate that the request alone
+    exceeds, and for the one refusal of `max_tokens` that names the window."""
+
+    kind: VerdictKind
+    confidence: float = 0.0
+    """0 to 1."""
+    is_suspect: bool = False
+    """Whether the response says nothing at all, and the request is long enough for that to be the reason."""
+    refused: frozenset[Modality] = frozenset()
+    """Kinds of input, for a refusal of media that names them."""
+    refuses_model: bool = False
+    """Whether a refusal of media is about the model, not about this one content or its place."""
+    refuses_in_results: bool = False
+    """Whether it is about media in tool results."""
+    is_conditional: bool = False
+    """Whether it refuses only under a condition, such as `n > 1`: then it says nothing about the model."""
+    may_be_echo: bool = False
+    """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
+    evidence: str = ""
+    """Path of the leaf that decided, such as `error.metadata.raw>error.message`; never its content."""
+    upstream_message: str = ""
+    """The upstream's message for people, at most 2 KB; for the client, not for a log."""
+
+    @property
+    def is_overflow(self) -> bool:
+        """Whether the response says that the request is too long."""
+        return self.kind in _OVERFLOWS
+
+    @property
+    def names_no_limit(self) -> bool:
+        """Whether the request is too long for a limit that is unknown, or known only about."""
+        return self.is_overflow and (self.limit is None or self.limit_exactness is not Exactness.EXACT)
+
+    @property
+    def is_over_rate(self) -> bool:
+        """Whether the request alone exceeds what a rate allows, so that waiting does not help."""
+        return (
+            self.kind is VerdictKind.RATE
+            and self.limit is not None
+            and self.requested is not None
+            and self.requested > self.limit
+        )
+
+    @property
+    def limit_is_learnable(self) -> bool:
+        """Whether `limit` may be kept as the model's limit: exact and of a known scope; in characters only for the
+        input, because no window is counted in them.
+
+        A `reply_only` verdict has a limit only if the refusal of `max_tokens` names the window itself.
+        """
+        if self.limit is None or self.may_be_echo or self.limit_exactness is not Exactness.EXACT:
+            return False
+        if self.unit is Unit.CHARS:
+            return self.limit_scope is Scope.INPUT
+        return self.unit is Unit.TOKENS and self.limit_scope is not Scope.UNKNOWN
+
 
 NEAR_FULL: Final = 0.9
 """Of the window: our estimate may be a tenth off."""
@@ -52,28 +198,20 @@ class ErrorCode(Struct, frozen=True):
     """For a word that names the refused member, the part of the request; None for a word that names the cause."""
 
 
-class Stated(Struct, frozen=True):
-    """Sizes in tokens that a response states separately from its texts."""
-
-    limit: int | None = None
-    scope: Scope = Scope.UNKNOWN
-    """Of the limit."""
-    limit_path: str = ""
-    prompt: int | None = None
-    requested: int | None = None
-
-
-class ErrorReport(Struct, frozen=True):
+class ErrorReport(Struct):
     """Everything that a response says about itself; of a success only errors, finish reasons and counts, never the
     model's words."""
 
     status: int
     """The HTTP status."""
     asks_to_wait: bool = False
-    texts: tuple[ErrorText, ...] = ()
-    codes: tuple[ErrorCode, ...] = ()
-    stated: Stated = Stated()
-    endings: tuple[ErrorCode, ...] = ()
+    texts: list[ErrorText] = []
+    codes: list[ErrorCode] = []
+    stated: Figures = Figures()
+    """Sizes in tokens that are stated apart from the texts."""
+    limit_path: str = ""
+    """Of the limit in `stated`."""
+    endings: list[ErrorCode] = []
     """Why the model stopped."""
     counted_prompt: int | None = None
     counted_reply: int | None = None
@@ -131,3 +269,25 @@ class Sent(Struct, frozen=True):
     def is_short(self) -> bool:
         """Whether vague words are hardly about its length."""
         return self.share is not None and self.share < _FAR_UNDER
+
+
+class SentText(Protocol):
+    """A request as written, for searching."""
+
+    @property
+    def hides_letters(self) -> bool:
+        """Whether some letters or digits are written in a form that a search does not find."""
+        ...
+
+    def holds(self, text: str) -> bool:
+        """Whether the request contains a text."""
+        ...
+
+
+class Counted(NamedTuple):
+    """An upstream's counts for one response."""
+
+    prompt: int
+    reply: int = 0
+    cached: int = 0
+    """Of the prompt; some upstreams count these separately."""

@@ -21,8 +21,8 @@ from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
-from proxy.core.models.search import Search
 from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
@@ -33,8 +33,7 @@ from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf,
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
-from proxy.wire.protocol import Wire
-from proxy.wire.repairs import repaired
+from proxy.wire.protocol import Wire, repaired
 from proxy.wire.request import Request
 
 MEMORY_BYTES: Final = 32 * 1024 * 1024

@@ -18,14 +18,7 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import (
-    ALWAYS_SMALLER,
-    Attempt,
-    Outcome,
-    Rung,
-    Situation,
-    next_attempt,
-)
+from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, Outcome, Rung, Situation, next_attempt
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials

@@ -1,0 +1,390 @@
+"""Sentence → the refusal that it states, by the word classes that it combines; report → evidence.
+
+Rule: a veto applies only to its own sentence, and no single word is evidence of anything. Evidence is weighed one text
+at a time; only `judging.py` compares one with another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from proxy.core.models.profile import Modality
+from proxy.core.overflow import words
+from proxy.core.overflow.numbers import read
+from proxy.core.overflow.patterns import NOISE
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Figures, VerdictKind
+
+
+class Strength(IntEnum):
+    """How much a sentence proves."""
+
+    NONE = 0
+    HINT = 1
+    """Only advice, or only a limit: "please reduce the length of the messages", "max size: 8000 tokens"."""
+    FAIR = 2
+    """An excess without the name of the window, or a rule about length instead of an excess."""
+    STRONG = 3
+    """The prompt, or the window by its name, and the excess."""
+
+
+class Reading(Struct, frozen=True):
+    """The meaning of one sentence."""
+
+    text: str
+    kind: VerdictKind = VerdictKind.UNKNOWN
+    strength: Strength = Strength.NONE
+    names_window: bool = False
+
+
+_PLAIN: Final = str.maketrans(
+    dict.fromkeys('`"“”「」『』*', " ")
+    | {"‘": "'", "’": "'", "：": ":", "，": ", ", "（": "(", "）": ")", "＞": ">", "＝": "="}
+    | dict(
+        zip(
+            "輸過長個為請對話會內數視應訊權詞總計實際縮減圍範額餘費頻併發時間錯誤無資違規審圖檔體節歷壓簡與開達補覆產處稱標題請讓條僅傳據斷",
+            "输过长个为请对话会内数视应讯权词总计实际缩减围范额余费频并发时间错误无资违规审图档体节历压简与开达补复产处称标题请让条仅传据断",
+            strict=True,
+        )
+    )
+)
+"""Traditional characters of the vocabulary are read as simplified ones."""
+_SPACES: Final = re.compile(r"\s+")
+_SENTENCE_END: Final = re.compile(r"(?<=[a-z0-9)\]'一-鿿][.!?])\s+(?=\D)|[。！？；]|\s\|\s")
+_TAIL: Final = re.compile(
+    r"received model group=|available model group|enable litellm\.|\(request id:|traceback \(most"
+)
+"""Text that relays append: LiteLLM's model groups, new-api's request ids."""
+_ADDRESS: Final = re.compile(r"https?://[^\s\u3000-\u9fff]*[^\s.,;:)\]'\u3000-\u9fff]")
+_MAX_SENTENCES: Final = 64
+_WORD: Final = re.compile(r"[^\W_]+")
+_WORD_INSIDE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PATH: Final = re.compile(r"(?<!\S)/[\w./-]+")
+_LONGEST_WITHOUT_MEANING: Final = 400
+"""Characters; a gateway's page has about a hundred without its tags."""
+_NUMBER: Final = re.compile(r"\d{3}|\d ?[km]\b|万")
+
+
+def normalised(text: str) -> str:
+    """Lower case, plain quotes and spaces, without addresses and the text that relays append."""
+    text = _SPACES.sub(" ", _ADDRESS.sub(" ", text.translate(_PLAIN).lower()))
+    if tail := _TAIL.search(text, 1):
+        text = text[: tail.start()]
+    return text.strip()
+
+
+def read_sentences(text: str) -> list[Reading]:
+    """The readings of a normalised text, sentence by sentence."""
+    sentences = [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip(" .")]
+    readings = [_read_sentence(sentence) for sentence in sentences[:_MAX_SENTENCES]]
+    if words.BATCH.search(text):
+        return [Reading(reading.text, VerdictKind.FIELD) for reading in readings]
+    if words.QUOTES_A_VALUE.match(text):  # its sentences may be the client's
+        readings = [Reading(read.text, VerdictKind.FIELD) if read.strength else read for read in readings]
+    for index in range(1, len(readings)):
+        before = readings[index - 1]
+        if before.strength is Strength.NONE and words.POINTS_BACK.search(readings[index].text):
+            readings[index] = Reading(readings[index].text, before.kind)
+    return readings
+
+
+def _read_sentence(text: str) -> Reading:
+    said = _Said(text)
+    if (veto := _veto(said)) is not None:
+        return Reading(text, veto)
+    strength = _strength(said)
+    if strength is Strength.NONE:
+        return Reading(text, _otherwise(said))
+    kind = VerdictKind.PROMPT
+    if said(words.REPLY):
+        kind = VerdictKind.PROMPT_PLUS_REPLY if _is_joint(said) else VerdictKind.REPLY_ONLY
+    if kind is VerdictKind.REPLY_ONLY:
+        return Reading(text, kind)
+    if strength is Strength.HINT:
+        kind = VerdictKind.PROMPT  # what to shorten is advice, and says nothing about what was too long
+    return Reading(text, kind, strength, said(words.CONTEXT))
+
+
+class _Said:
+    """The word classes in a sentence; each is searched for at most once."""
+
+    __slots__ = ("_found", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._found: dict[re.Pattern[str], bool] = {}
+
+    def __call__(self, pattern: re.Pattern[str]) -> bool:
+        if (found := self._found.get(pattern)) is None:
+            found = self._found[pattern] = pattern.search(self.text) is not None
+        return found
+
+    @property
+    def breaks_the_window(self) -> bool:
+        return self(words.CONTEXT) and self(words.EXCEED)
+
+    @property
+    def measures_text(self) -> bool:
+        """Tokens, characters or the window, but not bytes, pixels or items."""
+        return self(words.TOKEN) or self(words.CHARACTERS) or self(words.CONTEXT)
+
+
+_VETOES_WHATEVER_ELSE: Final = (
+    (words.RATE, VerdictKind.RATE),
+    (words.RESOURCE, VerdictKind.TRANSIENT),
+    (words.TRUNCATION, VerdictKind.FIELD),
+)
+
+
+def _veto(said: _Said) -> VerdictKind | None:
+    """Another reason that the sentence gives. The window's name outweighs words that often occur beside it."""
+    for words_of, kind in _VETOES_WHATEVER_ELSE:
+        if said(words_of):
+            return kind
+    if said.breaks_the_window:
+        return None
+    if said(words.COUNT):
+        return VerdictKind.MEDIA if said(words.MEDIA) and said(words.NONE_ALLOWED) else VerdictKind.COUNT
+    if said(words.FOREIGN_TOKEN) and not said(words.PROMPT):
+        return VerdictKind.AUTH
+    if said(words.QUOTA):
+        return VerdictKind.QUOTA
+    if (fault := _fault_of_history(said)) is not None:
+        return fault
+    if said(words.MEDIA) and said(words.UNSUPPORTED):
+        return VerdictKind.MEDIA
+    if said(words.FIELD) or (
+        said(words.FIELD_NOUN)
+        and (said(words.LENGTH) or said(words.CHARACTERS))
+        and not said(words.TOKEN)
+        and not said(words.TOO_LONG)
+    ):
+        return VerdictKind.FIELD
+    is_about_text = said(words.PROMPT) or said(words.REQUEST)
+    if (
+        said(words.MEDIA)
+        and said(words.EXCEED)
+        and not said(words.TOO_LONG)
+        and not (said.measures_text and is_about_text)
+    ):
+        return VerdictKind.BYTES if said(words.BYTES) else VerdictKind.FIELD
+    if said.measures_text:
+        return None
+    if said(words.BYTES):
+        return VerdictKind.BYTES
+    return VerdictKind.POLICY if said(words.POLICY) else None
+
+
+def _fault_of_history(said: _Said) -> VerdictKind | None:
+    if said(words.PAIRING) and said(words.PAIRED):
+        return VerdictKind.PAIRING
+    return VerdictKind.SEAL if said(words.SEALED) and said(words.BROKEN_SEAL) else None
+
+
+def _otherwise(said: _Said) -> VerdictKind:
+    """The subject of a sentence that says nothing about length."""
+    if said(words.REPLY_PARAMETER) or (said(words.REPLY) and said(words.EXCEED)):
+        return VerdictKind.REPLY_ONLY
+    if said(words.POLICY):
+        return VerdictKind.POLICY
+    if said(words.AUTH):
+        return VerdictKind.AUTH
+    return VerdictKind.TRANSIENT if said(words.TRANSIENT) else VerdictKind.UNKNOWN
+
+
+def _strength(said: _Said) -> Strength:
+    prompt, request, measure = said(words.PROMPT), said(words.REQUEST), said(words.TOKEN) or said(words.CHARACTERS)
+    if said.breaks_the_window or (prompt and (said(words.TOO_LONG) or said(words.TOO_MANY_TOKENS))):
+        return Strength.STRONG
+    if said(words.EXCEED):
+        if prompt and (measure or said(words.LENGTH)):
+            return Strength.STRONG
+        if measure and said(words.BOUND):
+            return Strength.STRONG if request else Strength.FAIR
+        if (measure and request) or (prompt and (said(words.BOUND) or said(words.TOO_LARGE))):
+            return Strength.FAIR
+    if said(words.TOO_MANY_TOKENS) or (request and said(words.TOO_LONG)):
+        return Strength.FAIR
+    if said(words.EXCEED) and said(words.LENGTH) and words.BARE_LIMIT.fullmatch(said.text):
+        return Strength.FAIR
+    is_rule = said(_NUMBER) and (said(words.BOUND) or said(words.MUST)) and not said(words.MINIMUM)
+    if is_rule and (said(words.CONTEXT) or (prompt and (measure or said(words.LENGTH)))):
+        return Strength.FAIR
+    if is_rule and (measure or (request and said(words.LENGTH))):
+        return Strength.HINT
+    if said(words.REDUCE) and (prompt or said(words.CONTEXT) or (measure and request)):
+        return Strength.HINT
+    return Strength.NONE
+
+
+def _is_joint(said: _Said) -> bool:
+    """Whether a sentence about the reply is also about the prompt: their sum, both of them, or what is left."""
+    if said(words.LEFT) and said(words.CONTEXT):
+        return True
+    return said(words.PROMPT) and (said(words.CONTEXT) or said(words.SUM))
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a text names no cause, as far as its words are known.
+
+    >>> says_nothing("400 Bad Request nginx/1.25.3"), says_nothing("BadRequestError: OpenAIException - ")
+    (True, True)
+    >>> says_nothing("Bad role")
+    False
+    """
+    if len(text) > _LONGEST_WITHOUT_MEANING:
+        return False
+    plain = NOISE.sub(" ", normalised(_WORD_INSIDE.sub(" ", text)))
+    return all(words.WITHOUT_MEANING.fullmatch(word) for word in _WORD.findall(_PATH.sub(" ", plain)))
+
+
+def refused_media(text: str) -> frozenset[Modality]:
+    """The kinds of input that a normalised refusal names, except those that it lists as allowed; none if it is about
+    media in general, when it may mean any that was sent.
+
+    >>> [kind.value for kind in refused_media("unknown variant audio, expected one of text, image_url")]
+    ['audio']
+    """
+    return _media_in(words.ALLOWED_MEDIA.sub("", text, count=1)) or _media_in(text)
+
+
+def _media_in(text: str) -> frozenset[Modality]:
+    return frozenset(modality for modality, named in words.KINDS_OF_MEDIA.items() if named.search(text))
+
+
+def is_about_results(text: str) -> bool:
+    """Whether a normalised refusal is about media in tool results.
+
+    >>> is_about_results("image urls are only allowed for messages with role user, but this one has role tool")
+    True
+    """
+    return words.TOOL_MESSAGE.search(text) is not None
+
+
+def has_a_condition(text: str) -> bool:
+    """Whether a normalised refusal holds only beside something else in the request, or for some models behind a name.
+
+    >>> has_a_condition("image inputs are not supported with n > 1"), has_a_condition("image input is not supported")
+    (True, False)
+    """
+    return words.CONDITION.search(text) is not None
+
+
+def is_about_the_model(text: str) -> bool:
+    """Whether a normalised refusal applies to all content of that kind, not just this one or this place.
+
+    >>> is_about_the_model("image input is not supported"), is_about_the_model("unsupported image format")
+    (True, False)
+    """
+    return words.ONE_CONTENT.search(text) is None and words.MESSAGE_OF_A_ROLE.search(text) is None
+
+
+_MAX_CHARS: Final = 16_384
+"""Of all texts together; the longest refusal seen has two thousand."""
+_CODE_IN_TEXT: Final = re.compile(r"\b(?:[a-z]{3,20}(?:_[a-z]{1,20}){1,5}|(?:[A-Z][a-z]{2,20}){3,6})\b")
+"""`context_length_exceeded`, LiteLLM's `ContextWindowExceededError`."""
+
+
+class TextEvidence(Struct, frozen=True):
+    """One text, read."""
+
+    said: ErrorText
+    readings: tuple[Reading, ...]
+    figures: Figures
+
+    @property
+    def best(self) -> Reading:
+        return max(self.readings, key=lambda reading: (reading.strength, reading.names_window))
+
+    @property
+    def strength(self) -> Strength:
+        """Of the best sentence; a fair one becomes strong if numbers prove it or a second sentence is about length."""
+        strength = self.best.strength
+        if strength is Strength.FAIR and (self.figures.proves_overflow or self._is_backed):
+            return Strength.STRONG
+        return strength
+
+    @property
+    def _is_backed(self) -> bool:
+        return sum(bool(reading.strength or words.CONTEXT.search(reading.text)) for reading in self.readings) > 1
+
+    @property
+    def vetoes(self) -> frozenset[VerdictKind]:
+        """The kinds that its other sentences state."""
+        return frozenset(reading.kind for reading in self.readings if not reading.strength) - {VerdictKind.UNKNOWN}
+
+
+class Evidence(Struct, frozen=True):
+    """Everything that a response proves, claims and contradicts."""
+
+    texts: tuple[TextEvidence, ...]
+    proofs: tuple[ErrorCode | ErrorText, ...]
+    """Codes that mean "too long", and texts that name one."""
+    refusals: frozenset[VerdictKind]
+    """The meanings of other codes."""
+    stated: Figures
+    limit_path: str
+    """The path of the limit in `stated`."""
+
+    @property
+    def is_proven(self) -> bool:
+        return bool(self.proofs) or self.stated.proves_overflow
+
+    @property
+    def best(self) -> TextEvidence | None:
+        """The text that says most: the strongest first, then with numbers that prove it, then with a limit."""
+        return max(
+            self.texts,
+            key=lambda text: (text.strength, text.figures.proves_overflow, text.figures.limit is not None),
+            default=None,
+        )
+
+    @property
+    def vetoes(self) -> frozenset[VerdictKind]:
+        return frozenset[VerdictKind]().union(*(text.vetoes for text in self.texts))
+
+
+def weigh(report: ErrorReport) -> Evidence:
+    """The evidence of a response."""
+    has_weak_code = any(code.text in words.NEEDING_TEXT for code in report.codes)
+    told = list(_within_reason(report.texts))
+    texts = (_read_text(said, has_weak_code=has_weak_code) for said in told)
+    meanings = [(code, words.meaning(code.text)) for code in report.codes]
+    proofs = [code for code, kind in meanings if kind is VerdictKind.PROMPT]
+    return Evidence(
+        texts=tuple(text for text in texts if text.readings),
+        proofs=(*proofs, *(said for said in told if _names_proof(said.text))),
+        refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
+        stated=report.stated,
+        limit_path=report.limit_path,
+    )
+
+
+def _within_reason(texts: Iterable[ErrorText]) -> Iterator[ErrorText]:
+    """The first texts, each once: relays repeat a message in every wrapper."""
+    room, seen = _MAX_CHARS, set[str]()
+    for said in texts:
+        if said.text not in seen and len(said.text) <= room:
+            room -= len(said.text)
+            seen.add(said.text)
+            yield said
+
+
+def _read_text(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
+    """The text's sentences and figures; figures or a code may prove what the sentences leave open."""
+    readings = read_sentences(normalised(said.text))
+    told = " . ".join(r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY))
+    figures = read(told)
+    if words.TOKEN.search(told) and max(reading.strength for reading in readings) < Strength.FAIR:
+        proves = figures.proves_overflow and words.CONTEXT.search(told) is not None
+        if proves or (has_weak_code and words.BOUND.search(told)):
+            readings.append(Reading(told, VerdictKind.PROMPT, Strength.FAIR, names_window=proves))
+    return TextEvidence(said, tuple(readings), figures)
+
+
+def _names_proof(text: str) -> bool:
+    return any(words.meaning(word) is VerdictKind.PROMPT for word in _CODE_IN_TEXT.findall(text))

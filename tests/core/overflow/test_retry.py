@@ -1,0 +1,349 @@
+"""What follows a refusal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from proxy.core.models.profile import Modality
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.retry import (
+    LEAST_LIMIT_BYTES,
+    MIN_USEFUL_REPLY_TOKENS,
+    Attempt,
+    Outcome,
+    Rung,
+    Situation,
+    emergency_goal,
+    emergency_reply,
+    next_attempt,
+    room_in_rate,
+)
+
+COUNTS = st.integers(1, 10**6)
+MAYBE = st.none() | COUNTS
+ANY_VERDICTS = st.builds(
+    Verdict,
+    st.sampled_from(VerdictKind),
+    limit=MAYBE,
+    limit_scope=st.sampled_from(Scope),
+    requested=MAYBE,
+    prompt=MAYBE,
+    reply=MAYBE,
+    unit=st.none() | st.sampled_from(Unit),
+    exactness=st.sampled_from(Exactness),
+    is_suspect=st.booleans(),
+)
+EXACT_VERDICTS = st.builds(
+    Verdict,
+    st.just(VerdictKind.PROMPT_PLUS_REPLY),
+    limit=COUNTS,
+    limit_scope=st.sampled_from(Scope),
+    prompt=COUNTS,
+    unit=st.just(Unit.TOKENS),
+    exactness=st.just(Exactness.EXACT),
+)
+"""The only ones that prove a shorter reply."""
+VERDICTS = ANY_VERDICTS | EXACT_VERDICTS
+SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.booleans())
+STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
+
+
+def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
+    """What is sent, when the upstream answers like this."""
+    found = [Attempt(Rung.FIRST)]
+    for outcome in outcomes:
+        following = next_attempt(outcome, situation, found[1:])
+        if following is None:
+            break
+        found.append(following)
+    return found
+
+
+def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | None:
+    return dict(enumerate(sends(situation, Outcome(status, verdict)))).get(1)
+
+
+SENT = Situation(10_000, 40_000, 80_000, 4_000, edited=True, original_could_fit=True)
+
+
+@given(SITUATIONS, STATUSES, VERDICTS, VERDICTS)
+def test_there_are_three_sends_at_most_and_no_reason_is_cured_twice(situation, status, first, then):
+    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then), Outcome(400, first))
+    assert len(made) <= 3
+    assert len({attempt.cures for attempt in made[1:]}) == len(made) - 1
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation, status, verdict):
+    attempt = second(situation, status, verdict)
+    if attempt is None:
+        return
+    match attempt.rung:
+        case Rung.EMERGENCY:
+            assert verdict.is_overflow or verdict.is_over_rate or verdict.is_suspect
+            assert 0 <= attempt.goal_tokens <= 0.9 * situation.estimate_tokens
+            assert attempt.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+        case Rung.SHORTER_REPLY:
+            assert verdict.is_overflow or verdict.is_over_rate
+            assert attempt.goal_tokens is None
+            assert attempt.reply_tokens >= MIN_USEFUL_REPLY_TOKENS
+            assert situation.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+        case rung:
+            assert rung is Rung.ORIGINAL
+            assert situation.edited
+            assert situation.original_could_fit
+            assert not verdict.is_overflow
+
+
+@given(SITUATIONS, STATUSES)
+def test_an_answer_that_was_accepted_ends_it(situation, status):
+    assert second(situation, status, Verdict(VerdictKind.ACCEPTED)) is None
+
+
+@given(SITUATIONS, st.sampled_from([200, 201, 302]), st.builds(Verdict, st.just(VerdictKind.ACCEPTED), MAYBE))
+def test_nothing_follows_a_final_outcome_in_any_situation(situation, status, verdict):
+    outcome = Outcome(status, verdict)
+    assert outcome.is_final
+    assert len(sends(situation, outcome)) == 1
+
+
+def test_a_plain_acceptance_is_final_and_a_proof_of_a_cut_is_not():
+    accepted = Verdict(VerdictKind.ACCEPTED)
+    assert Outcome(200, accepted).is_final
+    assert not Outcome(200, accepted, fitting_tokens=4_000).is_final
+    assert not Outcome(400, accepted).is_final
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_every_overflow_is_tried_once_more(situation, status, verdict):
+    assert not verdict.is_overflow or second(situation, status, verdict) is not None
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.TRANSIENT])
+def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
+    assert second(SENT, 400, Verdict(kind)) is None
+
+
+@pytest.mark.parametrize(
+    "kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.PAIRING, VerdictKind.POLICY, VerdictKind.UNKNOWN]
+)
+def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
+    for status in (400, 422):
+        assert second(SENT, status, Verdict(kind)) == Attempt(Rung.ORIGINAL)
+    assert second(SENT, 500, Verdict(kind)) is None
+    assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+
+
+def test_a_history_with_broken_seals_is_sent_without_them_once():
+    outcome = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+    assert sends(SENT, outcome, outcome)[1:] == [Attempt(Rung.REPAIRED, unseals=True)]
+    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
+
+
+def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
+    verdict = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    assert second(SENT, 400, verdict) == Attempt(Rung.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"limit": 12_000, "prompt": 11_900, "unit": Unit.TOKENS},  # hardly a reply would be left
+        {"limit": 12_000, "prompt": 10_000, "unit": Unit.TOKENS, "exactness": Exactness.AT_LEAST},
+        {"limit": 12_000, "prompt": 10_000, "unit": Unit.CHARS},
+        {"limit": 12_000, "unit": Unit.TOKENS},
+        {"prompt": 10_000, "unit": Unit.TOKENS},
+    ],
+)
+def test_where_the_numbers_do_not_prove_it_the_prompt_is_cut(numbers):
+    attempt = second(SENT, 400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, **numbers))
+    assert attempt.rung is Rung.EMERGENCY
+
+
+def over_rate(limit: int, requested: int) -> Verdict:
+    return Verdict(VerdictKind.RATE, limit=limit, requested=requested, unit=Unit.TOKENS)
+
+
+def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
+    attempt = second(SENT, 413, over_rate(6_000, 14_000))
+    at_the_limit = {"most_tokens": 5_456, "least_reply_tokens": 256, "sure_tokens": 5_700}
+    assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600, **at_the_limit)
+    beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
+    assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
+
+
+def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
+    """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
+    word = Situation(900, 3_600, 5_400, 32_000, edited=False, original_could_fit=True)
+    assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
+    uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
+    assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
+
+
+def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
+    assert room_in_rate(over_rate(6_000, 14_000), 10_000, 4_000) == (6_000, True)
+    assert room_in_rate(over_rate(6_000, 24_000), 10_000, 4_000) == (3_000, True), "as the rate counts prompts"
+    assert room_in_rate(over_rate(6_000, 12_000), 16_000, None) == (6_000, True)
+    assert room_in_rate(over_rate(6_000, 7_100), 7_000, 4_000) == (5_915, False)
+    assert room_in_rate(Verdict(VerdictKind.RATE), 7_000, None) == (0, False)
+
+
+def test_a_larger_body_that_was_refused_for_its_bytes_is_followed_by_the_known_size():
+    tried = replace(SENT, tried_over_tokens=8_000)
+    assert second(tried, 413, Verdict(VerdictKind.BYTES)) == Attempt(Rung.AS_KNOWN)
+    assert second(SENT, 413, Verdict(VerdictKind.BYTES)).rung is Rung.FEWER_BYTES
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
+    situation = Situation(10_000, 40_000, 60_000, None, edited=edited, original_could_fit=True)
+    assert second(situation, 429, over_rate(6_000, 6_000)) is None
+    assert second(situation, 429, Verdict(VerdictKind.RATE, limit=6_000)) is None
+
+
+def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
+    empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
+    unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
+    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000, is_search=True)
+    assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
+    assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
+    cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
+    assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
+    assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
+    assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
+
+
+def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
+    verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=20_000, unit=Unit.TOKENS)
+    assert emergency_goal(verdict, SENT) == int(8_000 * 0.6 / 2)
+    less = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS)
+    assert emergency_goal(less, SENT) == int(8_000 * 0.6)
+
+
+def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fit():
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), SENT) == 5_000
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), replace(SENT, guess_tokens=9_000)) == 9_000
+
+
+def test_a_limit_in_characters_is_turned_into_tokens():
+    assert emergency_goal(Verdict(VerdictKind.PROMPT, limit=20_000, unit=Unit.CHARS), SENT) == 3_000
+
+
+def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
+    window = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.WINDOW)
+    assert emergency_reply(window, SENT) == 2_400
+    assert emergency_reply(Verdict(VerdictKind.PROMPT_PLUS_REPLY), SENT) == 2_000
+    assert emergency_reply(Verdict(VerdictKind.PROMPT), SENT) is None
+    apart = Verdict(VerdictKind.PROMPT, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.INPUT)
+    assert emergency_reply(apart, SENT) is None
+
+
+@pytest.mark.parametrize("status", [400, 404, 415, 422, 500])
+def test_refused_media_are_sent_as_text_once(status):
+    situation = Situation(1_000, 4_000, 6_000, None, edited=False, original_could_fit=True)
+    both = frozenset({Modality.VISION, Modality.FILE})
+    refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
+    made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
+    assert made == [Attempt(Rung.FIRST), Attempt(Rung.WITHOUT_MEDIA, refused=frozenset({Modality.FILE}))]
+    images = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.VISION})), both))
+    assert images[1].refused == both, "what takes no images takes no pages"
+    unnamed = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA), both))
+    assert unnamed[1].refused == both
+    others = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.AUDIO})), both))
+    assert others[1].refused == both
+    assert second(situation, status, refused) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "suspect", "is_sent"),
+    [
+        (413, VerdictKind.BYTES, False, True),
+        (413, VerdictKind.UNKNOWN, False, True),
+        (413, VerdictKind.UNKNOWN, True, False),
+        (413, VerdictKind.MEDIA, False, False),
+        (400, VerdictKind.BYTES, False, False),
+    ],
+)
+def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_sent):
+    found = second(SENT, status, Verdict(kind, is_suspect=suspect))
+    assert (found is not None and found.rung is Rung.FEWER_BYTES) is is_sent
+    assert not is_sent or (found.goal_bytes, found.goal_tokens) == (40_000, None)
+
+
+def test_a_small_body_is_refused_by_no_server_for_its_bytes():
+    small = replace(SENT, bytes=LEAST_LIMIT_BYTES - 1)
+    assert second(small, 413, Verdict(VerdictKind.BYTES)) is None
+
+
+IMAGES = frozenset({Modality.VISION})
+OF_MEDIA = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES), IMAGES)
+OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_unpaired=True)
+OF_SEALS = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+OF_LENGTH = Outcome(400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS))
+OF_BYTES = Outcome(413, Verdict(VerdictKind.BYTES))
+NAMED = [OF_MEDIA, OF_PAIRS, OF_SEALS, OF_LENGTH, OF_BYTES]
+
+
+@pytest.mark.parametrize("first", NAMED)
+@pytest.mark.parametrize("then", NAMED)
+def test_another_named_reason_is_cured_too_and_the_same_one_is_not(first, then):
+    made = sends(SENT, first, then, first, then)
+    assert len(made) == (2 if first is then else 3)
+    assert then.proves(made[1:2]) is (first is not then)
+
+
+@pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
+def test_a_refusal_that_names_no_reason_proves_no_cure(then):
+    assert len(sends(SENT, OF_MEDIA, then)) == 2
+    assert not then.proves([Attempt(Rung.WITHOUT_MEDIA)])
+
+
+def test_a_lowered_reply_stays_lowered_in_the_third_send():
+    lowered = Outcome(
+        400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    )
+    third = sends(SENT, lowered, OF_MEDIA)[2]
+    assert (third.rung, third.reply_tokens) == (Rung.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
+
+
+WITH_TOOL = replace(SENT, has_our_tool=True)
+
+
+@pytest.mark.parametrize("could_fit", [True, False])
+@pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
+def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
+    situation = replace(WITH_TOOL, original_could_fit=could_fit)
+    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL)
+
+
+def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
+    situation = replace(WITH_TOOL, original_could_fit=False)
+    assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).rung is Rung.EMERGENCY
+
+
+def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_it_or_a_member():
+    named = Outcome(400, Verdict(VerdictKind.UNKNOWN), names_our_tool=True)
+    assert [one.rung for one in sends(WITH_TOOL, OF_MEDIA, named)[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    made = sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.FIELD)))
+    assert [one.rung for one in made[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    assert len(sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.UNKNOWN)))) == 2
+
+
+def test_nothing_follows_the_original():
+    assert len(sends(SENT, Outcome(400, Verdict(VerdictKind.UNKNOWN)), OF_MEDIA)) == 2
+
+
+def test_half_is_half_of_what_lies_beside_the_fixed_parts():
+    fixed = replace(SENT, fixed_tokens=6_000)
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
+    assert sends(fixed, OF_BYTES)[1].goal_bytes == 64_000
+
+
+def test_our_tool_is_left_out_once():
+    field = Outcome(400, Verdict(VerdictKind.FIELD))
+    assert [one.rung for one in sends(WITH_TOOL, field, field)] == [Rung.FIRST, Rung.WITHOUT_TOOL]
+    assert sends(SENT, Outcome(200, Verdict(VerdictKind.ACCEPTED), fitting_tokens=9))[1].rung is Rung.FITTED

@@ -1,0 +1,68 @@
+"""What the parts of both APIs have in common."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.core.content_types import media_type
+from proxy.core.conversation.message import Attachment, Carried, Route, Shape, Shown, Words
+from proxy.wire.json_messages import as_one_text, part_from, part_in
+
+TEXT = {"type": "text", "text": "a"}
+MEDIA = Attachment(Shape.IMAGE, "AAAA")
+
+
+def read(part):
+    return part_in(
+        json.dumps(part).encode(), part, lambda found: MEDIA if "media" in found else None, lambda _: b"the rest"
+    )
+
+
+def written(item):
+    return part_from(item, lambda _: {"media": 1}, lambda text: {"says": text})
+
+
+@pytest.mark.parametrize(
+    ("part", "text"), [("a", "a"), (TEXT, "a"), ({"text": ""}, ""), ({"text": 5}, None), (7, None)]
+)
+def test_a_part_has_the_text_that_it_states(part, text):
+    found = read(part)
+    assert (found.raw, found.text, found.attachment, found.rest) == (json.dumps(part).encode(), text, None, b"")
+
+
+def test_media_have_a_content_and_the_rest_of_their_part():
+    found = read({"media": "AAAA"})
+    assert (found.text, found.attachment, found.rest) == (None, MEDIA, b"the rest")
+
+
+@pytest.mark.parametrize(
+    ("item", "made"),
+    [
+        (Carried(b'{"x" : 1}'), b'{"x" : 1}'),
+        (Words("b"), b'{"says":"b"}'),
+        (Words("b", like=b'{"text":"a","x":1}'), b'{"text":"b","x":1}'),
+        (Words("b", like=b'"a"'), b'{"says":"b"}'),
+    ],
+)
+def test_a_part_keeps_its_bytes_and_a_text_the_members_of_the_one_before(item, made):
+    assert written(item) == made
+
+
+def test_media_are_written_as_the_api_has_them():
+    assert written(Shown(Route.IMAGE, media_type(b""), MEDIA.content(), like=b"")) == b'{"media":1}'
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([TEXT, {"type": "output_text", "text": "b"}], "a\nb"),
+        ([TEXT, {"type": "output_text", "text": "b", "annotations": []}], None),
+        ([TEXT, "b"], None),
+        ([TEXT, {"type": "x"}], None),
+        ([{"type": "input_text", "text": 5}], None),
+    ],
+)
+def test_only_plain_texts_become_one(parts, text):
+    assert as_one_text([json.dumps(part).encode() for part in parts]) == text
