@@ -141,8 +141,8 @@ REASONS_HEAD: Final = """\
 
 They appear in the log, in `x-context-proxy-edits`, in `/decisions` and in the metrics.
 
-| reason | what was done |
-|---|---|"""
+| reason | what was done N times | in detail |
+|---|---|---|"""
 
 
 def render_metrics() -> str:
@@ -161,7 +161,8 @@ def render_log() -> str:
     """The page about the log and the reasons for edits."""
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
     said = _docstrings(edits)[edits.Reason.__name__]
-    reasons = [f"| `{reason.value}` | {' '.join(said[reason.name].split())} |" for reason in edits.Reason]
+    details = {reason: " ".join(said.get(reason.name, "").split()) for reason in edits.Reason}
+    reasons = [f"| `{one.value}` | {one.several.replace('#', 'N')} | {details[one]} |" for one in edits.Reason]
     return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
 
 

@@ -28,28 +28,11 @@ let overviewTimer = 0;
 let wanted = ""; // a request that the address names, until it is opened
 let agentKey = ""; // for artifacts; lives as long as the page
 
-/** What is done for a reason, in words: for one, and for several. */
-const REASONS = {
-  route_media: ["1 image or file moved or described", "# images or files moved or described"],
-  truncate_tool_output: ["1 long tool result cut", "# long tool results cut"],
-  quoted_notice: ["1 quoted notice marked", "# quoted notices marked"],
-  sanitise: ["characters replaced in 1 text", "characters replaced in # texts"],
-  old_reasoning: ["reasoning of 1 finished turn left out", "reasoning of # finished turns left out"],
-  long_old_text: ["1 very long old text cut in the middle", "# very long old texts cut in the middle"],
-  old_result: ["1 old tool result cut down", "# old tool results cut down"],
-  old_exchange: ["1 old message left out", "# old messages left out"],
-  omission_note: ["a note says what was left out", "# notes say what was left out"],
-  newest_result: ["1 of the newest tool results cut", "# of the newest tool results cut"],
-  newest_text: ["1 of the newest texts cut in the middle", "# of the newest texts cut in the middle"],
-  clamp_reply: ["reply limit lowered", "reply limit lowered"],
-  upstream_truncation: ["the upstream was asked to drop old messages", "the upstream was asked to drop old messages"],
-  history_healed: ["1 mistake in the history repaired", "# mistakes in the history repaired"],
-  retrieval_tool: ["the tool read_artifact was offered", "the tool read_artifact was offered"],
-};
+let reasonWords = {}; // what is done for a reason: [once, # times]; comes with the decisions
 
 function reasonInWords(reason, count) {
-  if (!Object.hasOwn(REASONS, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
-  return REASONS[reason][count === 1 ? 0 : 1].replace("#", whole.format(count));
+  if (!Object.hasOwn(reasonWords, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
+  return reasonWords[reason][count === 1 ? 0 : 1].replace("#", whole.format(count));
 }
 
 /** An element with classes, and children: elements, or texts, which stay texts. */
@@ -425,6 +408,7 @@ async function list({ anew = false } = {}) {
       byId("requests").replaceChildren();
     }
     const first = rows.size === 0;
+    reasonWords = found.reasons;
     showRunning(found.running);
     take(found.decisions);
     if (first) byId("older").hidden = found.matching <= rows.size;

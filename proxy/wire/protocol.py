@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow import Sent, Verdict
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.hidden_calls import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw

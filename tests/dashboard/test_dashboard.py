@@ -368,10 +368,11 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
     assert not re.search(r"\son\w+=|<script>|<style|style=", answer.text)
 
 
-def test_the_page_is_small_and_has_words_for_every_reason():
+def test_the_page_is_small_and_is_told_words_for_every_reason(stage: World):
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 60_000
-    script = (FOLDER / "dashboard.js").read_text()
-    assert [reason.value for reason in Reason if f"  {reason.value}: [" not in script] == []
+    told = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["reasons"]
+    assert told == {reason.value: [reason.one, reason.several] for reason in Reason}
+    assert told["old_exchange"] == ["1 old message left out", "# old messages left out"]
 
 
 def test_the_files_name_no_other_place_and_write_no_markup():

@@ -17,7 +17,7 @@ from proxy.wire.error_bodies import judge_answer
 _STATUSES: Final = (200, 400, 401, 413, 422, 429, 500)
 _AROUND: Final = ((b"", b"\n"), (b" \r\n\t", b""), (b"\n\n", b" " * 400))
 _HEADERS: Final = [(b"content-type", b"text/html"), (b"x-request-id", b"prompt is too long: 5 > 4")]
-_VARIANTS: Final = Path(__file__).parents[1] / "wire" / "error_bodies" / "unseen_variants.jsonl"
+_VARIANTS: Final = Path(__file__).parents[1] / "wire" / "unseen_variants.jsonl"
 
 
 @cache

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from drawn import rules
 from fuzz import (
     artifact_queries,
     chat_requests,
     chat_streams,
+    conversations,
     messages_requests,
     messages_streams,
     refusals,
@@ -84,6 +86,7 @@ TARGETS: Final = {
         Target("responses-requests", responses_requests.CASES, responses_requests.RULES.check),
         Target("responses-streams", responses_streams.CASES, responses_streams.RULES.check),
         Target("refusals", refusals.CASES, refusals.check),
+        Target("conversations", conversations.CASES, rules.check),
         Target("queries", artifact_queries.CASES, artifact_queries.check),
     )
 }

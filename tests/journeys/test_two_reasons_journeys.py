@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from support.journey import World
-from support.strict_upstream import LIMIT_TOKENS, PATHS, REASONS, Session, StrictUpstream
+from support.spellings import SPELLINGS
+from support.strict_upstream import LIMIT_TOKENS, REASONS, Session, StrictUpstream
 
 LENGTHS = frozenset({"length", "unnumbered"})
 PAIRS = [pair for pair in itertools.permutations(REASONS, 2) if set(pair) != LENGTHS]
@@ -20,13 +21,13 @@ def sends(world: World, upstream: StrictUpstream, session: Session, turns: int) 
     found = []
     for _ in range(turns):
         before = len(upstream.sent)
-        answer = world.ask(session.body(), path=PATHS[session.api], key=f"sk-{session.name}")
+        answer = world.ask(session.body(), path=session.path, key=f"sk-{session.name}")
         found.append((answer.status_code, len(upstream.sent) - before))
         session.answered()
     return found
 
 
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("api", SPELLINGS)
 @pytest.mark.parametrize("configured", [None, 5 * LIMIT_TOKENS])
 def test_no_turn_is_lost_for_two_reasons_in_any_order(build: Any, api: str, configured: int | None) -> None:
     upstream = StrictUpstream()
@@ -65,7 +66,7 @@ def test_a_window_under_what_a_refusal_prints_stays_as_it_is_configured(build: A
     assert not smaller.log("configured_window_corrected")
 
 
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("api", SPELLINGS)
 def test_half_of_what_was_refused_holds_the_task_and_the_newest_words(build: Any, api: str) -> None:
     upstream = StrictUpstream()
     session = Session(api, ["unnumbered"])
@@ -73,7 +74,7 @@ def test_half_of_what_was_refused_holds_the_task_and_the_newest_words(build: Any
     session.messages[0]["content"] += " The task ends here."
     world = build(answer=upstream, defaults={})
     assert sends(world, upstream, session, turns=1)[0][0] == 200
-    said = json.dumps(json.loads(upstream.sent[-1])["messages"])
+    said = json.dumps(json.loads(upstream.sent[-1])[session.spelling.member])
     assert "The task ends here." in said
     assert session.words in said
 

@@ -15,7 +15,7 @@ from support.overflow_words import assert_valid, conversation, estimate, without
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
-VARIANTS = Path(__file__).parents[1] / "wire" / "error_bodies" / "unseen_variants.jsonl"
+VARIANTS = Path(__file__).parents[1] / "wire" / "unseen_variants.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in VARIANTS.read_text("utf-8").splitlines()]
 SMALLEST_LIMIT = 1_500
 """Tokens; under it there is no room for an agent's system text, question and tool results, cut or not."""

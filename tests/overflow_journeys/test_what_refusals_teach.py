@@ -64,7 +64,7 @@ async def test_one_exact_refusal_of_a_model_that_nobody_knows_fits_the_next_turn
         assert all(estimate(body) > 5_000 for body in kept), "and no more is left out than has to be"
 
 
-ROWS = load(Path(__file__).parents[1] / "wire" / "error_bodies" / "unseen_variants.jsonl")
+ROWS = load(Path(__file__).parents[1] / "wire" / "unseen_variants.jsonl")
 COUNTED = [
     (row, tokens)
     for row in ROWS

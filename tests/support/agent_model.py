@@ -121,7 +121,7 @@ class AgentModel:
             request = await connection.request()
             method, target, _ = request.line.decode().split(" ")
             answer = await asyncio.to_thread(self.answer, method, target.partition("?")[0], request)
-            await _send(connection, method, answer)
+            await send_answer(connection, method, answer)
 
     @property
     def refusals(self) -> int:
@@ -186,7 +186,7 @@ class AgentModel:
         return is_over
 
 
-async def _send(connection: Connection, method: str, answer: Answer) -> None:
+async def send_answer(connection: Connection, method: str, answer: Answer) -> None:
     """A stream in chunks of one event; the body of an answer to HEAD is left out."""
     if answer.content_type.startswith("text/event-stream"):
         await connection.send(CHUNKED)

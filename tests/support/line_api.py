@@ -28,8 +28,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.overflow import Sent, Verdict, judge
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted, Sent, Verdict, judge
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text import jsontext

@@ -14,37 +14,31 @@ from typing import Any, Final
 
 from starlette.types import Send
 
-from support import valid_messages
 from support.journey import Received
-from support.media_samples import anthropic_block, image_part
+from support.journey_models import said
+from support.model_turns import Reply, Usage
+from support.spellings import SEAL, SPELLINGS, Items, Json
 
 LIMIT_TOKENS: Final = 8_000
 REASONS: Final = ("image", "seal", "pairing", "length", "unnumbered", "tool")
 """Ordered as chosen: an upstream checks them in the order of a conversation's own."""
-PATHS: Final = {"chat": "/chat/completions", "messages": "/messages"}
-SEAL: Final = "c2VhbGVk"
 SYSTEM: Final = "You help with the logs. " * 20
-_SAID: Final = {
+SAID: Final = {
     "image": "This model does not support image input.",
+    "file": "This model does not support file input.",
     "seal": "messages.1.content.0: Invalid `signature` in `thinking` block",
     "length": "This model's maximum context length is {limit} tokens. However, your messages resulted in {sent} "
     "tokens.",
     "unnumbered": "Input is too long for requested model.",
     "tool": "tools: the function read_artifact is not allowed here",
 }
-_PAIRING: Final = {
-    "chat": "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-    "'tool_call_id'. The following tool_call_ids did not have response messages: {call}",
-    "messages": "messages.2: `tool_use` ids were found without `tool_result` blocks immediately after: {call}. Each "
-    "`tool_use` block must have a corresponding `tool_result` block in the next message.",
+MARKS: Final = {
+    "image": ('"type": "image"', '"type": "image_url"', '"type": "input_image"'),
+    "file": ('"type": "document"', '"type": "file"', '"type": "input_file"'),
+    "seal": (SEAL,),
+    "tool": ('"name": "read_artifact"',),
 }
-
-
-def refusal(api: str, reason: str, sent: int, lost: str) -> bytes:
-    """The error in the shape of its API."""
-    said = (_PAIRING[api] if reason == "pairing" else _SAID[reason]).format(limit=LIMIT_TOKENS, sent=sent, call=lost)
-    error = {"message": said, "type": "invalid_request_error"}
-    return json.dumps({"type": "error", "error": error} if api == "messages" else {"error": error}).encode()
+"""Where one of these stands, there is something to refuse."""
 
 
 @dataclass
@@ -55,56 +49,23 @@ class StrictUpstream:
 
     async def __call__(self, request: Received, send: Send) -> bool:
         self.sent.append(request.body)
-        body = json.loads(request.body)
+        body, tokens = json.loads(request.body), len(request.body) // 4
         api, *reasons = body["model"].split("/")[-1].split(".")
-        found = next((reason for reason in reasons if _is_refused(api, reason, body, len(request.body) // 4)), None)
-        text = "Fine."
-        reply: dict[str, Any] = {
-            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
-        }
-        if api == "messages":
-            content = [{"type": "text", "text": text}]
-            reply = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}
-        lost = next(iter(_unanswered(api, body)), "")
-        said = json.dumps(reply).encode() if found is None else refusal(api, found, len(request.body) // 4, lost)
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200 if found is None else 400, "headers": headers})
-        await send({"type": "http.response.body", "body": said})
+        spelling = SPELLINGS[api]
+        answer = spelling.answer(body, Reply("Fine."), Usage(tokens, 0, 10), len(self.sent))
+        for reason in reasons:
+            found = spelling.complaints(body)[:1] if reason == "pairing" else _refused(reason, body, tokens)
+            if found:
+                answer = spelling.error(found[0].format(limit=LIMIT_TOKENS, sent=tokens), 400)
+                break
+        await said(send, answer.body, answer.content_type.encode(), answer.status)
         return True
 
 
-def _is_refused(api: str, reason: str, body: dict[str, Any], tokens: int) -> bool:
-    match reason:
-        case "image":
-            return '"type": "image' in json.dumps(body["messages"])
-        case "seal":
-            return SEAL in json.dumps(body)
-        case "pairing":
-            return bool(_unanswered(api, body))
-        case "tool":
-            return "read_artifact" in json.dumps(body.get("tools", []))
-    return tokens > LIMIT_TOKENS
-
-
-def _unanswered(api: str, body: dict[str, Any]) -> list[str]:
-    """The calls that the next message does not answer."""
-    lost: list[str] = []
-    if api == "messages":
-        turns = valid_messages.turns_of(body["messages"])
-        for number, turn in enumerate(turns):
-            calls = [block["id"] for _, block in turn.blocks if block["type"] == "tool_use"]
-            after = turns[number + 1].blocks if number + 1 < len(turns) else []
-            results = [block["tool_use_id"] for _, block in after if block["type"] == "tool_result"]
-            lost += [call for call in calls if call not in results]
-        return lost
-    open_calls: list[str] = []
-    for message in [*body["messages"], {"role": "end"}]:
-        if message["role"] == "tool":
-            open_calls = [call for call in open_calls if call != message["tool_call_id"]]
-        else:
-            lost += open_calls
-            open_calls = [call["id"] for call in message.get("tool_calls") or []]
-    return lost
+def _refused(reason: str, body: Json, tokens: int) -> Sequence[str]:
+    text = json.dumps(body)
+    is_refused = any(mark in text for mark in MARKS[reason]) if reason in MARKS else tokens > LIMIT_TOKENS
+    return [SAID[reason]] if is_refused else []
 
 
 @dataclass
@@ -113,82 +74,42 @@ class Session:
 
     api: str
     reasons: Sequence[str]
-    model: str = ""
-    has_tools: bool = True
-    lines: int = 40
-    """Of each tool result."""
-    reply_tokens: int | None = None
     name: str = "s"
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    messages: Items = field(default_factory=list)
     _calls: Any = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
-        self.model = self.model or ".".join((self.api, *self.reasons))
-        self._user(f"The task of {self.name}: find why the build fails.", image="image" in self.reasons)
+        self.spelling = SPELLINGS[self.api]
+        self.path = self.spelling.path.removeprefix("/v1")
+        media = ["image"] if "image" in self.reasons else []
+        self.messages += self.spelling.user(f"The task of {self.name}: find why the build fails.", media)
         self._exchange()
         if "pairing" in self.reasons:
-            self._call(next(self._calls), seal=False)
+            self._call()
         if "length" in self.reasons or "unnumbered" in self.reasons:
             for _ in range(12):
                 self._exchange()
-
-    @property
-    def newest_words(self) -> str:
-        """Of the user."""
-        return f"The newest words of {self.name}, after {len(self.messages)} messages."
 
     def body(self) -> bytes:
         """Of the next turn."""
         for _ in range(2):
             self._exchange()
-        words = self.newest_words
-        self._user(words)
-        self.words = words
-        tools = [{"name": "bash", "description": "Runs.", "input_schema": {"type": "object", "properties": {}}}]
-        body: dict[str, Any] = {"model": self.model, "messages": self.messages}
-        if self.api == "messages":
-            body |= {"system": SYSTEM, "max_tokens": self.reply_tokens or 512}
-        else:
-            body["messages"] = [{"role": "system", "content": SYSTEM}, *self.messages]
-            body |= {} if self.reply_tokens is None else {"max_tokens": self.reply_tokens}
-            tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
-        return json.dumps(body | ({"tools": tools} if self.has_tools else {})).encode()
+        self.words = f"The newest words of {self.name}, after {len(self.messages)} messages."
+        self.messages += self.spelling.user(self.words)
+        tools = ["read_log" if "tool" in self.reasons else "bash"]  # who has a shell is not offered our tool
+        body: Json = self.spelling.request(SYSTEM, self.messages, tools, None)
+        return json.dumps({"model": ".".join((self.api, *self.reasons)), **body}).encode()
 
     def answered(self) -> None:
         """The reply, which the client keeps."""
-        self.messages.append({"role": "assistant", "content": "Fine."})
+        self.messages += self.spelling.called([], "Fine.")
 
-    def _user(self, text: str, *, image: bool = False) -> None:
-        content: Any = text
-        if image:
-            media = anthropic_block() if self.api == "messages" else image_part()
-            content = [{"type": "text", "text": text}, media]
-        self.messages.append({"role": "user", "content": content})
-
-    def _call(self, number: int, *, seal: bool) -> None:
-        if self.api == "messages":
-            thinking = [{"type": "thinking", "thinking": "Hm.", "signature": SEAL}] if seal else []
-            use = {"type": "tool_use", "id": f"toolu_{number}", "name": "bash", "input": {"n": number}}
-            self.messages.append({"role": "assistant", "content": [*thinking, use]})
-            return
-        function = {"name": "bash", "arguments": json.dumps({"n": number})}
-        made = {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": f"call_{number}", "type": "function", "function": function}],
-        }
-        details = {"reasoning_details": [{"type": "reasoning.text", "text": "Hm.", "signature": SEAL}]} if seal else {}
-        self.messages.append(made | details)
+    def _call(self, seal: str = "") -> str:
+        name = f"call_{next(self._calls)}"
+        self.messages += self.spelling.called([(name, {"name": name})], "", seal)
+        return name
 
     def _exchange(self) -> None:
-        number = next(self._calls)
-        self._call(number, seal="seal" in self.reasons and number == 1)
-        text = "\n".join(
-            f"{self.name} result {number} line {line}: step {line * number} of the build has run"
-            for line in range(self.lines)
-        )
-        if self.api == "messages":
-            result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": text}
-            self.messages.append({"role": "user", "content": [result]})
-        else:
-            self.messages.append({"role": "tool", "tool_call_id": f"call_{number}", "content": text})
+        name = self._call(SEAL if "seal" in self.reasons and len(self.messages) == 1 else "")
+        lines = (f"{self.name} result {name} line {line}: step {line * 7} of the build has run" for line in range(40))
+        self.messages += self.spelling.results([(name, "\n".join(lines))])

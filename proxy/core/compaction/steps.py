@@ -350,8 +350,8 @@ def _is_long_text(entry: TrackedMessage) -> bool:
 
 MAY_BE_OVER: Final = 1.5
 """Factor by which an estimate may exceed the true count: for English prose, one was 1.47 times the count by a
-vocabulary that knows it well. Text that people wrote is not cut because of such an estimate: the upstream is asked
-first."""
+vocabulary that knows it well. Text that people wrote is not cut because of such an estimate, nor is a tool's newest
+result cut to nothing: the upstream is asked first."""
 
 
 def compaction_steps(
@@ -376,10 +376,10 @@ def last_resorts(
 ) -> tuple[CompactionStep, ...]:
     """Tried in order before a request is refused: only system texts and tools are never cut. `was_refused`: whether the
     upstream has refused a larger request."""
-    may_fit = budget.count_may_be_wrong and not was_refused
+    times = MAY_BE_OVER if budget.count_may_be_wrong and not was_refused else 1.0
 
     def texts(of: Callable[[ContextWindow], Sequence[TrackedMessage]], least_tokens: int = 0) -> CutToFit:
-        return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens, MAY_BE_OVER if may_fit else 1.0)
+        return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens, times)
 
     least = budget.task_tokens
     results = CutToFit(notices, ContextWindow.newest_results, Reason.NEWEST_RESULT)
@@ -395,7 +395,8 @@ def last_resorts(
         texts(ContextWindow.newest_words),
         CutArguments(notices, ContextWindow.newest_words),
         texts(ContextWindow.tasks, least),
-        results,
+        texts(ContextWindow.last_request, budget.usable_tokens // 2),  # or a model reads the newest result in vain
+        replace(results, times=times),
         texts(ContextWindow.last_request),
         texts(ContextWindow.tasks),
     )

@@ -7,6 +7,7 @@ anything is sent.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 from msgspec import Struct
 
@@ -16,39 +17,48 @@ from proxy.core.text.discreet import Discreet
 
 
 class Reason(StrEnum):
-    """Why something was changed. The names appear in logs, headers and metrics."""
+    """Why something was changed. The names appear in logs, headers and metrics, the words on the dashboard."""
 
-    ROUTE_MEDIA = "route_media"
-    """Media were moved to where the model can read them, or replaced by a description."""
-    TRUNCATE_TOOL_OUTPUT = "truncate_tool_output"
-    """A tool result exceeded its limit and was replaced by an excerpt."""
-    QUOTED_NOTICE = "quoted_notice"
-    """Tool output that looked like a notice of the proxy was marked as quoted."""
-    SANITISE = "sanitise"
-    """Characters that this model's upstream cannot handle were replaced."""
-    OLD_REASONING = "old_reasoning"
-    """Long reasoning of finished turns was left out."""
-    LONG_OLD_TEXT = "long_old_text"
-    """A very long user or assistant text of a finished turn was cut in the middle."""
-    OLD_RESULT = "old_result"
-    """An old tool result was cut down to the rest of the room."""
-    OLD_EXCHANGE = "old_exchange"
-    """Old messages were left out, calls and results together."""
-    OMISSION_NOTE = "omission_note"
-    """A message carries the note about what was left out before it."""
-    NEWEST_RESULT = "newest_result"
-    """The newest tool results did not fit and were replaced by excerpts."""
-    NEWEST_TEXT = "newest_text"
-    """The newest assistant text or call arguments, or the user's request, did not fit and were cut in the middle."""
-    CLAMP_REPLY = "clamp_reply"
-    """The reply limit was lowered so that the prompt fits."""
-    UPSTREAM_TRUNCATION = "upstream_truncation"
-    """The upstream had refused the conversation that it stores, and was asked to drop old messages of it."""
-    HISTORY_HEALED = "history_healed"
-    """An upstream had refused the history: a result without a call was left out, a missing result was added, or
-    reasoning that it could not verify was left out."""
-    RETRIEVAL_TOOL = "retrieval_tool"
-    """The proxy's own tool was added to the tool list."""
+    one: str
+    """What was done, in words, if it was done once."""
+    several: str
+    """If it was done `#` times."""
+
+    def __new__(cls, name: str, one: str, several: str = "") -> Self:
+        made = str.__new__(cls, name)
+        made._value_ = name
+        made.one, made.several = one, several or one
+        return made
+
+    ROUTE_MEDIA = "route_media", "1 image or file moved or described", "# images or files moved or described"
+    """To where the model can read them; what it cannot read is replaced by a description."""
+    TRUNCATE_TOOL_OUTPUT = "truncate_tool_output", "1 long tool result cut", "# long tool results cut"
+    """They exceeded their limit and were replaced by excerpts."""
+    QUOTED_NOTICE = "quoted_notice", "1 quoted notice marked", "# quoted notices marked"
+    """Tool output that looked like one of the proxy's own notices."""
+    SANITISE = "sanitise", "characters replaced in 1 text", "characters replaced in # texts"
+    """Characters that this model's upstream cannot handle."""
+    OLD_REASONING = "old_reasoning", "reasoning of 1 finished turn left out", "reasoning of # finished turns left out"
+    LONG_OLD_TEXT = "long_old_text", "1 very long old text cut in the middle", "# very long old texts cut in the middle"
+    """Of a user or an assistant, in a finished turn."""
+    OLD_RESULT = "old_result", "1 old tool result cut down", "# old tool results cut down"
+    """To the room that was left."""
+    OLD_EXCHANGE = "old_exchange", "1 old message left out", "# old messages left out"
+    """Calls and results together."""
+    OMISSION_NOTE = "omission_note", "a note says what was left out", "# notes say what was left out"
+    """Before the message that carries the note."""
+    NEWEST_RESULT = "newest_result", "1 of the newest tool results cut", "# of the newest tool results cut"
+    """They did not fit and were replaced by excerpts."""
+    NEWEST_TEXT = "newest_text", "1 of the newest texts cut in the middle", "# of the newest texts cut in the middle"
+    """The newest assistant text or call arguments, or the user's request, did not fit."""
+    CLAMP_REPLY = "clamp_reply", "reply limit lowered"
+    """So that the prompt fits."""
+    UPSTREAM_TRUNCATION = "upstream_truncation", "the upstream was asked to drop old messages"
+    """It had refused the conversation that it stores."""
+    HISTORY_HEALED = "history_healed", "1 mistake in the history repaired", "# mistakes in the history repaired"
+    """An upstream had refused it: a result without a call was left out, a missing result was added, or reasoning that
+    it could not verify was left out."""
+    RETRIEVAL_TOOL = "retrieval_tool", "the tool read_artifact was offered"
 
 
 class Moved(Discreet, frozen=True):

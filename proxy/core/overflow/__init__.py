@@ -6,11 +6,24 @@ knows how an error is encoded.
 
 from __future__ import annotations
 
-from proxy.core.overflow.echo import SentText
-from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Place, Sent, Stated
-from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.report import (
+    Counted,
+    ErrorCode,
+    ErrorReport,
+    ErrorText,
+    Exactness,
+    Place,
+    Scope,
+    Sent,
+    SentText,
+    Stated,
+    Unit,
+    Verdict,
+    VerdictKind,
+)
 
 __all__ = [
+    "Counted",
     "ErrorCode",
     "ErrorReport",
     "ErrorText",

@@ -1,6 +1,8 @@
 """Report → verdict: finish reasons and codes first, then sentences, then the status, and finally plausibility.
 
 Rule: the status makes a verdict more or less likely but never decides it; a response that says nothing is `unknown`.
+Whatever a code or a sentence says, a reply that alone fills the window is `reply_only`, and a prompt that fits without
+its reply is `prompt_plus_reply`. A number that cannot be true is dropped.
 """
 
 from __future__ import annotations
@@ -9,23 +11,35 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.core.overflow import codes, words
-from proxy.core.overflow.echo import SentText, may_be_echoed, own_words, says_something
-from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
-from proxy.core.overflow.grammar import (
+from proxy.core.overflow import words
+from proxy.core.overflow.numbers import Numbers, merged, read, read_rate, skeleton
+from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
+from proxy.core.overflow.proofs import may_be_echoed, own_words, says_something
+from proxy.core.overflow.report import (
+    NEAR_FULL,
+    ErrorReport,
+    ErrorText,
+    Exactness,
+    Place,
+    Scope,
+    Sent,
+    SentText,
+    Unit,
+    Verdict,
+    VerdictKind,
+)
+from proxy.core.overflow.sentences import (
+    Evidence,
     Strength,
+    TextEvidence,
     has_a_condition,
     is_about_results,
     is_about_the_model,
     normalised,
     refused_media,
     says_nothing,
+    weigh,
 )
-from proxy.core.overflow.numbers import merged, read, read_rate
-from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
-from proxy.core.overflow.plausibility import counted_beside_a_limit, plausible, with_figures
-from proxy.core.overflow.report import NEAR_FULL, ErrorReport, ErrorText, Place, Sent
-from proxy.core.overflow.verdict import Scope, Unit, Verdict, VerdictKind
 
 _MAX_MESSAGE_CHARS: Final = 2_000
 _MAX_BARE_TEXT_BYTES: Final = 4_096
@@ -106,8 +120,8 @@ def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
     prompt, reply, window = report.counted_prompt, report.counted_reply, sent.window_tokens
     fills_window = bool(prompt and window and prompt >= NEAR_FULL * window)
     for ending in report.endings:
-        is_cut_at_once = codes.means_cut(ending.text) and reply == 0
-        if (is_cut_at_once and fills_window) or codes.means_full(ending.text):
+        is_cut_at_once = words.means_cut(ending.text) and reply == 0
+        if (is_cut_at_once and fills_window) or words.means_full(ending.text):
             unit = None if prompt is None else Unit.TOKENS
             return Verdict(
                 VerdictKind.PROMPT, prompt=prompt, reply=reply, unit=unit, confidence=0.98, evidence=ending.path
@@ -165,7 +179,7 @@ def _is_bare(report: ErrorReport) -> bool:
 
 
 def _names_another_fault(report: ErrorReport) -> bool:
-    return any(code.place is Place.ELSEWHERE or codes.names_another_fault(code) for code in report.codes)
+    return any(code.place is Place.ELSEWHERE or words.names_another_fault(code) for code in report.codes)
 
 
 def _lost_the_user(report: ErrorReport) -> ErrorText | None:
@@ -175,7 +189,7 @@ def _lost_the_user(report: ErrorReport) -> ErrorText | None:
 
 def _is_long_message(report: ErrorReport) -> bool:
     is_text = any(code.place is Place.TEXT for code in report.codes)
-    return is_text and any(code.text == codes.STRING_TOO_LONG for code in report.codes)
+    return is_text and any(code.text == words.STRING_TOO_LONG for code in report.codes)
 
 
 def _long_message(evidence: Evidence) -> Verdict:
@@ -280,3 +294,137 @@ def _other_kind(report: ErrorReport, evidence: Evidence) -> VerdictKind:
     if report.asks_to_wait:
         return VerdictKind.RATE
     return _BY_STATUS.get(report.status, VerdictKind.UNKNOWN)
+
+
+_IMPLAUSIBLE_RATIO: Final = 3
+"""A number that differs from our own estimate by more than this factor is about something else."""
+_RATIO_OF_OURS: Final = 1.6
+"""A count within this factor of our estimate may be one of this prompt; English prose has 0.68 of the estimate."""
+_PLAIN: Final = 0.95
+"""Confidence from which a claim without numbers is believed whatever our own estimate is: a code, a finish reason, or
+unambiguous words. Some upstreams send nothing but such words: `the input length exceeds the context length` (Ollama,
+github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
+github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.ai,
+github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
+_TOKENS_PER_CHARACTER: Final = 0.5
+"""At most, in a request whose limit may be in characters. Texts with more tokens are mostly Chinese, where the estimate
+cannot distinguish a limit in tokens from one in characters."""
+
+
+def with_figures(verdict: Verdict, figures: Numbers) -> Verdict:
+    """The verdict with the numbers, completed where two of them give a third."""
+    prompt, requested, reply = _completed(figures)
+    kind = _proven_kind(verdict.kind, figures.limit, prompt, reply)
+    limit = None if kind is VerdictKind.REPLY_ONLY else figures.limit
+    scope = figures.scope
+    if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
+        scope = Scope.WINDOW  # a limit on both together is the window
+    return replace(
+        verdict,
+        kind=kind,
+        limit=limit,
+        limit_scope=Scope.UNKNOWN if limit is None else scope,
+        limit_exactness=figures.limit_exactness,
+        requested=requested,
+        prompt=prompt,
+        reply=reply,
+        excess=figures.excess,
+        unit=figures.unit,
+        exactness=figures.exactness,
+    )
+
+
+def _completed(figures: Numbers) -> tuple[int | None, int | None, int | None]:
+    prompt, requested, reply = figures.prompt, figures.requested, figures.reply
+    if prompt is None and requested is not None:
+        if reply and requested > reply:
+            prompt = requested - reply
+        elif reply is None and figures.scope is Scope.INPUT:
+            prompt = requested
+    if requested is None and prompt is not None:
+        requested = prompt + (reply or 0)
+    return prompt, requested, reply
+
+
+def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply: int | None) -> VerdictKind:
+    if limit is not None and prompt is not None and prompt >= limit:
+        return VerdictKind.PROMPT
+    if limit is not None and reply is not None and reply >= limit:
+        return VerdictKind.REPLY_ONLY
+    if reply and limit is not None and prompt is not None:
+        return VerdictKind.PROMPT_PLUS_REPLY
+    if reply == 0 and kind is VerdictKind.PROMPT_PLUS_REPLY:
+        return VerdictKind.PROMPT
+    return kind
+
+
+def counted_beside_a_limit(text: str, sent: Sent) -> tuple[int, int] | None:
+    """(prompt, limit) of a text about tokens whose only two numbers are the prompt that we have sent, alone or with its
+    reply limit, as far as an estimate can tell, and a smaller one.
+
+    >>> counted_beside_a_limit("入力トークン数 9712 が 8192 を超えています", Sent(tokens=9_500))
+    (9712, 8192)
+    """
+    plain = normalised(text)
+    numbers = sorted({number.value for number in skeleton(plain)[1] if not number.is_magnitude})
+    if len(numbers) != 2 or not sent.tokens or sent.reply_tokens in numbers or words.TOKEN.search(plain) is None:
+        return None
+    least, most = sent.tokens / _RATIO_OF_OURS, (sent.tokens + (sent.reply_tokens or 0)) * _RATIO_OF_OURS
+    return (numbers[1], numbers[0]) if least <= numbers[1] <= most else None
+
+
+def plausible(verdict: Verdict, sent: Sent) -> Verdict:
+    """The verdict compared with our own knowledge of the prompt."""
+    return _with_scope(_compared(verdict, sent), sent) if verdict.is_overflow else verdict
+
+
+def _with_scope(verdict: Verdict, sent: Sent) -> Verdict:
+    """A limit that names neither the window nor the input is one of the input if the prompt reaches it, by the count
+    that the refusal states, else by ours; of both together if only prompt and reply reach it. Copilot, Kimi, Cerebras:
+    `prompt token count of 93854 exceeds the limit of 90000`."""
+    limit, total = verdict.limit, verdict.requested
+    if limit is None or verdict.limit_scope is not Scope.UNKNOWN or verdict.unit is not Unit.TOKENS:
+        return verdict
+    counted = counted_beside_a_limit(verdict.upstream_message, sent)
+    prompt: int | None
+    if counted is not None and total is None and counted[1] == limit:
+        prompt = counted[0]
+    elif verdict.exactness is not Exactness.EXACT or total is None:
+        is_alone = len(skeleton(normalised(verdict.upstream_message))[1]) == 1  # another number may be the limit
+        prompt, total = sent.tokens if is_alone else None, None
+    else:
+        prompt = verdict.prompt if verdict.prompt is not None else total - (sent.reply_tokens or 0)
+    if prompt is not None and prompt >= limit:
+        return replace(verdict, limit_scope=Scope.INPUT)
+    return replace(verdict, limit_scope=Scope.WINDOW) if total is not None and total >= limit else verdict
+
+
+def _compared(verdict: Verdict, sent: Sent) -> Verdict:
+    if not sent.tokens:
+        return verdict
+    if verdict.unit is Unit.CHARS or _must_be_of_characters(verdict, sent):
+        return replace(verdict, unit=Unit.CHARS)
+    is_bare = verdict.limit is None and verdict.requested is None and verdict.excess is None
+    if is_bare and verdict.confidence < _PLAIN and sent.is_short:
+        return replace(verdict, kind=VerdictKind.UNKNOWN, confidence=0.3)
+    tokens = sent.tokens + (verdict.reply or 0)
+    if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * tokens:
+        verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)
+    asked = verdict.prompt if verdict.prompt is not None else verdict.requested
+    if asked is None:
+        return verdict
+    is_over = asked > _IMPLAUSIBLE_RATIO * tokens
+    is_under = asked * _IMPLAUSIBLE_RATIO < sent.tokens and verdict.exactness is not Exactness.AT_LEAST
+    return replace(verdict, prompt=None, requested=None) if is_over or is_under else verdict
+
+
+def _must_be_of_characters(verdict: Verdict, sent: Sent) -> bool:
+    """Whether a limit without a unit must be in characters: far above our count of tokens, and below our count of
+    characters. DashScope's `Range of input length should be [1, 1000000]` limits the tokens of some models and the
+    characters of others: alibabacloud.com/help/en/model-studio/error-code
+    """
+    if verdict.limit is None or verdict.limit_scope is Scope.WINDOW or not sent.tokens or not sent.chars:
+        return False
+    if words.TOKEN.search(normalised(verdict.upstream_message)):
+        return False
+    return sent.tokens < verdict.limit * _TOKENS_PER_CHARACTER and verdict.limit < sent.chars

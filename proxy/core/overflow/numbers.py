@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, INPUT, NOISE, NOUNS, RATE, WINDOW, Cue, Role
-from proxy.core.overflow.verdict import Exactness, Scope, Unit
+from proxy.core.overflow.report import Exactness, Scope, Unit
 from proxy.core.overflow.words import CHARACTERS, PROMPT, REPLY
 
 _SMALLEST_LIMIT: Final = 64

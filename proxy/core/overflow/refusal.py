@@ -11,7 +11,7 @@ from typing import Final
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS
 from proxy.core.notices.catalogue import Language
-from proxy.core.overflow.verdict import Unit, Verdict, VerdictKind
+from proxy.core.overflow.report import Unit, Verdict, VerdictKind
 
 _OPENAI_TOKENS: Final = (
     "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "

@@ -227,6 +227,8 @@ class Decisions(_Answer):
     """How many there are on all pages together."""
     totals: Totals
     worker: Worker
+    reasons: dict[str, list[str]]
+    """What each reason for an edit means, in words: if it was done once, and if it was done `#` times."""
 
 
 class Health(_Answer):

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from msgspec.structs import replace
 from pydantic import BeforeValidator
 
+from proxy.core.conversation.edit import Reason
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
 from proxy.shell.endpoints import answers
@@ -267,6 +268,7 @@ async def _decisions(parts: Parts, wanted: Wanted) -> dict[str, Any]:
             "shared": history.is_kept and history.problem is None,
             "problem": history.problem or "",
         },
+        "reasons": {reason.value: (reason.one, reason.several) for reason in Reason},
     }
 
 

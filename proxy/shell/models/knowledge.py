@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import facts
-from proxy.core.models.facts import Fact, Facts, joined
+from proxy.core.models.facts import Fact, Facts, Search, joined
 from proxy.core.models.profile import Modality, Witness
-from proxy.core.models.search import Search
 from proxy.core.overflow import Scope, Unit
 from proxy.shell.resources.bounded import with_newest
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits

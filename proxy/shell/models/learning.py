@@ -18,8 +18,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.core.models import facts
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
-from proxy.core.models.search import Search
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,

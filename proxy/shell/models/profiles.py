@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
+from proxy.core.models.facts import Search
 from proxy.core.models.names import unlifted
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
-from proxy.core.models.search import Search
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.resources.bounded import BoundedMap

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from proxy.core.overflow.retry_strategy import Rung
+from proxy.core.overflow.retry import Rung
 from proxy.shell.models.catalogue import Price, Prices
 from proxy.shell.operator.readiness import Looked, Note
 from proxy.shell.telemetry.history import History

@@ -21,9 +21,10 @@ from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
-from proxy.core.models.search import Search
 from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
@@ -210,7 +211,8 @@ class Planner:
         """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
         terms, request = refused.inputs.terms, refused.request
         terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
-        if request.put_in:
+        calls = (call.name for message in request.conversation for call in message.calls)
+        if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
             tenant = refused.tenant
             plain = refused.wire.parse(request.body, None, 0)
             plain = replace(plain, named=request.named, is_lifted=request.is_lifted)

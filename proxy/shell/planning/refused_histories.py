@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry_strategy import Outcome
+from proxy.core.overflow.retry import Outcome
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request

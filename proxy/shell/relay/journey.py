@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
+from proxy.core.overflow.retry import Attempt, Rung, Situation
 from proxy.core.text.discreet import Discreet
 from proxy.shell.http.bodies import Received
 from proxy.shell.planning.planned import Planned

@@ -13,13 +13,13 @@ from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.placement import modalities_in
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.models.providers import is_own_server
-from proxy.core.models.search import Search
-from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
-from proxy.core.overflow.image_costs import costs_seen, images_in
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung, room_in_rate
-from proxy.core.overflow.silent_truncation import Counted, may_be_of_a_cut, window_of_a_cut
+from proxy.core.overflow import Counted, Exactness, Sent, Unit, Verdict, VerdictKind
+from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
+from proxy.core.overflow.retry import Attempt, Outcome, Rung, room_in_rate
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
 from proxy.shell.models.learning import Learning
@@ -76,7 +76,8 @@ class Judge:
             and verdict.kind is VerdictKind.SEAL
             and any(message.unsealed() is not message for message in planned.request.conversation)
         )
-        return Outcome(answer.status, verdict, media, is_unpaired, has_broken_seals, fitting)
+        names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
+        return Outcome(answer.status, verdict, media, is_unpaired, has_broken_seals, fitting, names_our_tool)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""

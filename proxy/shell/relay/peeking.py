@@ -12,7 +12,7 @@ import zlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol, Self
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.shell.http.unpacking import is_zlibs
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamResponse

@@ -19,7 +19,7 @@ from proxy.config.upstreams import RoutedUpstream
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
-from proxy.core.overflow.retry_strategy import Outcome, Rung
+from proxy.core.overflow.retry import Outcome, Rung
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants

@@ -18,14 +18,7 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import (
-    ALWAYS_SMALLER,
-    Attempt,
-    Outcome,
-    Rung,
-    Situation,
-    next_attempt,
-)
+from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, Outcome, Rung, Situation, next_attempt
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
@@ -77,7 +70,7 @@ class Sends:
 
     def learn(self, outcome: Outcome, *, is_accepted: bool) -> None:
         """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
-        if self._unproven and (is_accepted or outcome.proves(self.cures)):
+        if self._unproven and (is_accepted or outcome.proves([cure.attempt for cure in self._unproven])):
             for cure in self._unproven:
                 self._plans.learn(cure, is_accepted=is_accepted)
             self._unproven.clear()

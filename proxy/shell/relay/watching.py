@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.http.keepalive import COMMENT
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse

@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from proxy.core.compaction.window import MessageReport, in_model_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
-from proxy.core.overflow.retry_strategy import Attempt, Rung
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
+from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ProxyError
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from proxy.core.conversation.edit import Reason
 from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry_strategy import Rung
+from proxy.core.overflow.retry import Rung
 from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.learning import Learning
 from proxy.shell.resources.waiting import Waiting

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.window import MessageReport
-from proxy.core.overflow.retry_strategy import Rung
+from proxy.core.overflow.retry import Rung
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
 MAX_DECISIONS: Final = 500

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
-from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, Rung
 from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned

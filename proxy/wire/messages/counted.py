@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 
 _USAGE: Final = re.compile(r'"usage"\s*:\s*(?=\{)')
 """In the model's own text, quotes are escaped."""

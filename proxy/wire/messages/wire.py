@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext

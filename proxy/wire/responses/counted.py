@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 
 _PROMPT: Final = re.compile(rb'"input_tokens"\s*:\s*(\d{1,9})')
 _REPLY: Final = re.compile(rb'"output_tokens"\s*:\s*(\d{1,9})')

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext

@@ -79,6 +79,15 @@ def test_what_the_user_asked_is_cut_only_where_nothing_else_is_left(where):
     assert len(cut) < 20_000
 
 
+def test_a_long_last_user_message_gives_way_before_the_newest_result_is_gone():
+    history = [user("go on"), *exchange(["old"]), user("asked " * 9_000), *exchange([LOG], first_call=9)]
+    made = planned(history, pipeline(Budget(1_200), limits=UNCUT))
+    assert made.fits
+    asked, result = (json.loads(raw)["content"] for raw in (made.messages[-3], made.messages[-1]))
+    assert "00000 a line of a log" in result
+    assert len(asked) > 3 * len(result) > 600
+
+
 def test_a_system_text_is_never_cut():
     text = "You are an agent. " * 900
     made = planned([system(text), user("go on"), *exchange([LOG])], pipeline(Budget(6_000), limits=UNCUT))

@@ -1,6 +1,12 @@
 """`judge`: status, codes, sentences, numbers and our own estimate, set against one another."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.overflow import (
     ErrorCode,
@@ -16,6 +22,8 @@ from proxy.core.overflow import (
     VerdictKind,
     judge,
 )
+from proxy.core.overflow.judging import plausible, with_figures
+from proxy.core.overflow.numbers import Numbers
 
 NOBODY_KNOWS = Sent(40_000, window_is_certain=False)
 TOO_LONG = "The input (140012 tokens) is longer than the model's context length (131072 tokens)."
@@ -503,3 +511,212 @@ def test_our_own_count_beside_a_smaller_number_is_suspect_in_any_language(status
     assert not verdict.is_overflow
     assert verdict.is_suspect is is_suspect
     assert not refused(400, "9712 tokens won't go into 8192, nor 4096", sent=Sent(9_500)).is_suspect
+
+
+CLAIM = Verdict(VerdictKind.PROMPT, confidence=0.8)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reply", "kind"),
+    [
+        (9_000, 500, VerdictKind.PROMPT),
+        (8_000, 500, VerdictKind.PROMPT_PLUS_REPLY),
+        (8_000, 9_000, VerdictKind.REPLY_ONLY),
+        (9_000, 9_000, VerdictKind.PROMPT),
+        (8_000, None, VerdictKind.PROMPT),
+        (None, 9_000, VerdictKind.REPLY_ONLY),
+    ],
+)
+def test_numbers_prove_the_kind_whatever_was_claimed(prompt: int | None, reply: int | None, kind: VerdictKind):
+    verdict = with_figures(CLAIM, Numbers(limit=8_192, prompt=prompt, reply=reply))
+    assert verdict.kind is kind
+    assert verdict.limit == (None if kind is VerdictKind.REPLY_ONLY else 8_192)
+
+
+def test_a_sum_without_a_reply_is_the_prompt_and_what_bounds_a_sum_is_the_window():
+    claim = Verdict(VerdictKind.PROMPT_PLUS_REPLY)
+    assert with_figures(claim, Numbers(reply=0)).kind is VerdictKind.PROMPT
+    assert with_figures(claim, Numbers(limit=4_096)).limit_scope is Scope.WINDOW
+
+
+@pytest.mark.parametrize(
+    ("figures", "prompt", "requested"),
+    [
+        (Numbers(requested=5_000, reply=1_000), 4_000, 5_000),
+        (Numbers(prompt=4_000, reply=1_000), 4_000, 5_000),
+        (Numbers(requested=5_000, scope=Scope.INPUT), 5_000, 5_000),
+        (Numbers(requested=5_000, scope=Scope.WINDOW), None, 5_000),
+        (Numbers(requested=1_000, reply=1_000), None, 1_000),
+    ],
+)
+def test_a_third_size_follows_from_two(figures: Numbers, prompt: int | None, requested: int):
+    verdict = with_figures(CLAIM, figures)
+    assert (verdict.prompt, verdict.requested) == (prompt, requested)
+
+
+def test_only_a_claim_of_length_is_held_against_our_own_numbers():
+    other = Verdict(VerdictKind.RATE, limit=10**9, requested=10**9)
+    assert plausible(other, Sent(10)) == other
+    assert plausible(CLAIM, Sent()) == CLAIM
+
+
+def test_a_number_three_times_off_is_about_something_else():
+    claim = Verdict(
+        VerdictKind.PROMPT, limit=3_000, prompt=3_300, requested=3_300, unit=Unit.TOKENS, limit_scope=Scope.INPUT
+    )
+    assert plausible(claim, Sent(1_100)) == claim
+    too_small = plausible(claim, Sent(900))
+    assert (too_small.limit, too_small.prompt, too_small.requested) == (None, None, None)
+    assert (plausible(claim, Sent(9_901)).limit, plausible(claim, Sent(9_901)).prompt) == (3_000, None)
+
+
+def scope_of(sent: Sent, **figures: Any) -> Scope:
+    """What a limit of 3 000 tokens applies to, of which the words say nothing."""
+    said = {"unit": Unit.TOKENS, "upstream_message": "over 3000"} | figures
+    return plausible(Verdict(VerdictKind.PROMPT, limit=3_000, **said), sent).limit_scope
+
+
+def test_a_limit_that_the_prompt_reaches_is_one_of_the_input_whatever_its_clause_calls_it():
+    assert scope_of(Sent(), prompt=3_000, requested=3_000) is Scope.INPUT
+    assert scope_of(Sent(), requested=3_000) is Scope.INPUT
+    assert scope_of(Sent(reply_tokens=500), requested=3_400) is Scope.WINDOW
+    assert scope_of(Sent(reply_tokens=500), requested=3_600) is Scope.INPUT
+    assert scope_of(Sent(), requested=2_999) is Scope.UNKNOWN
+
+
+def test_without_a_count_our_own_has_to_reach_a_limit_that_is_the_only_number():
+    assert scope_of(Sent(3_000)) is Scope.INPUT
+    assert scope_of(Sent(2_999)) is scope_of(Sent()) is Scope.UNKNOWN
+    assert scope_of(Sent(4_000), upstream_message="4000, 3000") is Scope.UNKNOWN
+    assert scope_of(Sent(4_000), requested=3_900, exactness=Exactness.ABOUT) is Scope.INPUT
+
+
+def test_a_limit_in_characters_or_of_a_rate_is_none_of_the_input():
+    assert scope_of(Sent(), prompt=3_000, requested=3_000, unit=Unit.CHARS) is Scope.UNKNOWN
+    rate = Verdict(VerdictKind.RATE, limit=3_000, requested=4_000, unit=Unit.TOKENS)
+    assert plausible(rate, Sent(4_000)) == rate
+
+
+def test_a_count_that_went_no_further_than_the_limit_may_be_far_under_ours():
+    claim = Verdict(VerdictKind.PROMPT, limit=3_000, prompt=3_001, requested=3_001, exactness=Exactness.AT_LEAST)
+    assert plausible(claim, Sent(50_000)).prompt == 3_001
+
+
+def test_a_request_is_long_or_short_by_what_the_model_surely_takes():
+    assert Sent(1_844, window_tokens=128_000, window_is_certain=False).is_long
+    assert Sent(1_000, window_tokens=1_100, window_is_certain=False).is_short
+    assert Sent(1_000, window_tokens=1_100).is_long
+    assert Sent(None, window_tokens=1_100).share is None
+    assert Sent(1_000).share is None
+
+
+def test_a_vague_claim_without_numbers_is_doubted_of_a_short_request():
+    short = Sent(1_000, window_tokens=128_000)
+    assert plausible(CLAIM, short).kind is VerdictKind.UNKNOWN
+    assert plausible(Verdict(VerdictKind.PROMPT, confidence=0.95), short).is_overflow
+    assert plausible(Verdict(VerdictKind.PROMPT, confidence=0.8, excess=9), short).is_overflow
+
+
+ENGLISH = (
+    "The {subject} has {asked} tokens, but the {bound} is {limit} tokens.",
+    "{subject} of {asked} tokens exceeds the {bound} of {limit} tokens",
+    "{subject} ({asked} tokens) is longer than the {bound} ({limit})",
+    "{subject} too long: {asked} tokens, {bound}: {limit}",
+    "The {bound} is {limit} tokens, however your {subject} resulted in {asked} tokens",
+    "{bound} {limit} exceeded: {subject} contains {asked} tokens",
+    "{subject} must have fewer than {limit} tokens. Given: {asked}.",
+    "Your {subject} is {asked} tokens long which does not fit within the {bound} of {limit} tokens.",
+    "The number of tokens in the {subject} ({asked}) cannot exceed {limit}",
+    "Expected a {subject} of up to {limit} tokens but received {asked} tokens",
+    "{subject} over the {bound}: limit={limit}, actual={asked} tokens",
+    "{subject} overflow: {asked}/{limit} tokens",
+)
+CHINESE = (
+    "{subject}长度 {asked} 超过{bound} {limit}",
+    "{subject}共 {asked} 个token，超出{bound}（{limit}）",
+    "{subject}过长：当前 {asked} tokens，{bound}为 {limit} tokens",
+    "{bound}为{limit}，当前{subject}token数为{asked}",
+    "{subject}不能超过{limit}个token，实际为{asked}",
+    "您的{subject}包含{asked}个tokens，{bound}仅为{limit}个tokens",
+)
+JOINT = (
+    "This model's maximum context length is {limit} tokens. However, you requested {total} tokens "
+    "({prompt} in the messages, {reply} in the completion).",
+    "prompt ({prompt} tokens) + max_tokens ({reply}) exceeds context window ({limit})",
+    "{prompt} prompt tokens + {reply} completion tokens = {total} > {limit}",
+    "Input tokens ({prompt}) + max_new_tokens ({reply}) must be <= {limit}",
+    "最大上下文长度为 {limit}，您请求了 {total} 个token（输入 {prompt}，输出 {reply}）",
+)
+RATES = (
+    "Rate limit reached: {limit} tokens per minute, requested {asked}.",
+    "Request too large on tokens per day (TPD): Limit {limit}, Requested {asked}, please reduce your message size.",
+    "Limit {limit}, Used {asked}, Requested {asked}.",
+    "每分钟token数超过限制：{limit}，当前{asked}。",
+    "Too many tokens, please wait before trying again.",
+)
+LIMITS = st.integers(min_value=1_000, max_value=2_000_000)
+GROUPINGS = st.sampled_from([str, lambda n: f"{n:,}", lambda n: f"{n:_}", lambda n: f"{n:,}".replace(",", "\u202f")])
+
+
+def judged(message: str, status: int = 400) -> Verdict:
+    return judge(ErrorReport(status, texts=(ErrorText("error.message", message),)))
+
+
+@st.composite
+def sizes(draw) -> tuple[int, int]:
+    """A limit and a size that breaks it."""
+    limit = draw(LIMITS)
+    return limit, limit + draw(st.integers(min_value=1, max_value=limit))
+
+
+@given(
+    st.sampled_from(ENGLISH),
+    st.sampled_from(["prompt", "input", "Input", "conversation", "request", "messages"]),
+    st.sampled_from(
+        ["maximum context length", "context window", "context limit", "maximum input length", "token limit"]
+    ),
+    sizes(),
+    GROUPINGS,
+)
+def test_a_pair_keeps_its_roles_in_english(template, subject, bound, pair, grouped):
+    limit, asked = pair
+    verdict = judged(template.format(subject=subject, bound=bound, limit=grouped(limit), asked=grouped(asked)))
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt or verdict.requested) == (True, limit, asked)
+
+
+@given(
+    st.sampled_from(CHINESE),
+    st.sampled_from(["输入", "上下文", "提示词", "消息", "对话", "请求"]),
+    st.sampled_from(["最大上下文长度", "模型上限", "模型支持的最大长度", "上下文窗口", "最大限制", "token上限"]),
+    sizes(),
+)
+def test_a_pair_keeps_its_roles_in_chinese(template, subject, bound, pair):
+    limit, asked = pair
+    verdict = judged(template.format(subject=subject, bound=bound, limit=limit, asked=asked))
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt or verdict.requested) == (True, limit, asked)
+
+
+@given(st.sampled_from(JOINT), LIMITS, st.data())
+def test_a_prompt_that_fits_without_its_reply_is_told_from_one_that_does_not(template, limit, data):
+    prompt = data.draw(st.integers(min_value=limit // 2 + 1, max_value=limit - 1))
+    reply = data.draw(st.integers(min_value=limit - prompt + 1, max_value=limit - 1))
+    verdict = judged(template.format(limit=limit, prompt=prompt, reply=reply, total=prompt + reply))
+    assert verdict.kind is VerdictKind.PROMPT_PLUS_REPLY
+    assert (verdict.limit, verdict.prompt, verdict.reply, verdict.requested) == (limit, prompt, reply, prompt + reply)
+
+
+@given(st.sampled_from(RATES), sizes(), st.sampled_from([400, 413, 422, 429, 500, 503]))
+def test_a_rate_limit_is_no_overflow_and_never_teaches(template, pair, status):
+    verdict = judged(template.format(limit=pair[0], asked=pair[1]), status)
+    assert not verdict.is_overflow
+    assert not verdict.limit_is_learnable
+    assert (verdict.limit is None) != verdict.is_over_rate
+
+
+@given(st.sampled_from(RATES), sizes(), sizes(), st.booleans())
+def test_a_rate_limit_beside_an_overflow_lends_it_no_number(template, rate, pair, rate_first):
+    limit, asked = pair
+    overflow = f"The prompt of {asked} tokens exceeds the context window of {limit} tokens."
+    sentences = [template.format(limit=rate[0], asked=rate[1]), overflow]
+    verdict = judged(" ".join(sentences if rate_first else reversed(sentences)))
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt) == (True, limit, asked)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.core.overflow.grammar import normalised
 from proxy.core.overflow.numbers import read, skeleton
-from proxy.core.overflow.verdict import Exactness, Scope, Unit
+from proxy.core.overflow.report import Exactness, Scope, Unit
+from proxy.core.overflow.sentences import normalised
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-from proxy.core.overflow.grammar import normalised
 from proxy.core.overflow.numbers import skeleton
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, NOUNS
+from proxy.core.overflow.sentences import normalised
 
 
 def test_every_anchor_reads_the_message_it_was_made_for():

@@ -1,3 +1,5 @@
+"""The vocabulary and the codes of refusals."""
+
 from __future__ import annotations
 
 import re
@@ -6,6 +8,8 @@ import pytest
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import words
+from proxy.core.overflow.report import VerdictKind
+from proxy.core.overflow.words import as_words, meaning
 
 CLASSES = {name: found for name, found in vars(words).items() if isinstance(found, re.Pattern)}
 
@@ -47,3 +51,57 @@ def test_each_kind_of_media_has_its_word_in_english_and_chinese(modality):
 @pytest.mark.parametrize("name", sorted(set(CLASSES) - {"ALLOWED_MEDIA"}))
 def test_no_class_has_a_gap_that_repeats(name):
     assert not re.search(r"(?<!\\)\.[*+]", CLASSES[name].pattern)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "model_context_window_exceeded",
+        "exceed_context_size_error",
+        "model_max_prompt_tokens_exceeded",
+        "max_prompt_tokens_exceeded",
+        "tokens_limit_reached",
+        "tokens_too_long",
+        "too_many_prompt_tokens",
+        "input_too_long",
+        "prompt_too_long",
+        "prompt_limit",
+        "token_quantity_exceeded",
+        "ContextWindowExceededError",
+        "PromptTooLong",
+        "OutofContextError",
+        "characters_too_long",
+    ],
+)
+def test_a_code_that_means_too_long_proves_it(code: str):
+    assert meaning(code) is VerdictKind.PROMPT
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("invalid_request_error", VerdictKind.UNKNOWN),
+        ("InvalidParameter", VerdictKind.UNKNOWN),
+        ("400", VerdictKind.UNKNOWN),
+        ("context_error", VerdictKind.UNKNOWN),
+        ("token_limit_exceeded", VerdictKind.UNKNOWN),
+        ("input_token_limit_exceeded_per_day", VerdictKind.UNKNOWN),
+        ("too_many_tokens_error", VerdictKind.RATE),
+        ("rate_limit_exceeded", VerdictKind.RATE),
+        ("insufficient_quota", VerdictKind.QUOTA),
+        ("content_filter", VerdictKind.POLICY),
+        ("invalid_api_key", VerdictKind.AUTH),
+        ("array_above_max_length", VerdictKind.COUNT),
+        ("string_above_max_length", VerdictKind.FIELD),
+        ("request_too_large", VerdictKind.BYTES),
+        ("overloaded_error", VerdictKind.TRANSIENT),
+    ],
+)
+def test_other_codes_mean_other_things_or_nothing(code: str, kind: VerdictKind):
+    assert meaning(code) is kind
+
+
+def test_a_code_is_read_as_words():
+    assert as_words("InternalError.Algo-InvalidParameter") == "internal_error_algo_invalid_parameter"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality, Witness
-from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP

@@ -9,7 +9,7 @@ import pytest
 from support.planners import planner
 
 from proxy.core.overflow import Verdict, VerdictKind
-from proxy.core.overflow.retry_strategy import Outcome
+from proxy.core.overflow.retry import Outcome
 from proxy.shell.planning import refused_histories
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.refused_histories import HeldConversations, RefusedHistories

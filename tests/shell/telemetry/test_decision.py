@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
-from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import UpstreamTimeout
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned

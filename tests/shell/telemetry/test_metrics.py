@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead

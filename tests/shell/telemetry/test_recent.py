@@ -4,7 +4,7 @@ from typing import Any
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.window import MessageReport
-from proxy.core.overflow.retry_strategy import Rung
+from proxy.core.overflow.retry import Rung
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 

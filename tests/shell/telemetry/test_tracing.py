@@ -19,7 +19,7 @@ from support.planners import TENANT, body, planner, run
 
 from proxy.config import settings as settings_module
 from proxy.config.settings import SettingsError, load
-from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder

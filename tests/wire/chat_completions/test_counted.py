@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.wire.chat_completions.counted import counted_in
 
 COUNTS = st.integers(0, 999_999_999)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages_rounds import END, START, START_USAGE, body_of_answer, event, text_block
 
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.wire.messages.counted import counted_in, numbers_in, prompt_in
 
 COUNTS = st.integers(0, 999_999_999)

@@ -9,7 +9,7 @@ from support.messages_conversations import IMAGE, MARK, assistant, body_of, hist
 from support.messages_rounds import END, START, START_USAGE, body_of_answer, text_block
 
 from proxy.core.conversation.message import Conversation
-from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.errors import MalformedRequest
 from proxy.wire.messages.wire import MESSAGES

@@ -140,6 +140,8 @@ class Outcome(Struct, frozen=True):
     fitting_tokens: int | None = None
     """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
     that this one was cut."""
+    names_our_tool: bool = False
+    """Whether a refusal names the proxy's own tool, which was in the list that was sent."""
 
     @property
     def is_over_bytes(self) -> bool:
@@ -150,7 +152,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def reason(self) -> VerdictKind | None:
-        """The reason that a refusal names, if there is a cure for it."""
+        """The reason that a refusal names, if there is a cure for it; UNKNOWN for the proxy's own tool."""
         verdict = self.verdict
         if verdict.is_overflow or verdict.is_over_rate:
             return VerdictKind.PROMPT
@@ -160,6 +162,8 @@ class Outcome(Struct, frozen=True):
             return VerdictKind.MEDIA
         if self.status not in _REFUSING_STATUSES:
             return None
+        if self.names_our_tool and verdict.kind in _ABOUT_A_TOOL:
+            return VerdictKind.UNKNOWN
         return VerdictKind.PAIRING if self.is_unpaired else VerdictKind.SEAL if self.has_broken_seals else None
 
     def proves(self, cures: Sequence[Attempt]) -> bool:
@@ -182,11 +186,8 @@ def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt
         return found
     if len(cures) + 2 > MAX_SENDS or Rung.ORIGINAL in (found.rung, cures[-1].rung):
         return None
-    is_about_the_tool = found.rung is Rung.WITHOUT_TOOL and outcome.verdict.kind in (
-        VerdictKind.FIELD,
-        VerdictKind.COUNT,
-    )
-    if not is_about_the_tool and not outcome.proves(cures):
+    names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
+    if not outcome.proves(cures) and not (found.rung is Rung.WITHOUT_TOOL and names_a_member):
         return None
     if found.cures in [cure.cures for cure in cures]:
         return None

@@ -14,7 +14,7 @@ from support.overflow_score import Score, load, score, verdict_of
 
 HERE = Path(__file__).parent
 VARIANTS = HERE / "unseen_variants.jsonl"
-BESIDE = next(HERE.parents[3].glob("*/overflow/corpus_dev.jsonl"), None)
+BESIDE = next(HERE.parents[2].glob("*/overflow/corpus_dev.jsonl"), None)
 OTHERS = Path(os.environ["OVERFLOW_CORPUS"]) if "OVERFLOW_CORPUS" in os.environ else BESIDE
 NO_OTHERS = pytest.mark.skipif(OTHERS is None, reason="there is no other corpus, and OVERFLOW_CORPUS names none")
 CORPORA = [VARIANTS, pytest.param(OTHERS, marks=NO_OTHERS)]

@@ -1,9 +1,12 @@
-"""`grammar`: sentences → kinds, with vetoes that work in their own sentence only."""
+"""Sentences and what they weigh: which refusal one states, and how strongly."""
+
+from __future__ import annotations
 
 import pytest
 
-from proxy.core.overflow.grammar import Strength, normalised, read_sentences
-from proxy.core.overflow.verdict import VerdictKind
+from proxy.core.overflow import judge
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Stated, Unit, VerdictKind
+from proxy.core.overflow.sentences import Strength, normalised, read_sentences, weigh
 
 
 def read(text: str) -> list[tuple[VerdictKind, Strength]]:
@@ -101,3 +104,138 @@ def test_an_embedding_batch_is_no_window():
 def test_normalising_drops_addresses_quotes_and_the_tails_of_relays():
     text = "`inputs`  is “too long”， see https://x.y/rate-limits. Received Model Group=claude-4-20250514"
     assert normalised(text) == "inputs is too long , see ."
+
+
+def judged(status, message):
+    return judge(ErrorReport(status, texts=(ErrorText("error.message", message),)))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "refused"),
+    [
+        (400, "Invalid content type. image_url is only supported by certain models.", {"vision"}),
+        (404, "No endpoints found that support image input", {"vision"}),
+        (404, "No endpoints found that support input audio", {"audio"}),
+        (422, "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 120041", {"vision"}),
+        (422, "unknown variant `file`, expected one of `text`, `image_url`", {"file"}),
+        (400, "Invalid value: 'input_audio'. Supported values are: 'text', 'image_url'.", {"audio"}),
+        (
+            500,
+            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+            {"vision"},
+        ),
+        (
+            500,
+            "audio input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+            {"audio"},
+        ),
+        (400, "google/gemma-2b is not a multimodal model", set()),
+        (400, "At most 0 image(s) may be provided in one prompt.", {"vision"}),
+        (400, "This model does not support image or video inputs.", {"vision", "video"}),
+        (400, "This model does not support file inputs.", {"file"}),
+        (415, "PDF documents are not supported", {"file"}),
+        (400, "该模型不支持音频输入", {"audio"}),
+    ],
+)
+def test_a_refusal_of_media_names_the_kinds_that_the_model_does_not_read(status, message, refused):
+    verdict = judged(status, message)
+    assert verdict.kind is VerdictKind.MEDIA
+    assert {kind.value for kind in verdict.refused} == refused
+    assert verdict.refuses_model
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "You uploaded an unsupported image. Please make sure your image is valid.",
+        "unsupported image format: image/tiff is not supported",
+        "The image could not be processed: images in role 'tool' are not supported.",
+        "Unsupported MIME type: image/x-icon; images of it are not supported",
+    ],
+)
+def test_a_refusal_of_one_content_says_nothing_of_the_model(message):
+    verdict = judged(400, message)
+    assert verdict.kind is VerdictKind.MEDIA
+    assert not verdict.refuses_model
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (400, "At most 5 image(s) may be provided in one prompt.", VerdictKind.COUNT),
+        (400, "Image is too large: 9000 pixels", VerdictKind.FIELD),
+        (429, "Too many requests with images, which are not supported", VerdictKind.RATE),
+    ],
+)
+def test_refusals_that_only_mention_media_stay_what_they_are(status, message, kind):
+    assert judged(status, message).kind is kind
+
+
+PROVEN = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+VAGUE = "The request is invalid."
+RATE = "Rate limit reached, please try again in 20 seconds."
+
+
+def evidence_of(*texts: str, codes: tuple[str, ...] = (), stated: Stated = Stated()):  # noqa: B008 - it is frozen
+    return weigh(
+        ErrorReport(
+            400,
+            texts=tuple(ErrorText(f"error.{number}", text) for number, text in enumerate(texts)),
+            codes=tuple(ErrorCode("error.code", code) for code in codes),
+            stated=stated,
+        )
+    )
+
+
+def test_of_several_texts_the_one_that_says_most_is_the_best_wherever_it_stands():
+    for texts in ((PROVEN, VAGUE), (VAGUE, PROVEN)):
+        best = evidence_of(*texts).best
+        assert best is not None
+        assert best.said.text == PROVEN
+        assert best.strength is Strength.STRONG
+        assert best.figures.limit == 8_192
+
+
+def test_a_text_that_every_relay_repeats_is_read_once():
+    assert [text.said.path for text in evidence_of(PROVEN, PROVEN, VAGUE).texts] == ["error.0", "error.2"]
+
+
+def test_texts_beyond_all_reason_are_not_read():
+    assert evidence_of("x " * 10_000).texts == ()
+    assert [text.said.text for text in evidence_of("too long " * 3_000, VAGUE).texts] == [VAGUE]
+
+
+@pytest.mark.parametrize("named", ["context_length_exceeded", "ContextWindowExceededError"])
+def test_a_code_proves_it_as_a_code_and_in_a_text(named):
+    assert evidence_of(VAGUE, codes=(named,)).is_proven
+    assert evidence_of(f"litellm.{named}: no").is_proven
+    assert not evidence_of(VAGUE, codes=("invalid_request_error",)).is_proven
+
+
+def test_what_other_codes_mean_stands_against_it():
+    assert evidence_of(codes=("rate_limit_exceeded", "400")).refusals == {VerdictKind.RATE}
+
+
+def test_what_the_other_sentences_refuse_stands_against_it():
+    assert evidence_of(RATE).vetoes == {VerdictKind.RATE}
+    assert evidence_of(PROVEN).vetoes == frozenset()
+
+
+def test_a_code_of_one_provider_lifts_only_a_text_that_speaks_of_a_bound_in_tokens():
+    text = "token 上限"
+    with_code, without = evidence_of(text, codes=("1261",)).best, evidence_of(text).best
+    assert with_code is not None
+    assert without is not None
+    assert with_code.strength > without.strength
+
+
+def test_sizes_that_an_answer_states_are_tokens_and_prove_it_where_they_break_the_limit():
+    found = evidence_of(VAGUE, stated=Stated(limit=100, prompt=120, limit_path="error.n_ctx"))
+    assert found.is_proven
+    assert (found.stated.unit, found.limit_path) == (Unit.TOKENS, "error.n_ctx")
+    assert not evidence_of(VAGUE, stated=Stated(limit=100, prompt=80)).is_proven
+    assert evidence_of(VAGUE).stated.unit is None
+
+
+def test_an_answer_without_a_text_has_no_best_one():
+    assert evidence_of().best is None

@@ -1,3 +1,5 @@
+"""What follows a refusal."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,7 +9,7 @@ from msgspec.structs import replace
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.retry_strategy import (
+from proxy.core.overflow.retry import (
     LEAST_LIMIT_BYTES,
     MIN_USEFUL_REPLY_TOKENS,
     Attempt,
@@ -323,7 +325,9 @@ def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_g
     assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).rung is Rung.EMERGENCY
 
 
-def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_a_member():
+def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_it_or_a_member():
+    named = Outcome(400, Verdict(VerdictKind.UNKNOWN), names_our_tool=True)
+    assert [one.rung for one in sends(WITH_TOOL, OF_MEDIA, named)[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
     made = sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.FIELD)))
     assert [one.rung for one in made[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
     assert len(sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.UNKNOWN)))) == 2

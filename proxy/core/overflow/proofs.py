@@ -1,0 +1,197 @@
+"""What is proven beside the words of a refusal: which of them are the client's own, whether a prompt was cut silently,
+what an image costs.
+
+Rule: words that a client may have written are no evidence of a model's limit: other clients would pay for it. A count
+that a different tokenizer may explain proves nothing, and one that cannot be an image's cost is ignored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter as Counts
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.size import seen
+from proxy.core.overflow.report import Counted, SentText, Verdict
+from proxy.core.tokens.counters import Counter
+from proxy.core.tokens.images import ImageCounter, image_key, tokens_of_image
+
+_BESIDE: Final = r"[^\s\d]{1,40}"
+"""A word beside a number: by itself, a number such as 4096 occurs in many conversations."""
+_TOKENS: Final = re.compile(r"[!-~]+|[^\x00-\x7f]")
+"""Words; in scripts without spaces, characters."""
+_LEAST_CHARS: Final = 16
+"""Of a run that counts as an echo: shorter ones occur in both by chance."""
+_LEAST_OWN_LETTERS: Final = 8
+"""Of an upstream's words beside an echo; with fewer, it says nothing but what the request contains."""
+
+
+def may_be_echoed(verdict: Verdict, request: SentText) -> bool:
+    """Whether the request also contains the limit or the count of a refusal, with the word before or after it."""
+    numbers = [number for number in (verdict.limit, verdict.prompt, verdict.requested) if number is not None]
+    snippets = [snippet for number in numbers for snippet in _snippets(verdict.upstream_message, number)]
+    return bool(snippets) and (request.hides_letters or any(map(request.holds, snippets)))
+
+
+def own_words(message: str, request: SentText) -> str:
+    """A message without the parts that the request also contains."""
+    tokens = [(found.start(), found.end()) for found in _TOKENS.finditer(message)]
+    own, position, start = [], 0, 0
+    while start < len(tokens):
+        stop = _echoed_up_to(message, tokens, start, request)
+        if stop is None:
+            start += 1
+            continue
+        own.append(message[position : tokens[start][0]])
+        position, start = tokens[stop - 1][1], stop
+    return "".join([*own, message[position:]])
+
+
+def says_something(words: str) -> bool:
+    """Whether an upstream says anything beside an echo. If a refusal consists only of words of the request, the
+    conversation is about that refusal: the words are the upstream's, too.
+
+    >>> says_something("Invalid value:  you'."), says_something(" you'.")
+    (True, False)
+    """
+    return sum(map(str.isalpha, words)) >= _LEAST_OWN_LETTERS
+
+
+def _echoed_up_to(message: str, tokens: list[tuple[int, int]], start: int, request: SentText) -> int | None:
+    """The token after which the longest run from `start` that the request contains ends; None if it contains none."""
+    begin = tokens[start][0]
+    least = next((stop for stop in range(start + 1, len(tokens) + 1) if tokens[stop - 1][1] - begin >= _LEAST_CHARS), 0)
+    if not least or not request.holds(message[begin : tokens[least - 1][1]]):
+        return None
+    low, high = least, len(tokens)  # a request that contains a run contains every beginning of it
+    while low < high:
+        middle = (low + high + 1) // 2
+        if request.holds(message[begin : tokens[middle - 1][1]]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _snippets(message: str, number: int) -> list[str]:
+    """A number as the message prints it, once with the word before it and once with the word after it."""
+    grouped = r"\D?".join(re.findall(r"\d{1,3}(?=(?:\d{3})*$)", str(number)))
+    printed = rf"(?<!\d){grouped}(?!\d)"
+    before = re.findall(rf"{_BESIDE}\s{{1,3}}{printed}", message)
+    return before + re.findall(rf"{printed}\s{{0,3}}{_BESIDE}", message)
+
+
+SMALLEST_WINDOW_TOKENS: Final = 4_096
+"""The smallest window that servers give by default (Ollama, Docker Model Runner, LM Studio): if a count is not itself a
+window, no smaller one is concluded from it."""
+_WINDOW_STEP: Final = 1_024
+"""Allocated windows are multiples of this, from two on; one count in a thousand is one by chance."""
+_OVER_HALF: Final = (2, 3)
+"""What Ollama's runner leaves of a prompt beyond half of the window, which is all that it then reads: 2 050 of 4 096
+(github.com/ollama/ollama/issues/17889), 16 387 of 32 768 (github.com/ollama/ollama/issues/3839)."""
+_LANDED_SHARE: Final = 0.9
+"""Of the expectation of the model's own counter: a lower count that equals a window was cut."""
+_LANDED_SHARE_OF_RATIO: Final = 0.75
+"""Of the expectation of an estimate with the highest ratio seen: conversations in plainer words have 0.85 of it, turn
+after turn, and one turn in a thousand equals a window by chance."""
+_LANDED_SHARE_OF_ESTIMATE: Final = 0.6
+"""Of an estimate that was never compared with anything: English prose has 0.68 of it."""
+_FAR_SHARE: Final = 0.5
+"""Of the expectation of the model's own counter: any lower count was cut, even if it is no window: Ollama drops whole
+messages."""
+_FAR_SHARE_OF_ESTIMATE: Final = 0.25
+"""The same for an estimate, whether or not it was compared with counts: where JSON has 0.96 of it, Arabic has 0.41 and
+Hindi 0.33."""
+
+
+def may_be_of_a_cut(estimate_tokens: int, counted: Counted, ratio: float | None, *, is_exact: bool) -> bool:
+    """Whether a count is so low that the prompt may have been cut, if the upstream does such things; the arguments are
+    those of `window_of_a_cut`."""
+    landed = _LANDED_SHARE if is_exact else _LANDED_SHARE_OF_RATIO if ratio else _LANDED_SHARE_OF_ESTIMATE
+    return counted.prompt + counted.cached < estimate_tokens * (ratio or 1.0) * landed
+
+
+def window_of_a_cut(
+    estimate_tokens: int, counted: Counted, ratio: float | None, *, is_exact: bool, may_be_far: bool
+) -> int | None:
+    """The window to which a prompt was cut; None if nothing proves that it was.
+
+    `ratio`: the upstream's tokens per token of ours, None if it is unknown and our counter is not the model's own.
+    `is_exact`: whether it is. `may_be_far`: whether a count that is no window can also be a proof.
+
+    >>> window_of_a_cut(20_000, Counted(4_076, 20), None, is_exact=False, may_be_far=False)
+    4096
+    >>> window_of_a_cut(20_000, Counted(4_099, 80), None, is_exact=False, may_be_far=False)
+    8192
+    >>> window_of_a_cut(20_000, Counted(13_600, 20), None, is_exact=False, may_be_far=True)
+    >>> window_of_a_cut(20_000, Counted(3_210, 99), 1.0, is_exact=True, may_be_far=True)
+    4096
+    """
+    prompt, total = counted.prompt, counted.prompt + counted.reply
+    expected = estimate_tokens * (ratio or 1.0)
+    if prompt <= 0 or not may_be_of_a_cut(estimate_tokens, counted, ratio, is_exact=is_exact):
+        return None
+    for landing in (*(2 * (prompt - over) for over in _OVER_HALF), total, prompt):
+        if landing >= 2 * _WINDOW_STEP and landing % _WINDOW_STEP == 0 and landing < expected:
+            return landing
+    if not may_be_far or prompt + counted.cached >= expected * (_FAR_SHARE if is_exact else _FAR_SHARE_OF_ESTIMATE):
+        return None
+    window = SMALLEST_WINDOW_TOKENS
+    while window < total:
+        window *= 2
+    return window if window < expected else None
+
+
+LARGEST_IMAGE_TOKENS: Final = 32_768
+"""Twice the largest cost that any rule gives for one image (`max_pixels` of Qwen2-VL: 16 384)."""
+_STEP_TOKENS: Final = 16
+"""A cost is rounded up to a multiple of this: frames and a slightly low count of the text are no news."""
+_TOO_LOW: Final = 1.02
+_TOO_HIGH: Final = 0.85
+"""Times the known cost: a cost that is too low ends in refusals, one that is too high only wastes context."""
+_TEXT_MAY_BE_OFF: Final = 0.3
+"""Of an estimate of text that nothing has confirmed."""
+_OF_IMAGES: Final = 0.15
+"""Of the images' assumed cost: the most that an error in the text's count may account for."""
+
+
+def images_in(messages: Iterable[Message]) -> dict[tuple[tuple[int, int] | None, str | None], int]:
+    """How many images of each size in pixels and detail the messages contain."""
+    found = (image for message in messages if message.images for image in message.media())
+    return dict(Counts(seen(image) for image in found if image is not None))
+
+
+def costs_seen(
+    images: Mapping[tuple[tuple[int, int] | None, str | None], int],
+    counter: Counter,
+    estimate_tokens: int,
+    prompt_tokens: int,
+    ratio: float | None,
+) -> dict[str, int]:
+    """The cost of images, by `image_key`, where it differs from the counter's; empty if it does not, or if nothing can
+    be concluded.
+
+    `estimate_tokens`: of the whole prompt by this counter; `prompt_tokens`: as the upstream counted it; `ratio`: its
+    tokens of text per token of ours, None if nothing has confirmed it.
+    """
+    costs = {image: tokens_of_image(counter, *image) for image in images}
+    held = sum(costs[image] * count for image, count in images.items())
+    text = (estimate_tokens - held) * (1.0 if ratio is None else ratio)
+    known = dict(counter.learned) if isinstance(counter, ImageCounter) else {}
+    new = {image for image in images if image_key(*image) not in known} or set(images)
+    surely = sum(costs[image] * count for image, count in images.items() if image not in new)
+    held, seen = held - surely, prompt_tokens - text - surely
+    if not held or seen <= 0 or (ratio is None and text * _TEXT_MAY_BE_OFF > seen * _OF_IMAGES):
+        return {}
+    if held * _TOO_HIGH <= seen <= held * _TOO_LOW:
+        return {}
+    # One sum cannot tell several new sizes apart, so all of them are scaled alike.
+    found = {image_key(*image): _rounded_up(costs[image] * seen / held) for image in new}
+    return found if all(cost <= LARGEST_IMAGE_TOKENS for cost in found.values()) else {}
+
+
+def _rounded_up(tokens: float) -> int:
+    return math.ceil(round(tokens / _STEP_TOKENS, 6)) * _STEP_TOKENS

@@ -1,0 +1,506 @@
+"""The body of an error, in whatever shape → `ErrorReport` → what the core judges it to mean: plain, JSON or server-sent
+events, through JSON in strings, `b'...'`, Python reprs, HTML and JSON inside a text; of a success only errors, finish
+reasons and usage.
+
+Rule: nothing else parses an error, and nothing in here decides what one means. The assistant's words are never read,
+whatever they look like. At most six wrappers deep and a few passes over each text; nothing is evaluated, nothing
+raises. A path consists only of names that look like names, never of content.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Place, Scope, Sent, Stated, Verdict, judge, words
+from proxy.core.text import jsontext
+
+MAX_FOUND: Final = 128
+"""The richest error seen has fourteen."""
+_MAX_TEXT_CHARS: Final = 4_096
+"""An explanation is shorter; anything longer echoes the request."""
+
+_MAX_WRAPPINGS: Final = 6
+"""Deepest seen: a relay's `detail` around LiteLLM's text around `b'...'` around JSON, four."""
+_MAX_NESTING: Final = 24
+_MAX_MEMBERS: Final = 64
+
+_ECHOES: Final = frozenset(
+    {"input", "content", "contents", "messages", "prompt", "request", "request_body", "choices", "delta", "output"}
+    | {"failed_generation", "generated_text", "user", "user_id", "organization", "provider_name", "url", "help_url"}
+    | {
+        "documentation_url",
+        "doc_url",
+        "stack",
+        "stacktrace",
+        "traceback",
+        "headers",
+        "loc",
+        "usage",
+        "ctx",
+        "candidates",
+    }
+)
+"""Members that repeat the request, the model's words or the upstream's internals: pydantic's `input`, Groq's
+`failed_generation`."""
+_CODES: Final = frozenset(
+    {"code", "type", "status", "error_code", "error_type", "err_code", "status_code", "provider_error_code"}
+)
+_TELLING: Final = frozenset(
+    {
+        "message",
+        "msg",
+        "error",
+        "errors",
+        "detail",
+        "details",
+        "code",
+        "type",
+        "error_msg",
+        "error_message",
+        "error_code",
+    }
+    | {"error_type", "status_msg", "reason", "raw", "errmsg", "err_msg", "cause", "response", "base_resp"}
+)
+"""Members that show that an object inside a text is an error, not an example of a parameter."""
+
+_OPENING: Final = re.compile(r"[\[{](?=\s{0,99}[\"'{\[])")
+_MEMBER: Final = re.compile(r"""["']([A-Za-z_]{2,40})["']\s{0,9}:\s{0,9}""")
+_VALUE: Final = re.compile(
+    r"""b?"((?:[^"\\]|\\.)*+)(?:"|\Z)|b?'((?:[^'\\]|\\.)*+)(?:'|\Z)|(-?\d{1,15})\b|(?:None|True|False|null|true|false)\b""",
+    re.DOTALL,
+)
+_BYTES_REPR: Final = re.compile(r"""\bb(['"])(?=[{\[\\])""")
+_CODE_SHAPE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-:/#\[\]]{0,79}")
+"""A code, or a `param`: `messages[3].content`."""
+_TAG: Final = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
+_SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,40}")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_EDGES: Final = " \n\t:.,-'\"{}[]()"
+_DECODER: Final = json.JSONDecoder(strict=False)
+
+
+class FoundCode(Struct, frozen=True):
+    """One word for programs, as received."""
+
+    path: str
+    name: str
+    """The member that contained it, in snake case."""
+    text: str
+
+
+class Found(Struct):
+    """What has been found in a response so far."""
+
+    texts: list[ErrorText] = field(default_factory=list)
+    codes: list[FoundCode] = field(default_factory=list)
+    numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By the member that contained each, in snake case, with its path; the first of each name."""
+    endings: list[ErrorCode] = field(default_factory=list)
+    counted_prompt: int | None = None
+    counted_reply: int | None = None
+    is_bare_text: bool = False
+    is_silent: bool = False
+    has_output: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.texts) + len(self.codes) + len(self.numbers) >= MAX_FOUND
+
+
+def json_or_none(text: str) -> Any:
+    """The JSON that the whole text is; None if it is not JSON (or `null`, which says as little)."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 0, nesting: int = 0) -> None:
+    """Add everything under one JSON value."""
+    if found.is_full or nesting > _MAX_NESTING:
+        return
+    match value:
+        case dict():
+            holds_remarks = all(_is_remark(inner) for inner in value.values())
+            for key, inner in islice(value.items(), _MAX_MEMBERS):
+                member = snake(key)
+                if member not in _ECHOES or holds_remarks:
+                    collect(found, joined(path, key), member, inner, wrappings=wrappings, nesting=nesting + 1)
+        case list():
+            for index, inner in enumerate(value[:_MAX_MEMBERS]):
+                collect(found, f"{path}[{index}]", name, inner, wrappings=wrappings, nesting=nesting + 1)
+        case str():
+            collect_text(found, path, name, value, wrappings)
+        case bool() | None:
+            pass
+        case _ if name in _CODES:
+            found.codes.append(FoundCode(path, name, str(value)))
+        case _ if abs(value) < 1e12:  # neither infinite nor NaN, which compares as false
+            found.numbers.setdefault(name, (int(value), path))
+
+
+def _is_remark(value: Any) -> bool:
+    """Whether this could be remarks about the member at fault: `{"errors": {"messages": ["is too long"]}}`."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+
+
+def collect_text(found: Found, path: str, name: str, text: str, wrappings: int = 0) -> None:
+    """Add a text: as a code if it is one word, taken apart if it wraps something."""
+    if found.is_full or not text.strip() or text == "None":
+        return
+    if _CODE_SHAPE.fullmatch(text):
+        found.codes.append(FoundCode(path, name, text))
+    elif wrappings >= _MAX_WRAPPINGS or not _collect_wrapped(found, path, name, text, wrappings + 1):
+        _collect_plain(found, path, text)
+
+
+def _collect_plain(found: Found, path: str, text: str) -> None:
+    plain = _TAG.sub(" ", text) if "</" in text else text
+    if plain.strip(_EDGES):
+        found.texts.append(ErrorText(path, plain.strip()[:_MAX_TEXT_CHARS]))
+
+
+def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: int) -> bool:
+    """Take apart the first JSON or repr in a text, and the text before and after it; False if there is none."""
+    text = _BYTES_REPR.sub(" ", text)
+    for candidate in dict.fromkeys((text, _unescaped(text))):
+        for opening in islice(_OPENING.finditer(candidate), 3):
+            try:
+                value, end = _DECODER.raw_decode(candidate, opening.start())
+            except (ValueError, RecursionError):
+                continue
+            if opening.start() and not _tells(value):
+                continue
+            _collect_plain(found, path, candidate[: opening.start()].strip(_EDGES))
+            collect(found, inside(path), name, value, wrappings=wrappings)
+            collect_text(found, path, name, candidate[end:].strip(_EDGES), wrappings)
+            return True
+    return _collect_repr(found, path, text, wrappings)
+
+
+def _tells(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_tells(item) for item in value[:_MAX_MEMBERS])
+    return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
+
+
+def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
+    """Members of a Python repr, or of truncated or repaired JSON, read one by one: `'message': "..."`."""
+    heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
+    if not any(snake(head[1]) in _TELLING for head in heads):
+        return False
+    start, end = heads[0].start(), heads[0].start()
+    for head in heads:
+        if head.start() < end or (value := _VALUE.match(text, head.end())) is None:
+            continue
+        end = value.end()
+        if (member := snake(head[1])) not in _ECHOES and value.lastindex is not None:
+            said = int(value[3]) if value[3] else _unescaped(value[value.lastindex])
+            collect(found, joined(inside(path), head[1]), member, said, wrappings=wrappings)
+    _collect_plain(found, path, text[:start].strip(_EDGES))
+    _collect_plain(found, path, text[end:].strip(_EDGES))
+    return True
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def joined(path: str, key: object) -> str:
+    """The path of a member; a key that does not look like a name could be content and becomes `*`."""
+    name = key if isinstance(key, str) and _SAFE_NAME.fullmatch(key) else "*"
+    return f"{path}.{name}" if path and not path.endswith(">") else f"{path}{name}"
+
+
+def inside(path: str) -> str:
+    """The path inside a text that wraps something; the body itself is not named."""
+    return f"{path}>" if path else ""
+
+
+def snake(name: str) -> str:
+    """A member's name in snake case.
+
+    >>> snake("errorCode"), snake("error-msg")
+    ('error_code', 'error_msg')
+    """
+    return _CAMEL.sub("_", name[:60]).replace("-", "_").lower()
+
+
+MAX_BODY_BYTES: Final = 65_536
+"""An error is short; anything longer is an echo of the request."""
+_MAX_CHOICES: Final = 16
+_MAX_DEPTH: Final = 8
+"""Of responses within events; two are seen. Python 3.12 and later parse JSON nested deeper than calls may be."""
+
+_ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
+_ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
+_ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
+_CACHED_APART: Final = ("cache_creation_input_tokens", "cache_read_input_tokens")
+"""https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance"""
+_ENDINGS: Final = {"max_output_tokens": "max_tokens"}
+"""Finish reasons of the Responses API, and their names on chat completions."""
+_BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
+_NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
+"""Members of a message or a delta that hold nothing a model said."""
+_OF_A_BEGINNING: Final = frozenset({"index", "delta"})
+"""Members of a choice that may stand before anything is said; a finish reason may not, but for a cut."""
+_SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
+
+_SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
+_ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
+
+
+def opened(body: bytes, *, is_success: bool) -> Found:
+    """What a response says, read from its first 64 KiB; `is_success`: a 2xx, of which only errors are read."""
+    text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
+    found = Found()
+    if _SSE_LINE.match(text):
+        _add_events(found, text, is_success=is_success)
+    elif not is_success:
+        collect_text(found, "", "", text)
+    elif (value := json_or_none(text)) is not None:
+        found.is_silent = _holds_nothing(value)
+        _add_success(found, "", value)
+    else:
+        found.is_silent, found.is_bare_text = not text, bool(text)
+        collect_text(found, "", "", text)
+    return found
+
+
+def _add_events(found: Found, text: str, *, is_success: bool) -> None:
+    found.is_silent = is_success
+    for index, (name, payload) in enumerate(_events(text)):
+        path = f"event[{index}]"
+        if payload.strip() == "[DONE]":
+            continue
+        value = json_or_none(payload)
+        found.is_silent &= _tells_no_part(value)
+        if is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
+            _add_success(found, path, value)  # for `response.failed`, which repeats the request
+        elif not is_success or _ERROR_EVENT.search(name):
+            collect_text(found, path, "", payload)
+        else:
+            _add_success(found, path, value)
+
+
+def _events(text: str) -> Iterator[tuple[str, str]]:
+    """(event name, data) of every event; a line without a field name continues the data (some servers do this)."""
+    name, lines = "", list[str]()
+    for line in [*text.splitlines(), ""]:
+        field = _SSE_LINE.match(line)
+        if not line.strip():
+            if lines:
+                yield name, "\n".join(lines)
+            name, lines = "", []
+        elif field is None:
+            lines.append(line)
+        elif (member := (field[1] or "").lower()) == "event":
+            name = field[2].strip()
+        elif member == "data":
+            lines.append(field[2])
+
+
+def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
+    """Errors, finish reasons and usage of a 2xx body or event."""
+    if not isinstance(value, dict) or depth > _MAX_DEPTH:
+        return
+    for name in _ERROR_MEMBERS:
+        if (error := value.get(name)) and not _says_success(error):
+            collect(found, joined(path, name), name, error)
+    found.has_output |= _has_output(value)
+    for name in ("response", "message"):  # Responses API: `response.failed`; Anthropic: `message_start`
+        _add_success(found, joined(path, name), value.get(name), depth + 1)
+    _add_finish(found, path, value)
+    declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
+    has_answer = any(value.get(name) for name in _ANSWER_MEMBERS)
+    if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
+        collect(found, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
+
+
+def holds_nothing(data: bytes) -> bool:
+    """Whether the data of a stream's event is an object without any part of a reply, usage or error: Azure's first one,
+    `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
+    content-streaming), which some servers send alone; OpenAI's, which only says that the assistant will speak; one that
+    only says that the reply was cut: whether it had begun, the usage in the next event says."""
+    return _tells_no_part(json_or_none(data.decode("utf-8", "replace")))
+
+
+def _tells_no_part(value: Any) -> bool:
+    if _holds_nothing(value):
+        return True
+    if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
+        return False
+    choices = value.get("choices")
+    if not isinstance(choices, list) or not 0 < len(choices) <= _MAX_CHOICES or _has_output(value):
+        return False
+    return all(
+        isinstance(choice, dict)
+        and isinstance(choice.get("delta"), dict)
+        and not any(inner for name, inner in choice.items() if name not in _OF_A_BEGINNING and not _is_cut(name, inner))
+        for choice in choices
+    )
+
+
+def _is_cut(name: str, value: Any) -> bool:
+    return name == "finish_reason" and isinstance(value, str) and words.means_cut(value)
+
+
+def _holds_nothing(value: Any) -> bool:
+    """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
+    if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
+        return False
+    if jsontext.string_in(value, "type") in _BEGINNINGS:
+        return True
+    return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
+
+
+def _has_output(value: dict[str, Any]) -> bool:
+    """Whether a body or an event holds anything that a model said, on any API."""
+    choices = value.get("choices")
+    spoken = [value.get("delta")]
+    for choice in islice(choices if isinstance(choices, list) else (), _MAX_CHOICES):
+        if isinstance(choice, dict):
+            spoken += [choice.get("message"), choice.get("delta"), choice.get("text")]
+    return any(value.get(name) for name in _OUTPUT_MEMBERS) or any(
+        any(inner for name, inner in one.items() if name not in _NO_OUTPUT) if isinstance(one, dict) else bool(one)
+        for one in spoken
+    )
+
+
+def _says_success(value: Any) -> bool:
+    """MiniMax's `base_resp` is in every response: `{"status_code": 0, "status_msg": "success"}`."""
+    return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
+
+
+def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
+    choices = value.get("choices")
+    inner = [value.get("incomplete_details"), value.get("delta"), *(choices if isinstance(choices, list) else ())]
+    for holder in islice((value, *inner), _MAX_CHOICES):
+        if not isinstance(holder, dict):
+            continue
+        for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
+            if isinstance(reason := holder.get(name), str):
+                found.endings.append(ErrorCode(joined(path, name), _ENDINGS.get(reason, reason)))
+        if holder is not value and (error := holder.get("error")):
+            collect(found, joined(path, "choices.error"), "error", error)
+    if isinstance(usage := value.get("usage"), dict):
+        found.counted_prompt = _count(usage, "prompt_tokens", "input_tokens")
+        if found.counted_prompt is not None:  # Anthropic counts cache writes and reads separately
+            found.counted_prompt += sum(_count(usage, name) or 0 for name in _CACHED_APART)
+        found.counted_reply = _count(usage, "completion_tokens", "output_tokens")
+
+
+def _count(usage: dict[str, Any], *names: str) -> int | None:
+    return next((usage[name] for name in names if type(usage.get(name)) is int), None)
+
+
+_WINDOW: Final = ("n_ctx", "max_context_length", "context_length", "context_window", "max_model_len")
+_INPUT: Final = ("max_input_tokens", "max_prompt_tokens")
+_PROMPT: Final = ("n_prompt_tokens", "prompt_tokens", "input_tokens", "num_prompt_tokens", "prompt_token_count")
+_REQUESTED: Final = ("requested_tokens", "total_tokens")
+
+_PLACE: Final = "param"
+"""OpenAI's member for the path of the refused part of the request."""
+_OF_TEXT: Final = re.compile(r"(?:messages|input|prompt|contents?)(?:\W{0,2}\d{1,6}\W?|\.content|\.text|\.parts){0,6}")
+"""`messages[3].content` is prompt, `messages[3].name` is not."""
+_ELSEWHERE: Final = re.compile(
+    r"(?:messages|input)\W{0,2}\d{1,6}\W?\.(?!content|text|parts).*"
+    r"|(?:model|tools?|tool_choice|functions?|function_call|response_format|stop|user|metadata)\b.*"
+)
+"""`messages[0].role`, `tools[3].function.name`."""
+
+
+def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
+    """What a response, or its beginning, says about itself."""
+    found = opened(body, is_success=200 <= status < 300)
+    return ErrorReport(
+        status=status,
+        asks_to_wait=any(name.lower() == b"retry-after" for name, _ in headers),
+        texts=tuple(found.texts),
+        codes=tuple(_code(code) for code in found.codes if not code.name.endswith("id")),  # names no cause
+        stated=_stated(found.numbers),
+        endings=tuple(found.endings),
+        counted_prompt=found.counted_prompt,
+        counted_reply=found.counted_reply,
+        body_bytes=len(body),
+        is_bare_text=found.is_bare_text,
+        is_silent=found.is_silent and not found.endings,
+        has_output=found.has_output,
+    )
+
+
+def _code(found: FoundCode) -> ErrorCode:
+    return ErrorCode(found.path, found.text, _place(found.text) if found.name == _PLACE else None)
+
+
+def _place(path: str) -> Place:
+    if _OF_TEXT.fullmatch(path):
+        return Place.TEXT
+    return Place.ELSEWHERE if _ELSEWHERE.fullmatch(path) else Place.UNCLEAR
+
+
+def _stated(numbers: Mapping[str, tuple[int, str]]) -> Stated:
+    """Sizes from members: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
+    limit, limit_path, name = _first(numbers, _WINDOW + _INPUT)
+    scope = Scope.UNKNOWN if limit is None else Scope.INPUT if name in _INPUT else Scope.WINDOW
+    prompt, requested = _first(numbers, _PROMPT)[0], _first(numbers, _REQUESTED)[0]
+    return Stated(limit, scope, limit_path, prompt, requested)
+
+
+def _first(numbers: Mapping[str, tuple[int, str]], names: tuple[str, ...]) -> tuple[int | None, str, str]:
+    """Size, path and name of the first of these members with a size; servers put 0 or -1 into those that they do not
+    know."""
+    sizes = ((*numbers.get(name, (0, "")), name) for name in names)
+    return next((found for found in sizes if found[0] > 0), (None, "", ""))
+
+
+_ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IGNORECASE)
+"""An unnecessarily escaped digit or letter: such a request is not decoded, so the escape may hide anything."""
+
+
+class RequestText:
+    """A request, as the core's `SentText`."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+
+    @property
+    def hides_letters(self) -> bool:
+        """Whether plain letters or digits are escaped in it.
+
+        >>> RequestText(b'"\\\\u0034096"').hides_letters, RequestText(b'"a \\\\u003c b"').hides_letters
+        (True, False)
+        """
+        return _ESCAPED.search(self._request) is not None
+
+    def holds(self, text: str) -> bool:
+        """Whether it contains a text, literally or with the characters beyond ASCII escaped.
+
+        >>> RequestText(b'{"content": "\\\\u4e2d 4096"}').holds("中 4096")
+        True
+        """
+        plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+        return plain in self._request or (not text.isascii() and json.dumps(text)[1:-1].encode() in self._request)
+
+
+def judge_answer(
+    status: int,
+    headers: Sequence[tuple[bytes, bytes]],
+    body: bytes,
+    *,
+    sent: Sent | None = None,
+    request: bytes = b"",
+) -> Verdict:
+    """The meaning of an upstream's response. Never raises; linear in the first 64 KiB of the body.
+
+    `body` is the response or its beginning; for a stream, the first meaningful event, or everything if there was none.
+    `request` is the JSON that was answered: the parts of it that a response repeats are no evidence.
+    """
+    return judge(report_of(status, headers, body), sent, RequestText(request) if request else None)

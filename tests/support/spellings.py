@@ -1,0 +1,313 @@
+"""One conversation as the three APIs write it: what a drawn agent says, brings and gets.
+
+Rule: an item that was written is never written anew, so the bytes of a prefix stay what they were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from proxy.demo import model
+from proxy.demo.model_server import InvalidRequest, check_messages
+from proxy.demo.refusals import FLAVOURS, Load
+from support import (
+    messages_answers,
+    messages_journey,
+    responses_answers,
+    responses_journey,
+    valid_messages,
+    valid_responses,
+)
+from support.media_samples import PDF, PNG, anthropic_block, data_url, file_part, image_part
+from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_json
+
+Json = dict[str, Any]
+Items = list[Json]
+SEAL: Final = "c2VhbGVk"
+"""Of another model's thinking."""
+
+
+class ErrorInReply(Exception):
+    """A stream that ends in an error; the text is what it says."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A reply as its client keeps it."""
+
+    items: Items
+    calls: Sequence[str]
+    """The ids of the calls that the client is to answer."""
+    text: str
+
+
+class Spelling(Protocol):
+    """An API, as a client and a server write it."""
+
+    name: str
+    path: str
+    member: str
+    """With the conversation."""
+    refusals: Mapping[str, Refusal]
+    in_streams: Sequence[str]
+    """The refusal of a whole answer, and after it those that are told in a stream only."""
+
+    def user(self, text: str, media: Sequence[str] = ()) -> Items: ...
+    def system(self, text: str) -> Items: ...
+    def called(self, calls: Sequence[tuple[str, Json]], text: str = "", seal: str = "") -> Items: ...
+    def results(self, results: Sequence[tuple[str, str]], media: Sequence[str] = (), words: str = "") -> Items: ...
+    def searched(self, number: int) -> Items: ...
+    def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json: ...
+    def formatted(self) -> Json: ...
+    def complaints(self, body: Json) -> Sequence[str]: ...
+    def error(self, message: str, status: int) -> Answer: ...
+    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer: ...
+    def said(self, body: bytes, *, streamed: bool) -> Said: ...
+
+
+class Chat:
+    """Chat completions."""
+
+    name, path, member = "chat", "/v1/chat/completions", "messages"
+    in_streams = ("openai",)
+
+    def __init__(self) -> None:
+        self.refusals = {name: _of_flavour(name) for name in FLAVOURS} | ON_EVERY_API
+
+    def user(self, text: str, media: Sequence[str] = ()) -> Items:
+        parts = {"image": image_part(), "file": file_part(PDF)}
+        content = [{"type": "text", "text": text}, *(parts[kind] for kind in media)]
+        return [{"role": "user", "content": content if media else text}]
+
+    def system(self, text: str) -> Items:
+        return [{"role": "system", "content": text}]
+
+    def called(self, calls: Sequence[tuple[str, Json]], text: str = "", seal: str = "") -> Items:
+        functions = [(name, {"name": "bash", "arguments": json.dumps(given)}) for name, given in calls]
+        made = [{"id": name, "type": "function", "function": function} for name, function in functions]
+        details = [{"type": "reasoning.text", "text": "Hm.", "signature": seal}] if seal else []
+        more = {"tool_calls": made} if made else {}
+        more |= {"reasoning_details": details} if details else {}
+        return [{"role": "assistant", "content": text or None, **more}]
+
+    def results(self, results: Sequence[tuple[str, str]], media: Sequence[str] = (), words: str = "") -> Items:
+        found: Items = [{"role": "tool", "tool_call_id": name, "content": text} for name, text in results]
+        if media:
+            found[-1]["content"] = [{"type": "text", "text": results[-1][1]}, image_part()]
+        return [*found, *self.user(words)] if words else found
+
+    def searched(self, number: int) -> Items:
+        note = {"type": "url_citation", "url_citation": {"url": "https://a.invalid", "title": f"page {number}"}}
+        return [{"role": "assistant", "content": f"Found page {number}.", "annotations": [note]}]
+
+    def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json:
+        offered = [{"type": "function", "function": {"name": t, "parameters": {"type": "object"}}} for t in tools]
+        body: Json = {"messages": [*self.system(system), *items]}
+        body |= {"tools": offered} if offered else {}
+        return body if reply_tokens is None else body | {"max_tokens": reply_tokens}
+
+    def formatted(self) -> Json:
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}
+
+    def complaints(self, body: Json) -> Sequence[str]:
+        try:
+            check_messages(body["messages"])
+        except InvalidRequest as error:
+            return [error.message]
+        return []
+
+    def error(self, message: str, status: int) -> Answer:
+        kind = "invalid_request_error" if status == 400 else "server_error"
+        return as_json({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
+
+    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
+        calls = tuple(model.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
+        named = json.dumps([number, reply.text]).encode()
+        made = model.Completion.make(named, body["model"], model.Reply(reply.text, calls), usage.prompt, 10**6)
+        if not body.get("stream"):
+            return as_json(made.whole())
+        told = bool((body.get("stream_options") or {}).get("include_usage"))
+        return Answer(200, b"".join(made.events(told)), "text/event-stream")
+
+    def said(self, body: bytes, *, streamed: bool) -> Said:
+        message = _put_together(body) if streamed else json.loads(body)["choices"][0]["message"]
+        message.setdefault("role", "assistant")
+        calls = [call["id"] for call in message.get("tool_calls") or ()]
+        return Said([message], calls, message.get("content") or "")
+
+
+class Messages:
+    """Anthropic's API."""
+
+    name, path, member = "messages", "/v1/messages", "messages"
+    refusals = messages_answers.REFUSALS
+    in_streams = ("anthropic", *messages_answers.IN_STREAM)
+
+    def user(self, text: str, media: Sequence[str] = ()) -> Items:
+        blocks = {"image": anthropic_block(), "file": anthropic_block(PDF, "application/pdf", "document")}
+        content = [{"type": "text", "text": text}, *(blocks[kind] for kind in media)]
+        return [{"role": "user", "content": content if media else text}]
+
+    def system(self, text: str) -> Items:
+        return [{"role": "system", "content": text}]
+
+    def called(self, calls: Sequence[tuple[str, Json]], text: str = "", seal: str = "") -> Items:
+        blocks: Items = [{"type": "thinking", "thinking": "Hm.", "signature": seal}] if seal else []
+        blocks += [{"type": "text", "text": text}] if text else []
+        blocks += [{"type": "tool_use", "id": name, "name": "bash", "input": given} for name, given in calls]
+        return [{"role": "assistant", "content": blocks}]
+
+    def results(self, results: Sequence[tuple[str, str]], media: Sequence[str] = (), words: str = "") -> Items:
+        blocks: Items = [{"type": "tool_result", "tool_use_id": name, "content": text} for name, text in results]
+        if media:
+            blocks[-1]["content"] = [{"type": "text", "text": results[-1][1]}, anthropic_block()]
+        blocks += [{"type": "text", "text": words}] if words else []
+        return [{"role": "user", "content": blocks}]
+
+    def searched(self, number: int) -> Items:
+        name = f"srvtoolu_{number}"
+        page = {
+            "type": "web_search_result",
+            "url": "https://a.invalid",
+            "title": "a",
+            "encrypted_content": "RW5j" * 400,
+        }
+        return [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "server_tool_use", "id": name, "name": "web_search", "input": {"query": "builds"}},
+                    {"type": "web_search_tool_result", "tool_use_id": name, "content": [page]},
+                    {"type": "text", "text": f"Found page {number}."},
+                ],
+            }
+        ]
+
+    def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json:
+        body: Json = {"system": system, "messages": items, "max_tokens": reply_tokens or 512}
+        offered = [{"name": tool, "input_schema": {"type": "object"}} for tool in tools]
+        return body | ({"tools": offered} if offered else {})
+
+    def formatted(self) -> Json:
+        return {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
+
+    def complaints(self, body: Json) -> Sequence[str]:
+        return valid_messages.complaints(body)
+
+    def error(self, message: str, status: int) -> Answer:
+        return messages_answers.error(message, status, "invalid_request_error" if status == 400 else "api_error")
+
+    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
+        return messages_answers.answered(body, reply, usage, number)[0]
+
+    def said(self, body: bytes, *, streamed: bool) -> Said:
+        if streamed and b'"type": "error"' in body:
+            raise ErrorInReply(body.decode())
+        message = messages_journey.message_of(body.decode()) if streamed else json.loads(body)
+        content = message["content"]
+        calls = [block["id"] for block in content if block["type"] == "tool_use"]
+        text = "".join(block["text"] for block in content if block["type"] == "text")
+        return Said([{"role": "assistant", "content": content or "…"}], calls, text)
+
+
+class Responses:
+    """OpenAI's newer API, of which the client keeps the conversation."""
+
+    name, path, member = "responses", "/v1/responses", "input"
+    refusals = responses_answers.REFUSALS
+    in_streams = ("openai", *responses_answers.IN_STREAM)
+
+    def user(self, text: str, media: Sequence[str] = ()) -> Items:
+        return [{"role": "user", "content": self._parts(text, media) if media else text}]
+
+    def _parts(self, text: str, media: Sequence[str]) -> Items:
+        file = {"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")}
+        parts = {"image": {"type": "input_image", "image_url": data_url(PNG, "image/png")}, "file": file}
+        return [{"type": "input_text", "text": text}, *(parts[kind] for kind in media)]
+
+    def system(self, text: str) -> Items:
+        return [{"role": "developer", "content": text}]
+
+    def called(self, calls: Sequence[tuple[str, Json]], text: str = "", seal: str = "") -> Items:
+        found: Items = []
+        if seal:
+            found.append({"type": "reasoning", "id": f"rs_{calls[0][0]}", "summary": [], "encrypted_content": seal})
+        if text:
+            said = [{"type": "output_text", "text": text, "annotations": []}]
+            found.append({"type": "message", "role": "assistant", "content": said})
+        made = [{"call_id": name, "name": "bash", "arguments": json.dumps(given)} for name, given in calls]
+        return [*found, *({"type": "function_call", **call} for call in made)]
+
+    def results(self, results: Sequence[tuple[str, str]], media: Sequence[str] = (), words: str = "") -> Items:
+        found: Items = [{"type": "function_call_output", "call_id": name, "output": text} for name, text in results]
+        if media:
+            found[-1]["output"] = self._parts(results[-1][1], ["image"])
+        return [*found, *self.user(words)] if words else found
+
+    def searched(self, number: int) -> Items:
+        action = {"type": "search", "query": "builds"}
+        found = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": action}
+        return [found, *self.called([], f"Found page {number}.")]
+
+    def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json:
+        body: Json = {"instructions": system, "input": items, "store": False}
+        offered = [{"type": "function", "name": tool, "parameters": {"type": "object"}} for tool in tools]
+        body |= {"tools": offered} if offered else {}
+        return body if reply_tokens is None else body | {"max_output_tokens": reply_tokens}
+
+    def formatted(self) -> Json:
+        return {"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}}}
+
+    def complaints(self, body: Json) -> Sequence[str]:
+        return valid_responses.complaints(body)
+
+    def error(self, message: str, status: int) -> Answer:
+        return responses_answers.error(message, status)
+
+    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
+        return responses_answers.answered(body, reply, usage, number)[0]
+
+    def said(self, body: bytes, *, streamed: bool) -> Said:
+        if streamed and b"event: response.completed" not in body:
+            raise ErrorInReply(body.decode())
+        response = responses_journey.completed(body.decode()) if streamed else json.loads(body)
+        calls = [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
+        texts = [item["content"][0]["text"] for item in response["output"] if item["type"] == "message"]
+        return Said(response["output"], calls, "".join(texts))
+
+
+def _of_flavour(name: str) -> Refusal:
+    return lambda body, sent, limit: as_json(
+        dict(FLAVOURS[name].refusal(Load(sent, 0, body.get("max_tokens"), limit))), 400
+    )
+
+
+def _put_together(body: bytes) -> Json:
+    """The message of a stream of chat completions."""
+    message: Json = {"role": "assistant", "content": ""}
+    calls: dict[int, Json] = {}
+    for event in _events(body):
+        if "error" in event:
+            raise ErrorInReply(body.decode())
+        for choice in event["choices"]:
+            delta = choice["delta"]
+            message["content"] += delta.get("content") or ""
+            for piece in delta.get("tool_calls") or ():
+                if "id" in piece:
+                    calls[piece["index"]] = {**piece, "function": {**piece["function"]}}
+                    del calls[piece["index"]]["index"]
+                else:
+                    calls[piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
+    return message | ({"tool_calls": list(calls.values())} if calls else {})
+
+
+def _events(body: bytes) -> Iterator[Json]:
+    for line in body.decode().splitlines():
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
+
+
+SPELLINGS: Final[Mapping[str, Spelling]] = {one.name: one for one in (Chat(), Messages(), Responses())}
