@@ -7,12 +7,14 @@ only to compute shares, and nothing exceeds it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import Struct, structs
 
 from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.models.profile import ModelProfile, Witness
 
 REPLY_SHARE: Final = 16
@@ -311,3 +313,12 @@ def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens:
     least = min(MIN_REPLY_TOKENS, budget.reserved_reply_tokens)
     fitting = max(least, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
     return fitting if fitting < asked_reply_tokens else None
+
+
+def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
+    """The reports with sizes in the model's tokens, in which people are told them."""
+    told = budget.model_tokens
+    return tuple(
+        block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
+        for block in blocks
+    )

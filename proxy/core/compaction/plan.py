@@ -23,12 +23,12 @@ from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE, NoteRoom
 from proxy.core.compaction.steps import CompactionStep
-from proxy.core.compaction.window import ContextWindow, MessageReport
+from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change, are_interchangeable
 from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, MessageReport, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
 from proxy.core.text.discreet import Discreet
@@ -269,15 +269,10 @@ def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
-    begins = beginning(messages)
-    for index in range(progress.messages, len(messages)):
-        message = messages[index]
-        for call in message.calls:
-            tools[call.id] = call.name
+    for index, message, tool in _arriving(messages, progress.messages, tools):
         if message.calls and (b"/tool_" in message.raw or b"\\tool_" in message.raw):
             asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
             pages.update((call_id, page) for call_id, page in asked if page is not None)
-        tool = tool_of(message, tools, has_begun=index >= begins)
         read = pages.get(message.answers) if pages else None
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size
@@ -289,6 +284,17 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)
     return Progress(window, len(messages), tools, pages, before, progress.earlier)
+
+
+def _arriving(messages: Sequence[Message], start: int, tools: dict[str, str]) -> Iterator[tuple[int, Message, str]]:
+    """The messages from an index on, each with the tool whose result it is. `tools`: by call; those of each message are
+    added to it."""
+    begins = beginning(messages)
+    for index in range(start, len(messages)):
+        message = messages[index]
+        for call in message.calls:
+            tools[call.id] = call.name
+        yield index, message, tool_of(message, tools, has_begun=index >= begins)
 
 
 def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
@@ -428,13 +434,8 @@ class Compressed(Discreet, frozen=True):
 
 def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 0) -> Compressed:
     """What becomes of the messages; the last `protected` ones stay as they are."""
-    tools: dict[str, str] = {}
-    entries: list[TrackedMessage] = []
-    messages = conversation.messages
-    begins = beginning(messages)
-    for index, message in enumerate(messages):
-        tools.update((call.id, call.name) for call in message.calls)
-        tool = tool_of(message, tools, has_begun=index >= begins)
+    messages, entries = conversation.messages, list[TrackedMessage]()
+    for index, message, tool in _arriving(messages, 0, {}):
         steps = pipeline.local if index < len(messages) - protected else ()
         entries.append(prepared(index, message, tool, steps, pipeline.notices, pipeline.counter))
     return Compressed(tuple(entries), pipeline.budget)

@@ -1,20 +1,18 @@
-"""What is kept of a conversation at one point in it: the working view of the compaction steps, and what became of each
-message, for people who ask why.
+"""What is kept of a conversation at one point in it: the working view of the compaction steps.
 
 Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
 system text, the first and the last user message and the newest exchange are always kept; every size is measured on the
-bytes that would be sent. Reports hold sizes, reasons and names, never content.
+bytes that would be sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import NoteRoom, OmissionNote
 from proxy.core.conversation.edit import Edit, Moved, Reason
@@ -32,66 +30,12 @@ from proxy.core.conversation.exchange import (
 )
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
-from proxy.core.conversation.tracked_message import TrackedMessage, before_a_user, done_again, with_media
+from proxy.core.conversation.tracked_message import MessageReport, TrackedMessage, before_a_user, done_again, with_media
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_output import LEAST_SYSTEM_BYTES
-
-MAX_ROLE_CHARACTERS: Final = 32
-MAX_TOOL_CHARACTERS: Final = 128
-"""Limits for names in a record: both are foreign input. APIs allow tool names of 64 characters."""
-
-
-class MessageReport(NamedTuple):
-    """One message of a request: as it came, and as it is sent."""
-
-    role: str
-    tool: str
-    """The tool whose result it is."""
-    tokens_before: int
-    tokens_after: int
-    """0: it is left out."""
-    reasons: tuple[str, ...] = ()
-    """Why it was changed; empty: it is sent as it came."""
-    artifacts: tuple[str, ...] = ()
-    """The artifacts that keep what was taken out."""
-
-    @classmethod
-    def of(cls, entry: TrackedMessage) -> MessageReport:
-        """The report of a message that is sent."""
-        reasons: tuple[str, ...] = ()
-        artifacts: tuple[str, ...] = ()
-        if entry.edits:
-            reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
-            artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
-        role, tool = entry.original.role[:MAX_ROLE_CHARACTERS], entry.tool[:MAX_TOOL_CHARACTERS]
-        return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
-
-    def left_out(self) -> MessageReport:
-        """The report after the whole message is left out: earlier cuts of it no longer matter."""
-        return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=())
-
-    def kept_in(self, artifact: Artifact) -> MessageReport:
-        """The report after it is known which artifact keeps its message."""
-        return self._replace(artifacts=(*self.artifacts, artifact.id))
-
-    def with_note(self, tokens: int, artifact: Artifact | None) -> MessageReport:
-        """The report of the message that carries the omission note, which adds `tokens`."""
-        noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
-        reasons = (*self.reasons, Reason.OMISSION_NOTE.value)
-        return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)
-
-
-def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
-    """The reports with sizes in the model's tokens, in which people are told them."""
-    told = budget.model_tokens
-    return tuple(
-        block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
-        for block in blocks
-    )
-
 
 _PATIENCE: Final = 16
 """Desperate cuts in a row before the next one waits for a sixteenth more messages; after twice as many, for two
@@ -171,8 +115,8 @@ class ContextWindow:
         self._left_out: list[Edit] = []
         self._gone: list[TrackedMessage] = []
         """Messages left out since the note was written."""
-        self._gone_units: list[tuple[int, int]] = []
-        """The units of these: start and stop of each."""
+        self._gone_units: set[int] = set()
+        """The indexes at which their units began."""
         self._has_calls = False
         """Whether any message has a call or a result: then tools do not answer in user messages."""
         self._openings: set[str] = set()
@@ -433,7 +377,7 @@ class ContextWindow:
                 self.entries[entry.index] = None
                 self._blocks[entry.index] = self._blocks[entry.index].left_out()
             self.units.remove(unit)
-            self._gone_units.append((unit.start, unit.stop))
+            self._gone_units.add(unit.start)
 
     def redo(self, entry: TrackedMessage) -> None:
         """Replace a message by another preparation of it; the messages that follow its batch are made anew."""
@@ -453,7 +397,7 @@ class ContextWindow:
             self.omission_note = self.omission_note.extended(self._gone, self._asked())
             for gone in self._gone:
                 self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.omission_note.artifacts[-1])
-            self._gone, self._gone_units = [], []
+            self._gone, self._gone_units = [], set()
         if self.omission_note.messages:
             self.omission_note = self.omission_note.placed(
                 self.entries, notices, self._counter, room, self.newest[0].start
@@ -462,12 +406,11 @@ class ContextWindow:
     def _asked(self) -> list[str]:
         """What people said in the messages that are gone: user messages that did not join an assistant's unit as
         output."""
-        joined = {index for start, stop in self._gone_units for index in range(start + 1, stop)}
-        texts = [
+        texts = (
             next((text for _, text in entry.whole.texts()), "")
             for entry in self._gone
-            if entry.original.role == "user" and entry.index not in joined
-        ]
+            if entry.original.role == "user" and entry.index in self._gone_units
+        )
         return [text for text in texts if is_quotable(text)]
 
     def take_note_off(self) -> None:

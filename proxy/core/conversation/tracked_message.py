@@ -1,17 +1,20 @@
-"""One message on its way: as it came, as it would be sent, and the edits between the two.
+"""One message on its way: as it came, as it would be sent, the edits between the two, and what is told of it.
 
 Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes. Edits are made one after
-another: each applies to the message as the previous ones left it.
+another: each applies to the message as the previous ones left it. A report for people who ask why holds sizes, reasons
+and names, never content; it is made when its message is read or changed, and is the same object in all later turns, so
+that the record of a long conversation costs the next request nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
@@ -22,6 +25,9 @@ from proxy.core.tokens.counters import Counter
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool whose result it is, notices) → edits of that message."""
 
+MAX_ROLE_CHARACTERS: Final = 32
+MAX_TOOL_CHARACTERS: Final = 128
+"""Limits for names in a record: both are foreign input. APIs allow tool names of 64 characters."""
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits that make a message readable for the model, not shorter."""
 
@@ -158,3 +164,43 @@ def _messages_of(last: Message, moved: Sequence[Moved]) -> list[Message]:
         return []
     spoken = [last.beside("assistant", one.spoken) for one in moved if one.spoken is not None][:1]
     return [*spoken, last.beside("user", [part for one in moved for part in one.parts])]
+
+
+class MessageReport(NamedTuple):
+    """One message of a request: as it came, and as it is sent."""
+
+    role: str
+    tool: str
+    """The tool whose result it is."""
+    tokens_before: int
+    tokens_after: int
+    """0: it is left out."""
+    reasons: tuple[str, ...] = ()
+    """Why it was changed; empty: it is sent as it came."""
+    artifacts: tuple[str, ...] = ()
+    """The artifacts that keep what was taken out."""
+
+    @classmethod
+    def of(cls, entry: TrackedMessage) -> MessageReport:
+        """The report of a message that is sent."""
+        reasons: tuple[str, ...] = ()
+        artifacts: tuple[str, ...] = ()
+        if entry.edits:
+            reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
+            artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
+        role, tool = entry.original.role[:MAX_ROLE_CHARACTERS], entry.tool[:MAX_TOOL_CHARACTERS]
+        return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
+
+    def left_out(self) -> MessageReport:
+        """The report after the whole message is left out: earlier cuts of it no longer matter."""
+        return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=())
+
+    def kept_in(self, artifact: Artifact) -> MessageReport:
+        """The report after it is known which artifact keeps its message."""
+        return self._replace(artifacts=(*self.artifacts, artifact.id))
+
+    def with_note(self, tokens: int, artifact: Artifact | None) -> MessageReport:
+        """The report of the message that carries the omission note, which adds `tokens`."""
+        noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
+        reasons = (*self.reasons, Reason.OMISSION_NOTE.value)
+        return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)

@@ -14,7 +14,8 @@ from msgspec import Struct
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.window import MessageReport, in_model_tokens
+from proxy.core.compaction.budget import in_model_tokens
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.overflow.refusal import does_not_fit

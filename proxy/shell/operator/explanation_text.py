@@ -21,9 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.config.settings import Settings
-from proxy.core.compaction.window import MessageReport
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW

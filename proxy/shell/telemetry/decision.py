@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct, field
 
-from proxy.core.compaction.window import MessageReport, in_model_tokens
+from proxy.core.compaction.budget import in_model_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow import Counted
 from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ProxyError

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.window import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow.retry import Rung
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 

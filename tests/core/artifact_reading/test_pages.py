@@ -147,6 +147,8 @@ def test_a_shorter_page_names_the_place_at_which_it_stops(width, max_bytes, lang
     line, _, byte = re.search(r"lines=([\d:]+)-", header)[1].partition(":")
     begin = sum(map(len, text.splitlines(keepends=True)[: int(line) - 1])) + int(byte or 0)
     assert text[begin - len(shown) : begin].decode() == shown
+    last = wanted.first + shown.count("\n") - shown.endswith("\n")
+    assert re.search(rf"\b{wanted.first}(?::\d+)?-{last}\b", header)
 
 
 def test_a_page_says_what_it_shows_of_how_much_and_how_to_go_on():

@@ -15,8 +15,10 @@ from proxy.core.compaction.budget import (
     Mark,
     budget_for,
     clamped_reply,
+    in_model_tokens,
 )
 from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.models.profile import ModelProfile, Witness
 
 COUNTS = st.integers(0, 10**6)
@@ -232,3 +234,11 @@ def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
     assert chars(ModelProfile("m"), 90_000) == 90_000
     assert chars(upstreams, None) == chars(upstreams, 200_000) == 98_000
     assert chars(upstreams, 90_000) == 90_000
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([0.5, 1.0, 1.7]))
+def test_people_are_told_sizes_in_the_tokens_of_the_model(before, after, ratio):
+    budget, report = Budget(10**6, ratio=ratio), MessageReport("tool", "ls", 100, 40)
+    (told,) = in_model_tokens([report._replace(tokens_before=before, tokens_after=after)], budget)
+    assert (told.tokens_before, told.tokens_after) == (budget.model_tokens(before), budget.model_tokens(after))
+    assert told._replace(tokens_before=0, tokens_after=0) == report._replace(tokens_before=0, tokens_after=0)

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from support.strategies import conversation, exchange, notices, part, spelled, system, user
 
+from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.note import NoteRoom, OmissionNote, extended, fitting
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.size import NOTHING, size_of
+from proxy.core.conversation.size import NOTHING, Size, size_of
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.tokens.counters import ByteClassCounter
@@ -302,3 +303,8 @@ def test_a_result_in_the_common_shape_without_text_gets_one():
     carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
     noted = placed(carried, GONE).edit.becomes
     assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")
+
+
+@pytest.mark.parametrize(("kept", "lines"), [(2_000, 3_699), (4_000, 2_300), (9_900, 100), (10_100, 0)])
+def test_lines_have_their_share_or_what_a_cut_has_freed_but_never_more_than_is_left(kept, lines):
+    assert NoteRoom.beside(Size(), Size(kept), Budget(10_000)).lines == lines

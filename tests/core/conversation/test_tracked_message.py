@@ -4,12 +4,22 @@ import json
 
 import pytest
 from support.media_samples import image_part
-from support.strategies import spelled
+from support.strategies import exchange, pipeline, planned, spelled, user
 
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import Carried, Parts, Words
 from proxy.core.conversation.size import size_of
-from proxy.core.conversation.tracked_message import TrackedMessage, before_a_user, done_again, with_media
+from proxy.core.conversation.tracked_message import (
+    MAX_ROLE_CHARACTERS,
+    MAX_TOOL_CHARACTERS,
+    MessageReport,
+    TrackedMessage,
+    before_a_user,
+    done_again,
+    with_media,
+)
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
@@ -154,3 +164,39 @@ def test_a_batch_that_is_prepared_anew_is_made_of_what_its_entries_have_moved():
     assert sent(again) == []
     (untouched,) = done_again([LAST], COUNTER)
     assert untouched is LAST
+
+
+KEPT = Artifact(b"a")
+REPORT = MessageReport("tool", "ls", 100, 40, ("truncate_tool_output",), (KEPT.id,))
+
+
+def test_names_in_a_record_are_bounded():
+    message = ChatMessage.read(b'{"role":"%b","content":"x"}' % (b"r" * 900))
+    report = MessageReport.of(TrackedMessage.of(0, message, "t" * 900, ByteClassCounter()))
+    assert (len(report.role), len(report.tool)) == (MAX_ROLE_CHARACTERS, MAX_TOOL_CHARACTERS)
+    assert (report.reasons, report.artifacts) == ((), ())
+    assert report.tokens_before == report.tokens_after > 0
+
+
+def test_a_message_that_is_cut_is_reported_with_the_reason_once_and_the_place_where_it_is_kept():
+    made = planned([user(), *exchange(["a long line\n" * 9_000])], pipeline(Budget(10**6)))
+    (edit,) = made.edits
+    report = made.blocks[2]
+    assert report.reasons == ("truncate_tool_output",)
+    assert report.artifacts == (edit.artifact.id,)
+    assert 0 < report.tokens_after < report.tokens_before
+
+
+def test_of_a_message_that_goes_whole_what_was_cut_before_no_longer_matters():
+    gone = REPORT.left_out()
+    assert (gone.tokens_before, gone.tokens_after, gone.reasons, gone.artifacts) == (100, 0, ("old_exchange",), ())
+    assert gone.kept_in(KEPT).artifacts == (KEPT.id,)
+
+
+def test_the_note_adds_its_tokens_and_names_its_artifact_once():
+    noted = REPORT.with_note(7, KEPT)
+    assert (noted.tokens_after, noted.artifacts) == (47, (KEPT.id,))
+    assert noted.reasons == ("truncate_tool_output", "omission_note")
+    other = Artifact(b"b")
+    assert REPORT.with_note(7, other).artifacts == (KEPT.id, other.id)
+    assert REPORT.with_note(7, None).artifacts == (KEPT.id,)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.core.compaction.window import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.telemetry import history as module
 from proxy.shell.telemetry.history import RETRY_SECONDS, History, has_failed
 from proxy.shell.telemetry.ledger import Wanted

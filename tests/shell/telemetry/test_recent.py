@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.window import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow.retry import Rung
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 from support.state_server import StateServer, needs_state_server
 
-from proxy.core.compaction.window import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry import shared_decisions
 from proxy.shell.telemetry.history import History
