@@ -1,22 +1,79 @@
-"""What wires have in common whose bodies are JSON and whose keys are bearer tokens; a wire overrides what differs.
+"""What wires have in common whose bodies are JSON and whose keys are bearer tokens; a wire overrides what differs. The
+tool list of a request with the proxy's own tool at its end, in which the client's own entries keep their bytes.
 
-Rule: nothing in here knows a member of any API but `tools`, which all of them have.
+Rule: nothing in here knows a member of any API but `tools` and `tool_choice`, which all of them have.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from proxy.core.conversation.message import Message
-from proxy.core.overflow import Sent, Verdict
+from proxy.core.overflow import Counted, Sent, Verdict
+from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
+from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
 from proxy.wire import openai_errors
 from proxy.wire.error_bodies import judge_answer
 from proxy.wire.request import Request
-from proxy.wire.tool_list import has_others
+
+# Tool lists
+
+MAX_NAMES: Final = 1_000
+"""Tools of one list whose names are read."""
+_NO_TOOLS: Final = frozenset((b"null", b"[]"))
+_MAX_REMEMBERED_BYTES: Final = 256 * 1024
+"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
+
+
+def has_others(tools: bytes, types: re.Pattern[str]) -> bool:
+    """Whether a tool list has a tool of a type other than these; a tool without one has an empty one.
+
+    >>> known = re.compile("(?:function)?")
+    >>> has_others(b'[{"type":"web_search"}]', known), has_others(b'[{"type":"function"},{}]', known)
+    (True, False)
+    """
+    return (_has_others if len(tools) <= _MAX_REMEMBERED_BYTES else _has_others.__wrapped__)(tools, types)
+
+
+@functools.lru_cache(64)
+def _has_others(tools: bytes, types: re.Pattern[str]) -> bool:
+    listed = jsontext.opened(tools or None)
+    found = (tool.get("type") for tool in listed if isinstance(tool, dict)) if isinstance(listed, list) else ()
+    return any(types.fullmatch(kind if isinstance(kind, str) else "") is None for kind in found)
+
+
+class OwnTool:
+    """The proxy's own tool in the form of one API."""
+
+    def __init__(self, definition: bytes, names_in: Callable[[bytes], Sequence[str]]) -> None:
+        """`definition`: the tool as an item of the list. `names_in`: a tool list → the names in it."""
+        self._definition = definition
+        self._names_in = names_in
+        self._remembered = functools.lru_cache(64)(self._appended)
+
+    def appended(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+        """The `tools` of a request with ours at the end; None if its agent does not have our tool: never beside a tool
+        of the same name or beyond the maximum."""
+        tools = bytes(members.get("tools", b"null"))
+        if policy == "never" or (policy == "auto" and tools in _NO_TOOLS):
+            return None
+        return (self._remembered if len(tools) <= _MAX_REMEMBERED_BYTES else self._appended)(tools, policy)
+
+    def _appended(self, tools: bytes, policy: RetrievalPolicy) -> bytes | None:
+        if not is_offered(self._names_in(tools), policy):
+            return None
+        if tools == b"null":
+            return jsontext.join_array([self._definition])
+        if not tools.startswith(b"["):
+            return None
+        inside = tools[1:-1].strip()
+        return b"[" + inside + b"," * bool(inside) + self._definition + b"]"
+
 
 _LONG_BYTES: Final = 1_024
 """A shorter member costs less than the margin of any window. OpenAI's `metadata` may have 9 KB and is no prompt."""
@@ -28,7 +85,15 @@ _ADDS: Final = re.compile(
 """Members of requests that make a server add text: `web_search_options` of OpenAI, `search_parameters` of xAI,
 `enable_search` of DashScope, `plugins` of OpenRouter, `data_sources` of Azure, `documents` of Cohere and vLLM,
 `mcp_servers` and `container` of Anthropic."""
+_LEAVES_THE_CHOICE: Final = (None, "auto", "none")
+"""Values of `tool_choice` that force nothing. With `none` the tool stays in the list: the model does not call it, and
+the beginning of the prompt stays the same."""
 _SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
+
+
+def patterns_of(*names: str) -> Sequence[re.Pattern[bytes]]:
+    """A pattern for each count with one of these names, separated by `|`."""
+    return [re.compile(rb'"(?:%b)"\s*:\s*(\d{1,9})' % name.encode()) for name in names]
 
 
 class JsonWire:
@@ -40,6 +105,9 @@ class JsonWire:
     """Types of tools that the client runs; any other one is the server's."""
     read_members: ClassVar[frozenset[str]] = frozenset({"tools"})
     """Members besides the messages that are counted on their own."""
+
+    counts: ClassVar[Sequence[re.Pattern[bytes]]] = ()
+    """The tokens of the prompt, of the reply, and of the prompt's part in a cache."""
 
     def tools(self, request: Request) -> bytes:
         """The member of that name."""
@@ -62,6 +130,17 @@ class JsonWire:
             or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
             or (by_tools and has_others(self.tools(request), self.client_tools))
         )
+
+    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
+        """By `tool_choice`: a model that must call something would call ours, round after round, and the client would
+        wait in vain for a call of its own. Unknown values count as a demand: `required`, `any` (Mistral), a named
+        function, `allowed_tools`."""
+        return "tool_choice" in members and jsontext.opened(members["tool_choice"]) not in _LEAVES_THE_CHOICE
+
+    def counted(self, end: bytes) -> Counted | None:
+        """By the last `usage` in it; the model's words before that are not searched."""
+        prompt, *others = (pattern.findall(end) for pattern in self.counts)
+        return Counted(int(prompt[-1]), *(int(found[-1]) if found else 0 for found in others)) if prompt else None
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Nothing: the upstream holds nothing of the conversation."""

@@ -7,11 +7,13 @@ the members of its JSON; its users see messages, tool lists and replies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict
-from proxy.core.retrieval_tool.hidden_calls import AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
@@ -208,3 +210,18 @@ class StreamedReply(Protocol):
 
     def next_round(self) -> None:
         """The pieces that follow are those of another round."""
+
+
+def repaired(wire: Wire, request: Request, refusal: str, lacking: str) -> Request:
+    """The request with a history whose calls and results pair up: results that lack are added, results of no call are
+    left out, and nothing else changes. `refusal`: the upstream's words, which name the call if only the upstream
+    has it; `lacking`: the text of a result that lacks."""
+    if request.shape.is_whole:
+        return request.repaired(
+            unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
+            lambda message, call: wire.message(wire.missing_result(message, call, lacking)),
+        )
+    result = wire.result(OwnCall(0, wire.unanswered_in(refusal), "", b""), lacking)
+    history = bytes(HISTORY_BYTES) + request.history
+    continued = wire.continued_from(request, wire.continues(request), [result])
+    return replace(continued, history=history, healed=(0,))

@@ -8,8 +8,7 @@ from typing import Any, Final
 from fuzz.streams import StreamRules, damaged_cases
 from support.answer_shapes import messages, streams
 
-from proxy.wire.chat_completions.assistant import called
-from proxy.wire.chat_completions.deltas import choice_of, delta_of, listed_calls
+from proxy.wire.chat_completions.replies import called, choice_of, delta_of, listed_calls
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 _ODD_EVENTS: Final = (

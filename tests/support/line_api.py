@@ -97,8 +97,11 @@ class Lines:
     def long_members(self, _: Request) -> Mapping[str, bytes]:
         return {}
 
-    def adds_to_prompt(self, _: Request) -> bool:
+    def adds_to_prompt(self, _: Request, *, by_tools: bool = True) -> bool:
         return False
+
+    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+        return request
 
     def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
         return False

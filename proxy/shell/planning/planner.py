@@ -33,8 +33,7 @@ from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf,
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
-from proxy.wire.protocol import Wire
-from proxy.wire.repairs import repaired
+from proxy.wire.protocol import Wire, repaired
 from proxy.wire.request import Request
 
 MEMORY_BYTES: Final = 32 * 1024 * 1024

@@ -13,8 +13,7 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.chat_completions.answer_stream import BETWEEN_TEXTS, BROKEN_OFF
-from proxy.wire.chat_completions.assistant import TEXT_MEMBERS, said_in
-from proxy.wire.chat_completions.usage import AnswerUsage
+from proxy.wire.chat_completions.replies import TEXT_MEMBERS, AnswerUsage, said_in
 
 _MESSAGE: Final[Path] = ("choices", 0, "message")
 _FINISH: Final[Path] = ("choices", 0, "finish_reason")

@@ -13,9 +13,18 @@ from typing import Any, Final
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
-from proxy.wire.chat_completions.assistant import TEXT_MEMBERS, called, said_in
-from proxy.wire.chat_completions.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
-from proxy.wire.chat_completions.usage import AnswerUsage
+from proxy.wire.chat_completions.replies import (
+    TEXT_MEMBERS,
+    AnswerUsage,
+    CallOrder,
+    assembled,
+    called,
+    choice_of,
+    delta_of,
+    index_of,
+    listed_calls,
+    said_in,
+)
 from proxy.wire.sse import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

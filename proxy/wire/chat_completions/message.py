@@ -6,7 +6,8 @@ when its content is needed, and not kept parsed, because conversations of many m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import base64
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
@@ -16,25 +17,144 @@ from proxy.core.conversation.message import (
     TOOL_ROLES,
     Address,
     Argument,
-    Attachment,
-    Carried,
     Content,
     ImageView,
     Item,
     Part,
     Parts,
     Reasoning,
-    Replacement,
     Route,
     Shown,
     ToolCall,
-    Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.chat_completions.calls import calls_in, meant_by, texts_of_call
-from proxy.wire.chat_completions.content_parts import json_of, read_part, replacement
-from proxy.wire.media import addresses_in, may_hold_media, with_replaced
+from proxy.wire.json_messages import MAX_CALLS, JsonMessage, part_from, part_in
+from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
+
+# Calls
+
+
+def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
+    """The calls in a list of calls."""
+    found = jsontext.opened(raw)
+    listed = found if isinstance(found, list) else []
+    return tuple(
+        ToolCall(id=str(call.get("id") or ""), name=name_of(call)) for call in listed if isinstance(call, dict)
+    )
+
+
+def name_of(tool: Mapping[str, Any]) -> str:
+    """The name in a tool, or in a call of one: of a function, a custom tool, or of itself. Empty if there is none.
+
+    >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
+    ('ls', 'sh', 'cat')
+    """
+    inner = tool.get("function") or tool.get("custom")
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
+    """Id, name and arguments of each call, opened, so that their spelling does not matter."""
+    return [_meant(jsontext.opened(raw)) for raw in calls[:MAX_CALLS]]
+
+
+def _meant(call: Any) -> list[Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return [call]
+    arguments = function.get("arguments")
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
+
+
+def texts_of_call(call: Any) -> Iterator[str]:
+    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text. Mistral's API takes
+    arguments as an object, too (https://docs.mistral.ai/api); a model reads them as JSON.
+
+    >>> list(texts_of_call({"function": {"name": "ls", "arguments": {"path": "."}}}))
+    ['ls', '{"path":"."}']
+    """
+    for kind in ("function", "custom") if isinstance(call, dict) else ():
+        called = call.get(kind)
+        for name in ("name", "arguments", "input"):
+            text = called.get(name) if isinstance(called, dict) else None
+            if isinstance(text, str):
+                yield text
+            elif isinstance(text, dict):
+                yield jsontext.dump(text).decode()
+
+
+# Parts with media
+
+_MEMBERS: Final = {
+    Route.IMAGE: "image_url",
+    Route.AUDIO: "input_audio",
+    Route.AUDIO_ADDRESS: "audio_url",
+    Route.VIDEO: "video_url",
+    Route.FILE: "file",
+}
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def part_of(shown: Shown) -> dict[str, Any]:
+    """A part in OpenAI's shape."""
+    member = _MEMBERS[shown.route]
+    if shown.content is None:
+        return {"type": member, member: {"url": shown.address}}
+    encoded = base64.b64encode(shown.content).decode()
+    url = f"data:{shown.found.mime};base64,{encoded}"
+    kept = _kept(shown, member)
+    match shown.route:
+        case Route.AUDIO:
+            inner = kept | {"data": encoded, "format": shown.found.suffix}
+        case Route.FILE:
+            inner = {"filename": shown.name} | kept | {"file_data": url}
+        case _:
+            inner = kept | {"url": url}
+    return {"type": member, member: inner}
+
+
+def _kept(shown: Shown, member: str) -> dict[str, Any]:
+    """The old part's other members about its content."""
+    old = jsontext.opened(shown.like) if shown.like is not None else None
+    inside = old.get(member) if isinstance(old, dict) else None
+    if not isinstance(inside, dict):
+        return {}
+    return {name: said for name, said in inside.items() if not (shown.is_fetched and name in ADDRESSED)}
+
+
+def rest_of(part: Mapping[str, Any]) -> bytes:
+    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
+    return jsontext.dump({name: _emptied(inside) for name, inside in part.items()})
+
+
+def _emptied(inside: Any) -> Any:
+    if isinstance(inside, dict):
+        return {name: "" if isinstance(said, str) and len(said) > _LONG else said for name, said in inside.items()}
+    return "" if isinstance(inside, str) and len(inside) > _LONG else inside
+
+
+# Parts
+
+
+def read_part(raw: Raw, part: Any) -> Part:
+    """A part as the core sees it."""
+    return part_in(raw, part, attachment_of, rest_of)
+
+
+def json_of(item: Item, _: str) -> bytes:
+    """The JSON of a part."""
+    return part_from(item, part_of, _text_part)
+
+
+def _text_part(text: str) -> Mapping[str, Any]:
+    return {"type": "text", "text": text}
+
+
+# Messages
 
 _ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""
@@ -84,23 +204,16 @@ _head: Final = msgspec.json.Decoder(_Head)
 _inside: Final = msgspec.json.Decoder(_Inside)
 
 
-class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
+class ChatMessage(JsonMessage, frozen=True):
+    """One message; the core's `Message` describes the members."""
 
     is_companion: ClassVar[bool] = False
     must_stay: ClassVar[bool] = False
     is_marked: ClassVar[bool] = False
-    takes_notes_apart: ClassVar[bool] = False
-    raw: bytes
-    role: str = ""
-    answers: str = ""
-    name: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    image_sign: ClassVar[bytes] = _IMAGE
+    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
+    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
     reasoning_bytes: int = 0
-
-    def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
-        return f"ChatMessage({self.role!r}, {len(self.raw)} bytes)"
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -130,16 +243,16 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             reasoning_bytes=len(bytes(members.get(_LEFT_OUT_LATER, b""))),
         )
 
-    def again(self, raw: bytes) -> Self:
-        """Another message, from its bytes."""
-        return self.read(raw)
-
     def members(self) -> Mapping[str, Raw]:
         """The members of its object, unopened; none if it is no object."""
         try:
             return jsontext.members(self.raw)
         except jsontext.NotJson:
             return {}
+
+    def said(self) -> tuple[Path, Raw]:
+        """Its `content`."""
+        return _CONTENT, self.members().get("content", b"null")
 
     def content(self) -> Any:
         """Its `content`, opened: a string, a list of parts, or any other value."""
@@ -203,16 +316,6 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             text = jsontext.opened(raw)
             yield Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
 
-    def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """Its content, part by part."""
-        raw = self.members().get("content", b"null")
-        opened = jsontext.opened(raw)
-        if isinstance(opened, str):
-            return _CONTENT, (Part(bytes(raw), opened),)
-        if not isinstance(opened, list):
-            return None
-        return _CONTENT, [read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
-
     def _media_parts(self) -> Sequence[Mapping[str, Any]]:
         """The parts of its content that are not text: images, audio, files."""
         if b'"type"' not in self.raw:
@@ -229,59 +332,19 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         """How many of those parts are images."""
         return sum("image_url" in part for part in self._media_parts()) if _IMAGE in self.raw else 0
 
-    def images_among(self, items: Sequence[Item]) -> int:
-        """How many of these parts are images."""
-        return sum(
-            item.route is Route.IMAGE if isinstance(item, Shown) else isinstance(item, Carried) and _IMAGE in item.raw
-            for item in items
-        )
-
     @property
     def may_hold_media(self) -> bool:
         """Whether it may contain media, judged by its bytes."""
         return may_hold_media(self.raw)
 
-    def addresses(self) -> Iterator[str]:
-        """The addresses in it of content that is elsewhere."""
-        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
-            yield from addresses_in(self.content(), is_result=self.role in TOOL_ROLES)
-
-    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text in which each content that it contains is replaced by words."""
-        return with_replaced(text, replace)
-
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
         plain = isinstance(self.content(), str) if any(isinstance(new, Parts) for new in changes.values()) else False
-        found = {cast(Path, at): replacement(new, in_text=plain) for at, new in changes.items()}
+        found = {cast(Path, at): self.replacement(new, in_text=plain) for at, new in changes.items()}
         if any(at[0] in (_CALLS, _ONE_CALL) for at in found):
             objects = {at for at, _, written in self._arguments() if isinstance(written, dict)}
             found |= {at: jsontext.dump_object(cast(str, changes[at])) for at in objects & found.keys()}
         return self.read(spliced(self.raw, found))
-
-    @property
-    def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into its content, although the content has none."""
-        content = self.content()
-        return content is None or isinstance(content, str | list)
-
-    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as the content, or as a part of its own."""
-        if not isinstance(self.content(), list):
-            return _CONTENT, note
-        parts = [Carried(bytes(item)) for item in jsontext.items(self.members()["content"])]
-        return _CONTENT, Parts((*parts, Words(note)) if after else (Words(note), *parts))
-
-    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        """Another message with this content."""
-        content = (
-            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([json_of(item) for item in items])
-        )
-        return self.read(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
-
-    def unmarked(self) -> bytes:
-        """As received: clients that mark these messages for a cache do not move the marks."""
-        return self.raw
 
     def unsealed(self) -> Self | None:
         """Without the members in which gateways carry such reasoning."""

@@ -8,23 +8,77 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
-from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions import answer_end, errors, tools
 from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.answer_stream import AnswerStream
-from proxy.wire.chat_completions.assistant import result_of
-from proxy.wire.chat_completions.counted import counted_in
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.message import ChatMessage, name_of
+from proxy.wire.chat_completions.replies import result_of
 from proxy.wire.error_bodies import holds_nothing
-from proxy.wire.json_wire import JsonWire
+from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, patterns_of
+from proxy.wire.openai_errors import error_in_body
 from proxy.wire.request import Request, RequestShape, read_request
+from proxy.wire.sse import TAIL_BYTES, EventSplitter
+
+# Tools
+
+
+def tool_for(spec: ToolSpec) -> bytes:
+    """A tool as an item of the list."""
+    function = {"name": spec.name, "description": spec.description, "parameters": spec.schema}
+    return jsontext.dump({"type": "function", "function": function})
+
+
+def tool_names(tools: Raw | None) -> list[str]:
+    """The names in a tool list; empty for a tool without one."""
+    try:
+        found = jsontext.value(tools) if tools is not None else None
+    except jsontext.NotJson:
+        return []
+    listed = found[:MAX_NAMES] if isinstance(found, list) else []
+    return [name_of(tool) if isinstance(tool, dict) else "" for tool in listed]
+
+
+_OWN: Final = OwnTool(tool_for(SPEC), tool_names)
+
+
+def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    """The `tools` of a request with ours at the end; None if its agent does not have our tool.
+
+    It is never added if several choices are requested: nobody could answer a call in one of them.
+    """
+    if "functions" in members or ("n" in members and _answers_asked_for(members) > 1):
+        return None
+    return _OWN.appended(members, policy)
+
+
+def _answers_asked_for(members: Mapping[str, Raw]) -> int:
+    try:
+        found = jsontext.value(members.get("n", b"1"))
+    except jsontext.NotJson:
+        return 1
+    return found if isinstance(found, int) else 1
+
+
+# The end of a stream
+
+_DONE: Final = re.compile(rb"[\r\n]data: ?\[DONE\]")
+"""On a line of its own; line ends in a model's text are escaped."""
+_FINISHED: Final = re.compile(rb'"finish_reason"\s*:\s*"')
+_USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
+
+
+# Errors
+
+_DONE_EVENT: Final = b"data: [DONE]\n\n"
+
+
+# The wire
 
 _FILE: Final = re.compile(rb'"(?:file_data|file_id|input_audio|video_url)"')
 """Names of parts and their members; inside a text, their quotes are escaped."""
@@ -56,6 +110,10 @@ class ChatCompletions(JsonWire):
     path: Final = "/chat/completions"
     results_hold_media: Final = False
     results_may_repeat: Final = False
+    counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of(
+        "prompt_tokens", "completion_tokens", "cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens"
+    )
+    """The cached ones of OpenAI, under `prompt_tokens_details`; of Anthropic, behind gateways; of DeepSeek."""
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -86,15 +144,11 @@ class ChatCompletions(JsonWire):
 
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
-        return tools.tool_names(found or None)
+        return tool_names(found or None)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end."""
-        return tools.with_tool(request.members, policy)
-
-    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
-        """By `tool_choice`."""
-        return tools.forces_a_call(members)
+        return with_tool(request.members, policy)
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """A message of the role `tool`."""
@@ -117,13 +171,20 @@ class ChatCompletions(JsonWire):
         """An event without a choice, as Azure sends first, says nothing, nor does one with only a role."""
         return bool(data) and not holds_nothing(data)
 
-    def counted(self, end: bytes) -> Counted | None:
-        """By `usage`."""
-        return counted_in(end)
-
     def is_complete(self, told: bytes) -> bool:
-        """By `[DONE]`, or its substitute."""
-        return answer_end.is_whole(told)
+        """By `[DONE]`, or by a final chunk and usage, for servers that send nothing after these. Not by how the
+        connection ends: clients hang up once they have read `[DONE]`
+        (https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py), and gateways end their body only
+        after they have recorded its cost."""
+        tail = told[-TAIL_BYTES:]
+        if _DONE.search(tail):
+            return True
+        is_finished = False
+        for event in EventSplitter().feed(tail):
+            is_finished |= _FINISHED.search(event) is not None
+            if is_finished and _USAGE.search(event):
+                return True
+        return False
 
     def whole_reply(self) -> AnswerBody:
         """One that is no stream."""
@@ -135,7 +196,8 @@ class ChatCompletions(JsonWire):
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """An event with it, and `[DONE]`."""
-        return errors.error_in_stream(status, body)
+        # Line ends in JSON are white space, and most clients do not read data of several lines.
+        return b"data: " + error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + _DONE_EVENT
 
 
 CHAT_COMPLETIONS: Final = ChatCompletions()

@@ -13,9 +13,8 @@ from typing import Any, Final
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
-from proxy.wire.messages.assistant import is_own, said_in
 from proxy.wire.messages.blocks import text_in
-from proxy.wire.messages.usage import RoundsUsage
+from proxy.wire.messages.replies import RoundsUsage, is_own, said_in
 
 BROKEN_OFF: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction"})
 """Stop reasons that leave a call incomplete, or unwanted: the response as received is final.

@@ -14,10 +14,8 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path
 from proxy.wire.messages.answer_body import BROKEN_OFF, PLAIN_END
-from proxy.wire.messages.assistant import is_own, said_in
 from proxy.wire.messages.blocks import kind_of
-from proxy.wire.messages.events import blocks_of, event_of, rewritten, said
-from proxy.wire.messages.usage import RoundsUsage
+from proxy.wire.messages.replies import RoundsUsage, blocks_of, event_of, is_own, rewritten, said, said_in
 from proxy.wire.sse import EventSplitter
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

@@ -1,16 +1,28 @@
-"""Content blocks: the text that a model reads in them, the media that they show, and their cache marks.
+"""Content blocks: the text that a model reads in them, the media that they show, their cache marks; and the heads of
+messages and blocks, read without their texts, which a reader has to know of every message.
 
-Rule: nothing here raises, whatever a block contains; in a block of an unknown kind, every text counts.
+Rule: nothing here raises, whatever a block contains; in a block of an unknown kind, every text counts. A strict reader
+reads nearly all heads in one go; anything odd is read leniently, with the same result.
 Source of the kinds: https://platform.claude.com/docs/en/api/messages and the types of anthropic-sdk-python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import base64
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from proxy.core.conversation.message import ImageView
+import msgspec
+
+from proxy.core.content_types.texts import is_address, last_of
+from proxy.core.conversation.message import Attachment, ImageView, Route, Shape, Shown
 from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.wire.json_messages import MAX_CALLS
+from proxy.wire.media import attachment_of as attachment_of_any
+from proxy.wire.media import name_in
+
+# Blocks
 
 MARK: Final = "cache_control"
 """Marks a possible end of a prompt cache. The mark moves: agents set it on the last block of every request.
@@ -47,8 +59,6 @@ _BRINGS_TOOLS: Final = frozenset({"tool_reference", "tool_addition", "tool_remov
 """Kinds that add tools, which later messages call."""
 _SIGNS_OF_TOOLS: Final = tuple(f'"{kind}"'.encode() for kind in sorted(_BRINGS_TOOLS))
 _MAX_DEPTH: Final = 16
-MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
 _IMAGE_HEAD_CHARACTERS: Final = 90_000
 """The beginning of an image's base64, which contains its dimensions; slightly more than is searched for them."""
 
@@ -167,3 +177,183 @@ def answered_by(block: Mapping[str, Any]) -> str:
     """The id of the call that a result answers."""
     answers = block.get("tool_use_id")
     return answers if isinstance(answers, str) else ""
+
+
+# Blocks with media
+
+_SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}
+_NOT_KEPT: Final = frozenset({"type", "source", "text"})
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
+    """The content of a media block; None for text, and for a block that cannot be read."""
+    kind, source = kind_of(block), block.get("source")
+    shape = _SHAPES.get(kind)
+    if shape is None or not isinstance(source, Mapping):
+        return attachment_of_any(block)
+    name = name_in(source, block)
+    declared = source.get("media_type")
+    declared = declared if isinstance(declared, str) else ""
+    match source.get("type"):
+        case "base64" if isinstance(data := source.get("data"), str):
+            return Attachment(shape, data, declared, name, is_data_url=True)
+        case "url" if isinstance(url := source.get("url"), str) and is_address(url):
+            return Attachment(shape, address=url, declared=f"{kind}/*", name=name or last_of(url))
+        case "file" if isinstance(file_id := source.get("file_id"), str):
+            return Attachment(shape, address=file_id, declared=f"{kind}/*", name=name)
+    return None
+
+
+def rest_of(block: Mapping[str, Any]) -> bytes:
+    """The members of a media block that are copied to the block that replaces it."""
+    kept = {name: said for name, said in block.items() if name not in _NOT_KEPT}
+    short = {name: said for name, said in kept.items() if not (isinstance(said, str) and len(said) > _LONG)}
+    return jsontext.dump(short)
+
+
+def block_of(shown: Shown) -> bytes:
+    """A block in this API's shape. There are two kinds of media: anything that is not an image is a document."""
+    kind = IMAGE if shown.route is Route.IMAGE else DOCUMENT
+    if shown.content is None:
+        source: dict[str, Any] = {"type": "url", "url": shown.address}
+    else:
+        data = base64.b64encode(shown.content).decode()
+        source = {"type": "base64", "media_type": shown.found.mime, "data": data}
+    return jsontext.dump({"type": kind, "source": source, **_members(shown.like)})
+
+
+def mark_in(like: bytes | None) -> dict[str, Any]:
+    """The cache mark among the other members of an old block."""
+    found = _members(like)
+    return {MARK: found[MARK]} if found.get(MARK) is not None else {}
+
+
+def _members(like: bytes | None) -> dict[str, Any]:
+    found = jsontext.opened(like) if like is not None else None
+    return {name: said for name, said in found.items() if name not in _NOT_KEPT} if isinstance(found, dict) else {}
+
+
+# Heads
+
+_NO_TOOLS: Final = THINKING | {"text", CALL}
+"""Kinds of blocks that bring no tools, whatever they contain."""
+
+
+class BlockHead(msgspec.Struct, frozen=True, gc=False):
+    """A block without its texts; a member that it lacks, or that is no text, is empty."""
+
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    tool_use_id: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+
+
+class _Head(msgspec.Struct, gc=False):
+    role: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+
+
+class _Said(msgspec.Struct, gc=False):
+    content: Any = None
+
+
+class _Answered(msgspec.Struct, gc=False):
+    content: list[_Said]
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+_heads: Final = msgspec.json.Decoder(list[BlockHead])
+_said: Final = msgspec.json.Decoder(_Said)
+_answered: Final = msgspec.json.Decoder(_Answered)
+
+
+def said_in(raw: bytes) -> tuple[str, bytes]:
+    """Role and content of a message; each is empty if it is missing.
+
+    >>> said_in(b'{"role":"user","content":"hi"}'), said_in(b"7")
+    (('user', b'"hi"'), ('', b''))
+    """
+    try:
+        head = _head.decode(raw)
+    except jsontext.UNREADABLE:
+        role = jsontext.opened(_inside(raw, "role"))
+        return role if isinstance(role, str) else "", bytes(_inside(raw, "content") or b"")
+    return head.role, bytes(head.content)
+
+
+def heads_in(content: bytes) -> Sequence[BlockHead]:
+    """The heads of the blocks of a content; none if it is a plain text.
+
+    >>> [head.type for head in heads_in(b'[{"type":"text","text":"a"},{"type":"image"},7]')], heads_in(b'"a"')
+    (['text', 'image', ''], ())
+    """
+    if not content.startswith(b"["):
+        return ()
+    try:
+        return _heads.decode(content)
+    except jsontext.UNREADABLE:
+        return [_leniently(block) for block in listed(jsontext.opened(content))]
+
+
+def _leniently(block: Any) -> BlockHead:
+    if not isinstance(block, Mapping):
+        return BlockHead()
+    name, answers = block.get("name"), block.get("tool_use_id")
+    return BlockHead(
+        kind_of(block),
+        str(block.get("id") or ""),
+        name if isinstance(name, str) else "",
+        answers if isinstance(answers, str) else "",
+        msgspec.Raw(jsontext.dump(block.get("content"))),
+    )
+
+
+def may_bring_tools(heads: Sequence[BlockHead]) -> bool:
+    """Whether blocks with these heads may add tools. Most are texts, calls, and results that are a plain text, which do
+    not; the others have to be opened."""
+    for head in heads:
+        if head.type not in _NO_TOOLS and (head.type != RESULT or bytes(head.content)[:1] == b"["):
+            return True
+    return False
+
+
+def opened_in(raw: bytes) -> Any:
+    """The content of a message or of a result, opened; None if it has none."""
+    try:
+        return _said.decode(raw).content
+    except jsontext.UNREADABLE:
+        return jsontext.opened(content_in(raw))
+
+
+def opened_in_first(raw: bytes) -> Any:
+    """The content of the first block of a message, opened; None if it has none."""
+    try:
+        found = _answered.decode(raw).content
+        return found[0].content if found else None
+    except jsontext.UNREADABLE:
+        return jsontext.opened(content_in_first(raw))
+
+
+def content_in(raw: bytes) -> Raw | None:
+    """The content of a message or of a result, unopened; None if it has none."""
+    return _inside(raw, "content")
+
+
+def content_in_first(raw: bytes) -> Raw | None:
+    """The content of the first block of a message, unopened; None if it has none."""
+    return _inside(_inside(_inside(raw, "content"), 0), "content")
+
+
+def _inside(raw: Raw | None, step: str | int) -> Raw | None:
+    if raw is None:
+        return None
+    try:
+        if isinstance(step, int):
+            found = jsontext.items(raw)
+            return found[step] if step < len(found) else None
+        return jsontext.members(raw).get(step)
+    except jsontext.NotJson:
+        return None

@@ -9,7 +9,7 @@ modified". https://platform.claude.com/docs/en/build-with-claude/extended-thinki
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import chain
 from typing import Any, ClassVar, Final, Self, cast
@@ -22,7 +22,6 @@ from proxy.core.conversation.message import (
     TOOL_ROLES,
     Address,
     Argument,
-    Attachment,
     Carried,
     Content,
     ImageView,
@@ -30,13 +29,15 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
-    Replacement,
+    Route,
+    Shown,
     ToolCall,
     Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media import addresses_in, may_hold_media, with_replaced
+from proxy.wire.json_messages import JsonMessage
+from proxy.wire.media import addresses_in, may_hold_media
 from proxy.wire.messages.blocks import (
     CALL,
     COMPACTION,
@@ -44,25 +45,72 @@ from proxy.wire.messages.blocks import (
     MARK,
     RESULT,
     THINKING,
+    attachment_of,
+    block_of,
     brings_tools,
-    images_in,
-    kind_of,
-    listed,
-    meant_by,
-    media_in,
-    text_in,
-    texts_of,
-)
-from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part
-from proxy.wire.messages.heads import (
     content_in,
     content_in_first,
     heads_in,
+    images_in,
+    kind_of,
+    listed,
+    mark_in,
     may_bring_tools,
+    meant_by,
+    media_in,
     opened_in,
     opened_in_first,
+    rest_of,
     said_in,
+    text_in,
+    texts_of,
 )
+
+# Blocks
+
+_IMAGE: Final = f'"{IMAGE}"'.encode()
+_MARK: Final = f'"{MARK}"'.encode()
+
+
+def read_part(raw: Raw, block: Any) -> Part:
+    """A block as the core sees it."""
+    kept = bytes(raw)
+    if not isinstance(block, dict):
+        return Part(kept)
+    if (text := text_in(block)) is not None:
+        return Part(kept, text)
+    attachment = attachment_of(block)
+    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(block))
+
+
+def is_image(item: Item) -> bool:
+    """Whether a block is, or will be, an image."""
+    if isinstance(item, Shown):
+        return item.route is Route.IMAGE
+    return isinstance(item, Carried) and _IMAGE in item.raw and kind_of(jsontext.opened(item.raw)) == IMAGE
+
+
+def json_of(item: Item, _: str = "") -> bytes:
+    """The JSON of a block."""
+    if isinstance(item, Carried):
+        return item.raw
+    if isinstance(item, Shown):
+        return block_of(item)
+    like = jsontext.opened(item.like) if item.like is not None else None
+    if isinstance(like, dict) and text_in(like) is not None:
+        return jsontext.dump({**like, "text": item.text})
+    return jsontext.dump({"type": "text", "text": item.text, **mark_in(item.instead_of)})
+
+
+def markable(raw: bytes) -> bytes:
+    """A block, without its cache mark if it is an empty text, which may not have one."""
+    block = jsontext.opened(raw) if _MARK in raw else None
+    if not isinstance(block, dict) or text_in(block) != "":
+        return raw
+    return jsontext.dump({name: said for name, said in block.items() if name != MARK})
+
+
+# Messages
 
 IGNORED: Final = "ignored"
 """The role of messages that the API does not read."""
@@ -70,9 +118,7 @@ REMINDER: Final = "reminder"
 """The role of words beside tool results that no person wrote."""
 _ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""
-_IMAGE: Final = b'"image"'
 _THINKING: Final = b'thinking"'
-_MARK: Final = f'"{MARK}"'.encode()
 _OTHER_BLOCK: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|tool_use"|tool_result"|thinking"|redacted_thinking"|ephemeral")'
 )
@@ -113,19 +159,16 @@ _CONTENT: Final[Mapping[Form, Path]] = {
 """The path of the content in the JSON of a view."""
 
 
-class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
+class ApiMessage(JsonMessage, frozen=True):
+    """One message; the core's `Message` describes the members."""
 
-    name: ClassVar[str] = ""
     reasoning_bytes: ClassVar[int] = 0
     takes_notes_apart: ClassVar[bool] = True
     """In a message that is there anyway, because a user message of ours must not follow a system message:
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. In a result, the note would
     pass for words of the tool."""
-    raw: bytes
-    role: str = ""
-    answers: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
+    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
     is_companion: bool = False
     must_stay: bool = False
     is_marked: bool = False
@@ -136,13 +179,10 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     place: int = 0
     """Its position among the views of that message."""
 
-    def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
-        return f"ApiMessage({self.role!r}, {len(self.raw)} bytes)"
-
     @classmethod
-    def read(cls, raw: bytes) -> Self:
+    def read(cls, raw: Raw) -> Self:
         """A view of a whole API message, or of any other JSON value. Several results are not split here."""
+        raw = bytes(raw)
         role, content = said_in(raw)
         role, is_marked = _ROLES.get(role, role), _MARK in raw
         heads = heads_in(content)
@@ -155,10 +195,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             answers = heads[0].tool_use_id
             return cls(raw, "tool", answers, must_stay=must_stay, is_marked=is_marked, form=Form.ALONE)
         return cls(raw, role, must_stay=must_stay, is_marked=is_marked)
-
-    def again(self, raw: bytes) -> Self:
-        """Another message, from its bytes."""
-        return self.read(raw)
 
     @property
     def _json(self) -> bytes:
@@ -175,6 +211,11 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
                 return content_in_first(self.raw)
             case _:
                 return content_in(self.raw)
+
+    def said(self) -> tuple[Path, Raw] | None:
+        """The place and the JSON of its content."""
+        raw = self.raw_content()
+        return None if raw is None else (_CONTENT[self.form], raw)
 
     def content(self) -> Any:
         """Its content, opened: a string, a list of blocks, or any other value."""
@@ -215,10 +256,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
                 text = written.decode("utf-8", "surrogatepass") if _is_utf8(written) else _dumped(block.get("input"))
                 yield Argument(("content", position, "input"), str(block.get("id") or ""), text)
 
-    def thoughts(self) -> Iterator[tuple[Address, str]]:
-        """None: no thinking may be changed."""
-        return iter(())
-
     def reasoning(self) -> Iterator[Reasoning]:
         """Its thinking, which a finished turn may lack: "you can omit `thinking` blocks from prior assistant turns". A
         text stands in its place. https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
@@ -229,17 +266,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             if kind_of(block) in THINKING:
                 raw, text = jsontext.items(cast(Raw, content))[position], block.get("thinking")
                 yield Reasoning(("content", position), bytes(raw), text if isinstance(text, str) else None)
-
-    def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """Its content, block by block."""
-        raw = self.raw_content()
-        opened = jsontext.opened(raw)
-        if raw is None or not isinstance(opened, str | list):
-            return None
-        at = _CONTENT[self.form]
-        if isinstance(opened, str):
-            return at, (Part(bytes(raw), opened),)
-        return at, [read_part(item, block) for item, block in zip(jsontext.items(raw), opened, strict=True)]
 
     def media(self) -> Sequence[ImageView | None]:
         """The images and files in it."""
@@ -269,10 +295,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             source = block.get("source") if kind_of(block) == IMAGE else None
             if isinstance(source, Mapping) and isinstance(url := source.get("url"), str):
                 yield url
-
-    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text in which each content that it contains is replaced by words."""
-        return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
@@ -318,13 +340,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         blocks: list[Item] = [Words(content)] if isinstance(content, str) else []
         blocks = blocks or [Carried(bytes(item)) for item in jsontext.items(raw)]
         return at, Parts((*blocks, Words(note)) if after else (Words(note), *blocks))
-
-    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        """Another message with this content."""
-        content = (
-            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([json_of(item) for item in items])
-        )
-        return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
     def unsealed(self) -> Self | None:
         """Without its thinking, all of which is signed or encrypted."""

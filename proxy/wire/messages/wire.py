@@ -15,18 +15,14 @@ from typing import Any, ClassVar, Final
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
-from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.errors import ProxyError
-from proxy.wire.json_wire import JsonWire
-from proxy.wire.messages import answer_end, errors, tools
+from proxy.errors import ContextOverflow, ProxyError
+from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool
 from proxy.wire.messages.answer_body import AnswerBody
 from proxy.wire.messages.answer_stream import AnswerStream
-from proxy.wire.messages.assistant import result_of
 from proxy.wire.messages.blocks import IMAGE, texts_of
-from proxy.wire.messages.counted import counted_in
-from proxy.wire.messages.events import kind_of_event
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (
     begins_with_thinking,
@@ -38,7 +34,86 @@ from proxy.wire.messages.reading import (
     loop_start,
     read,
 )
+from proxy.wire.messages.replies import counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape, read_request
+from proxy.wire.sse import TAIL_BYTES
+
+# Tools
+
+_FORCES: Final = frozenset({"any", "tool"})
+_DEFINITION: Final = jsontext.dump({"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.schema})
+
+
+def tool_names(tools: Raw | None) -> list[str]:
+    """The names in a tool list; empty for a tool without one.
+
+    >>> tool_names(b'[{"type":"bash_20250124","name":"bash"},{"type":"mcp_toolset"}]')
+    ['bash', '']
+    """
+    found = jsontext.opened(tools)
+    return [_name(tool) for tool in found[:MAX_NAMES]] if isinstance(found, list) else []
+
+
+def _name(tool: Any) -> str:
+    name = tool.get("name") if isinstance(tool, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+_OWN: Final = OwnTool(_DEFINITION, tool_names)
+
+
+def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    """The `tools` of a request with ours at the end; None if its agent does not have our tool."""
+    return _OWN.appended(members, policy)
+
+
+# The end of a stream
+
+_END: Final = re.compile(rb'[\r\n]data: ?\{[^\r\n]*"type"\s*:\s*"(?:message_stop|error)"')
+"""On a line of its own; in the model's own text, quotes are escaped."""
+
+
+# Errors
+
+_TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_SERVER_ERROR: Final = "api_error"
+_CLIENT_ERRORS: Final = range(400, 500)
+_ERROR: Final = re.compile(rb'^\s*\{\s*"type"\s*:\s*"error"')
+_MAX_MESSAGE_CHARS: Final = 2_000
+
+
+def type_of(status: int) -> str:
+    """The error type that belongs to a status.
+
+    >>> type_of(404), type_of(422), type_of(502)
+    ('not_found_error', 'invalid_request_error', 'api_error')
+    """
+    return _TYPES.get(status, _TYPES[400] if status in _CLIENT_ERRORS else _SERVER_ERROR)
+
+
+def _message_in(body: bytes) -> str:
+    """The message of another API's error, or the whole body."""
+    found = jsontext.opened(body)
+    inner = found.get("error", found) if isinstance(found, dict) else None
+    message = inner.get("message") if isinstance(inner, dict) else inner
+    return (message if isinstance(message, str) else body.decode("utf-8", "replace"))[:_MAX_MESSAGE_CHARS]
+
+
+def _body(kind: str, message: str, request_id: str = "") -> bytes:
+    named = {"request_id": request_id} if request_id else {}
+    return jsontext.dump({"type": "error", "error": {"type": kind, "message": message}, **named})
+
+
+# The wire
 
 _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
 _IMAGE: Final = f'"{IMAGE}"'.encode()
@@ -157,15 +232,16 @@ class Messages(JsonWire):
 
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
-        return tools.tool_names(found or None)
+        return tool_names(found or None)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if the upstream holds the conversation."""
-        return tools.with_tool(request.members, policy) if request.shape.is_whole else None
+        return with_tool(request.members, policy) if request.shape.is_whole else None
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
-        """By `tool_choice`."""
-        return tools.forces_a_call(members)
+        """By `tool_choice`, which is an object here."""
+        chosen = jsontext.opened(members.get("tool_choice"))
+        return jsontext.string_in(chosen, "type") in _FORCES
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """A user message with one block."""
@@ -193,8 +269,8 @@ class Messages(JsonWire):
         return counted_in(end)
 
     def is_complete(self, told: bytes) -> bool:
-        """By `message_stop`, or an error."""
-        return answer_end.is_whole(told)
+        """By `message_stop`, or an error. https://platform.claude.com/docs/en/build-with-claude/streaming"""
+        return _END.search(told[-TAIL_BYTES:]) is not None
 
     def whole_reply(self) -> AnswerBody:
         """One that is no stream."""
@@ -205,16 +281,26 @@ class Messages(JsonWire):
         return AnswerStream()
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
-        """In Anthropic's shape."""
-        return errors.error_body(error, request_id)
+        """In Anthropic's shape, https://platform.claude.com/docs/en/api/errors. A prompt that does not fit is always
+        reported in the one sentence that every client of this API knows, whatever the upstream said. Clients parse its
+        numbers and calculate with them."""
+        message = error.message
+        if isinstance(error, ContextOverflow) and error.sizes is not None:
+            prompt, most = error.sizes
+            message = f"prompt is too long: {prompt} tokens > {most} maximum. {error.advice}"
+        return _body(type_of(error.status), message, request_id)
 
     def error_in_body(self, status: int, body: bytes) -> bytes:
-        """In Anthropic's shape."""
-        return errors.error_in_body(status, body)
+        """Anything that is no error of this API becomes one."""
+        if status == 200 or _ERROR.match(body):
+            return body
+        return _body(type_of(status), _message_in(body) or f"HTTP {status}")
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """An `error` event."""
-        return errors.error_in_stream(status, body)
+        # Line ends in JSON are white space, and most clients do not read data of several lines.
+        told = self.error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ")
+        return b"event: error\ndata: " + told + b"\n\n"
 
 
 def _goes_on_a_thread(members: Mapping[str, Any]) -> bool:

@@ -7,11 +7,11 @@ commas between them, as in the body. An item is parsed when its content is neede
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.message import (
@@ -20,24 +20,19 @@ from proxy.core.conversation.message import (
     Address,
     Argument,
     Attachment,
-    Carried,
     Content,
     ImageView,
     Item,
     Part,
     Parts,
-    Reasoning,
-    Replacement,
     Route,
+    Shape,
     Shown,
-    ToolCall,
-    Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.media import addresses_in, may_hold_media, with_replaced
-from proxy.wire.openai_parts import as_one_text
-from proxy.wire.responses.content_parts import json_of, read_part
+from proxy.wire.json_messages import MAX_CALLS, JsonMessage, part_from, part_in
+from proxy.wire.media import attachment_of, may_hold_media
 from proxy.wire.responses.items import (
     ADDITIONAL_TOOLS,
     FOUND_TOOLS,
@@ -53,6 +48,80 @@ from proxy.wire.responses.items import (
     texts_at,
 )
 
+# Parts with media
+
+_HELD: Final = ("image_url", "file_data", "file_url", "file_id")
+"""Members with the content or its address."""
+_OTHER_MEMBERS: Final = {Route.AUDIO_ADDRESS: "audio_url", Route.VIDEO: "video_url"}
+"""The API has no parts for these; servers that accept them use the parts of chat completions."""
+_LONG: Final = 1_000
+"""Characters; a name or a word of the API has fewer."""
+
+
+def content_of(part: Mapping[str, Any]) -> Attachment | None:
+    """The content of a media part; None for text, and for a part that cannot be read."""
+    if part.get("type") == "input_image" and not isinstance(part.get("image_url"), str):
+        named = part.get("file_id")
+        return Attachment(Shape.IMAGE, address=named) if isinstance(named, str) and named else None
+    return attachment_of(part)
+
+
+def part_of(shown: Shown) -> dict[str, Any]:
+    """A part in this API's shape."""
+    kept = _kept(shown)
+    encoded = "" if shown.content is None else base64.b64encode(shown.content).decode()
+    url = shown.address if shown.content is None else f"data:{shown.found.mime};base64,{encoded}"
+    match shown.route:
+        case Route.IMAGE:
+            return {"type": "input_image", "detail": "auto"} | kept | {"image_url": url}
+        case Route.AUDIO:
+            return {"type": "input_audio", "input_audio": {"data": encoded, "format": shown.found.suffix}}
+        case Route.FILE:
+            return {"type": "input_file", "filename": shown.name} | kept | {"file_data": url}
+        case route:
+            member = _OTHER_MEMBERS[route]
+            return {"type": member, member: {"url": url}}
+
+
+def _kept(shown: Shown) -> dict[str, Any]:
+    """The old part's other members about its content, if it was of the same kind."""
+    old = jsontext.opened(shown.like) if shown.like is not None else None
+    kind = {Route.IMAGE: "input_image", Route.FILE: "input_file"}.get(shown.route)
+    if not isinstance(old, dict) or old.get("type") != kind:
+        return {}
+    return {name: said for name, said in old.items() if name not in _HELD and said is not None}
+
+
+def rest_of(part: Mapping[str, Any]) -> bytes:
+    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
+    return jsontext.dump(
+        {name: "" if isinstance(said, str) and len(said) > _LONG else said for name, said in part.items()}
+    )
+
+
+# Parts
+
+
+def read_part(raw: Raw, part: Any) -> Part:
+    """A part as the core sees it."""
+    return part_in(raw, part, content_of, rest_of)
+
+
+def json_of(item: Item, role: str) -> bytes:
+    """The JSON of a part. The model's words have parts of their own: `output_text`."""
+    return part_from(item, part_of, _said_by_the_model if role == "assistant" else _said_to_the_model)
+
+
+def _said_by_the_model(text: str) -> Mapping[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def _said_to_the_model(text: str) -> Mapping[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+# Messages
+
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
 """One string object per role: a conversation has thousands of messages. The last two are for items of unknown kinds and
 for items that only the server can read."""
@@ -65,8 +134,6 @@ _PLAIN_TYPES: Final = re.compile(
 _MEDIA: Final = re.compile(rb'"(?:input_(?:image|file|audio)|computer_screenshot|image|image_generation_call)"')
 _IMAGE: Final = re.compile(rb'"(?:input_image|computer_screenshot|image|image_generation_call)"')
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
-_MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
 
 
 def may_hold_images(raw: bytes) -> bool:
@@ -74,28 +141,22 @@ def may_hold_images(raw: bytes) -> bool:
     return _IMAGE.search(raw) is not None
 
 
-class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
+class ResponsesMessage(JsonMessage, frozen=True):
+    """One message; the core's `Message` describes the members."""
 
     is_marked: ClassVar[bool] = False
-    takes_notes_apart: ClassVar[bool] = False
     reasoning_bytes: ClassVar[int] = 0
     """No reasoning may be left out: it is sealed, or belongs to the item after it."""
-    raw: bytes
-    role: str = ""
-    answers: str = ""
-    name: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    image_sign: ClassVar[bytes] = b'"input_image"'
+    named: ClassVar[Mapping[str, Raw]] = {"type": b'"message"'}
+    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
+    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
     kind: Kind = Kind.OTHER
     """The kind of its last item."""
     is_companion: bool = False
     must_stay: bool = False
     goes_on: bool = False
     """Whether later items may belong to it, or decide how it is read."""
-
-    def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
-        return f"ResponsesMessage({self.role!r}, {len(self.raw)} bytes)"
 
     @classmethod
     def of(cls, raws: Sequence[Raw], heads: Sequence[Head], **said: Any) -> Self:
@@ -119,10 +180,6 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """A view of one message, or of items with commas between them."""
         raws = _items(bytes(raw))
         return cls.of(raws, [head_of(one) for one in raws])
-
-    def again(self, raw: bytes) -> Self:
-        """Another message, from its bytes."""
-        return self.read(raw)
 
     def items(self) -> Sequence[Raw]:
         """Its items, unopened."""
@@ -154,28 +211,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
             if name is not None and isinstance(text := item.get(name), str):
                 yield Argument((position, name), str(item.get("call_id") or ""), text)
 
-    def thoughts(self) -> Iterator[tuple[Address, str]]:
-        """None: no reasoning may be changed."""
-        return iter(())
-
-    def reasoning(self) -> Iterator[Reasoning]:
-        """None: no reasoning may be left out."""
-        return iter(())
-
-    def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """The content of its one message or output, part by part."""
-        found = self._said()
-        if found is None:
-            return None
-        at, raw = found
-        opened = jsontext.opened(raw)
-        if isinstance(opened, str):
-            return at, (Part(bytes(raw), opened),)
-        if not isinstance(opened, list):
-            return None
-        return at, [read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
-
-    def _said(self) -> tuple[Path, Raw] | None:
+    def said(self) -> tuple[Path, Raw] | None:
         """The path and the JSON of its one content; None if there are several, or one of another shape."""
         found: tuple[Path, Raw] | None = None
         for position, raw in enumerate(self.items()):
@@ -199,30 +235,10 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """How many of those media are images."""
         return sum(medium is not None for medium in self.media())
 
-    def images_among(self, items: Sequence[Item]) -> int:
-        """How many of these parts are images."""
-        return sum(
-            item.route is Route.IMAGE
-            if isinstance(item, Shown)
-            else isinstance(item, Carried) and b'"input_image"' in item.raw
-            for item in items
-        )
-
     @property
     def may_hold_media(self) -> bool:
         """Whether it may contain media, judged by its bytes."""
         return may_hold_media(self.raw, _PLAIN_TYPES)
-
-    def addresses(self) -> Iterator[str]:
-        """The addresses in it of content that is elsewhere."""
-        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
-            found = self._said()
-            if found is not None:
-                yield from addresses_in(jsontext.opened(found[1]), is_result=self.role in TOOL_ROLES)
-
-    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text in which each content that it contains is replaced by words."""
-        return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
@@ -231,46 +247,10 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         return replace(self, raw=spliced(listed, found)[1:-1])
 
     def _replacement(self, at: Path, new: Content) -> bytes | None:
-        if not isinstance(new, Parts):
-            return None if new is None else jsontext.dump(new)
-        said = self._said()
-        is_plain = said is not None and bytes(said[1])[:1] == b'"'
-        first = new.items[0]
-        if is_plain and len(new.items) == 1 and isinstance(first, Words):
-            return jsontext.dump(first.text)
-        written = [json_of(item, self.role) for item in new.items]
-        text = as_one_text(written) if new.as_text and not is_plain else None
-        if text is not None:
-            return jsontext.dump(text)
-        if len(at) == 1:  # replaces an item that was a plain text
-            return _message(self.role, jsontext.join_array(written))
-        return jsontext.join_array(written)
-
-    @property
-    def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into its content, although the content has none."""
-        found = self._said()
-        return found is not None and bytes(found[1])[:1] in (b'"', b"[", b"n")
-
-    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as the content, or as a part of its own."""
-        found = self._said()
-        assert found is not None, "asked only of what can carry one"
-        at, raw = found
-        if not isinstance(jsontext.opened(raw), list):
-            return at, note
-        parts = [Carried(bytes(item)) for item in jsontext.items(raw)]
-        return at, Parts((*parts, Words(note)) if after else (Words(note), *parts))
-
-    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        """Another message with this content."""
-        if isinstance(items, str):
-            return self.read(_message(role, jsontext.dump(items)))
-        return self.read(_message(role, jsontext.join_array([json_of(item, role) for item in items])))
-
-    def unmarked(self) -> bytes:
-        """As received: this API has no cache marks."""
-        return self.raw
+        said = self.said() if isinstance(new, Parts) else None
+        made = self.replacement(new, in_text=said is not None and bytes(said[1])[:1] == b'"')
+        is_item = made is not None and made[:1] == b"[" and len(at) == 1  # replaces an item that was a plain text
+        return self.made(self.role, made) if made is not None and is_item else made
 
     def unsealed(self) -> Self | None:
         """Without its encrypted reasoning; reasoning in plain text, of open models, stays."""
@@ -286,7 +266,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             calls = [jsontext.opened(raw) for raw in self.items() if head_of(raw).kind is Kind.CALL]
-            return [meant_by(call) for call in calls[:_MAX_CALLS]]
+            return [meant_by(call) for call in calls[:MAX_CALLS]]
         return "\n".join(text for _, text in self.texts()).strip()
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
@@ -316,7 +296,3 @@ def brings_tools(message: ResponsesMessage) -> bool:
 
 def _items(raw: bytes) -> Sequence[Raw]:
     return jsontext.items(b"[" + raw + b"]")
-
-
-def _message(role: str, content: bytes) -> bytes:
-    return jsontext.join_object({"type": b'"message"', "role": jsontext.dump(role), "content": content})

@@ -16,9 +16,8 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.responses.items import Kind, head_of
-from proxy.wire.responses.output import CONTENT, is_linked, is_own_call, said_in
 from proxy.wire.responses.reading import read_items
-from proxy.wire.responses.usage import ResponseUsage
+from proxy.wire.responses.replies import CONTENT, ResponseUsage, is_linked, is_own_call, said_in
 
 COMPLETED: Final = "completed"
 _OUTPUT: Final[Path] = ("output",)

@@ -19,11 +19,10 @@ from msgspec.structs import replace
 from proxy.core.retrieval_tool.hidden_calls import AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
-from proxy.wire.responses.errors import event as written
 from proxy.wire.responses.items import Kind, head_of
-from proxy.wire.responses.output import is_linked, is_own_call, said_in
+from proxy.wire.responses.replies import ResponseUsage, is_linked, is_own_call, said_in
+from proxy.wire.responses.replies import event as written
 from proxy.wire.responses.reply_body import messages_before_calls, said_by_us
-from proxy.wire.responses.usage import ResponseUsage
 from proxy.wire.sse import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

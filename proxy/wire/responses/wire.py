@@ -9,30 +9,110 @@ https://platform.openai.com/docs/api-reference/responses/create; types of openai
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
-from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.json_wire import JsonWire
+from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
-from proxy.wire.responses import errors, tools
-from proxy.wire.responses.counted import counted_in
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
-from proxy.wire.responses.output import missing_result, result_of
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
+from proxy.wire.responses.replies import error_in_stream, missing_result, result_of, unanswered_in
 from proxy.wire.responses.reply_body import ReplyBody
-from proxy.wire.responses.reply_end import is_whole
 from proxy.wire.responses.reply_stream import ReplyStream
-from proxy.wire.responses.tools import NONE, PREVIOUS, cuts_itself, is_there
+from proxy.wire.sse import TAIL_BYTES
+
+# Tools
+
+PREVIOUS: Final = "previous_response_id"
+NONE: Final = frozenset({b"", b"null", b'""'})
+"""What a member says that says nothing."""
+
+
+def tool_for(spec: ToolSpec) -> bytes:
+    """A tool as an item of the list. By default a tool is `strict`, and all its properties would be required."""
+    said = {"name": spec.name, "description": spec.description, "parameters": spec.schema, "strict": False}
+    return jsontext.dump({"type": "function", **said})
+
+
+def tool_names(tools: Raw) -> list[str]:
+    """The names in a tool list, including those inside namespaces; a tool of the server is named by its type.
+
+    >>> tool_names(b'[{"type":"function","name":"ls"},{"type":"web_search"},{"tools":[{"name":"cat"}]}]')
+    ['ls', 'web_search', 'cat']
+    """
+    return list(_names(jsontext.opened(tools) if tools else None))[:MAX_NAMES]
+
+
+def _names(tools: Any, depth: int = 0) -> Iterator[str]:
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and isinstance(tool.get("tools"), list) and depth < 4:
+            yield from _names(tool["tools"], depth + 1)
+        else:
+            yield _name(tool)
+
+
+def _name(tool: Any) -> str:
+    found = (tool.get("name") or tool.get("type")) if isinstance(tool, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+_OWN: Final = OwnTool(tool_for(SPEC), tool_names)
+
+
+def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    """The `tools` of a request with ours at the end; None if its agent does not have our tool.
+
+    It is never added if the upstream itself adds each round to a conversation, or takes items from it, or if the client
+    fetches the response later. Nor is it added to a request that continues from a response but keeps none: it is the
+    last of its chain.
+    """
+    if is_there(members, "conversation") or cuts_itself(members) or is_true(members.get("background")):
+        return None
+    if is_there(members, PREVIOUS) and not is_kept(members):
+        return None
+    return _OWN.appended(members, policy)
+
+
+def is_kept(members: Mapping[str, Raw]) -> bool:
+    """Whether the upstream keeps the response to a request with these members, so that another may continue from it.
+    By default, it does."""
+    return bytes(members.get("store", b"true")) != b"false"
+
+
+def is_there(members: Mapping[str, Raw], name: str) -> bool:
+    """Whether a member says something."""
+    return name in members and bytes(members[name]) not in NONE
+
+
+def cuts_itself(members: Mapping[str, Raw]) -> bool:
+    """Whether the upstream is asked to leave out items that do not fit."""
+    return "truncation" in members and jsontext.opened(members["truncation"]) == "auto"
+
+
+def is_true(raw: Raw | None) -> bool:
+    """Whether a member exists and is true."""
+    return raw is not None and bytes(raw) == b"true"
+
+
+# The end of a stream
+
+_ENDED: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}\Z")
+_LAST_EVENT: Final = re.compile(
+    rb'(?:event: ?|"type"\s*:\s*")(?:response\.(?:completed|incomplete|failed)|error)\b|"usage"\s*:\s*\{'
+    rb"|[\r\n]data: ?\[DONE\]"
+)
+
+
+# The wire
 
 _FILE: Final = re.compile(rb'"input_(?:file|audio)"')
 _ITEM: Final = re.compile(rb'"type"\s*:\s*"response\.output_item\.added"|"output"\s*:\s*\[\s*\{')
@@ -81,6 +161,9 @@ class Responses(JsonWire):
     read_members: ClassVar[frozenset[str]] = frozenset({"tools", "instructions"})
     results_hold_media: Final = True
     results_may_repeat: Final = True
+    counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("input_tokens", "output_tokens", "cached_tokens")
+    """`input_tokens` counts the whole prompt, cached or not.
+    https://platform.openai.com/docs/api-reference/responses/object"""
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -144,18 +227,14 @@ class Responses(JsonWire):
 
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
-        return tools.tool_names(found)
+        return tool_names(found)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if items add tools, if the upstream adds to the conversation,
         or takes from it, by itself, or if it asks for a compaction."""
         if request.shape.goes_first_as_it_came or _bringing_tools(request):
             return None
-        return tools.with_tool(request.members, policy)
-
-    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
-        """By `tool_choice`."""
-        return tools.forces_a_call(members)
+        return with_tool(request.members, policy)
 
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
         """`truncation: auto` if the upstream holds the conversation: then it leaves out the oldest items."""
@@ -182,11 +261,11 @@ class Responses(JsonWire):
 
     def unanswered_in(self, refusal: str) -> str:
         """By OpenAI's words, which name one call."""
-        return errors.unanswered_in(refusal)
+        return unanswered_in(refusal)
 
     def named_in(self, request: Request, evidence: bytes) -> str:
         """The first id that is one of a response."""
-        found = _RESPONSE_ID.search(evidence) if tools.is_kept(request.members) else None
+        found = _RESPONSE_ID.search(evidence) if is_kept(request.members) else None
         return found[1].decode() if found else ""
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
@@ -210,13 +289,11 @@ class Responses(JsonWire):
         except jsontext.UNREADABLE:
             return True
 
-    def counted(self, end: bytes) -> Counted | None:
-        """By `usage`."""
-        return counted_in(end)
-
     def is_complete(self, told: bytes) -> bool:
-        """By the last event."""
-        return is_whole(told)
+        """By its last event, which contains the whole response and may be longer than the tail that is searched; only
+        in this event does `usage` have figures."""
+        tail = told[-TAIL_BYTES:]
+        return _ENDED.search(tail) is not None and _LAST_EVENT.search(tail) is not None
 
     def whole_reply(self) -> ReplyBody:
         """One that is no stream."""
@@ -228,7 +305,7 @@ class Responses(JsonWire):
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """The event `error`, and `response.failed`."""
-        return errors.error_in_stream(status, body)
+        return error_in_stream(status, body)
 
 
 class Compactions(Responses):

@@ -7,7 +7,7 @@ from hypothesis import given
 from support.json_bytes import VALUES
 
 from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
-from proxy.wire.chat_completions.tools import tool_names
+from proxy.wire.chat_completions.wire import tool_names
 
 
 def tools(*names):

@@ -21,8 +21,8 @@ from proxy.core.retrieval_tool.hidden_calls import (
     mark_of,
     mark_of_name,
 )
-from proxy.wire.chat_completions.assistant import said_in as read_said
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
+from proxy.wire.chat_completions.replies import said_in as read_said
 
 OWN = OwnCall(0, "c1", "SECRET", b"SECRET")
 

@@ -5,9 +5,186 @@ import json
 import pytest
 from hypothesis import given
 from support.json_bytes import VALUES, messages
+from support.media_samples import PDF, WAV
+from support.messages_conversations import PNG
 
-from proxy.core.conversation.message import ToolCall
-from proxy.wire.chat_completions.message import ChatMessage, texts_of
+from proxy.core.content_types import media_type
+from proxy.core.conversation.message import Carried, Parts, Route, Shown, ToolCall, Words
+from proxy.core.text import jsontext
+from proxy.wire.chat_completions import message as chat_message
+from proxy.wire.chat_completions.message import (
+    ChatMessage,
+    calls_in,
+    json_of,
+    meant_by,
+    name_of,
+    part_of,
+    read_part,
+    rest_of,
+    texts_of,
+    texts_of_call,
+)
+
+# Calls
+
+LOOK = {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
+PATCH = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+
+
+def spelled(*found):
+    return [json.dumps(one).encode() for one in found]
+
+
+def test_calls_of_functions_and_custom_tools_have_an_id_and_a_name():
+    found = calls_in(json.dumps([LOOK, PATCH, 7, {"name": "flat"}]).encode())
+    assert found == (ToolCall("a", "look"), ToolCall("b", "patch"), ToolCall("", "flat"))
+    assert calls_in(b'{"id":"a"}') == ()
+
+
+@pytest.mark.parametrize("tool", [{}, {"function": "look"}, {"function": {"name": 7}}, {"custom": {}, "name": 7}])
+def test_a_tool_of_another_shape_has_no_name(tool):
+    assert name_of(tool) == ""
+
+
+def test_calls_are_compared_by_their_meaning():
+    compact = json.loads(json.dumps(LOOK))
+    compact["function"]["arguments"] = '{"x":1}'
+    assert meant_by(spelled(LOOK)) == meant_by(spelled(compact)) == [["a", "look", {"x": 1}]]
+    broken = {"id": "a", "function": {"name": "look", "arguments": "{"}}
+    assert meant_by(spelled(broken, PATCH, 7)) == [["a", "look", "{"], [PATCH], [7]]
+    assert meant_by(spelled({"function": {"arguments": {"x": 1}}})) == [[None, None, {"x": 1}]]
+
+
+def test_only_so_many_calls_are_compared(monkeypatch):
+    monkeypatch.setattr(chat_message, "MAX_CALLS", 2)
+    assert len(meant_by(spelled(LOOK, LOOK, LOOK))) == 2
+
+
+def test_a_model_reads_the_name_and_the_arguments_of_a_call():
+    assert list(texts_of_call(LOOK)) == ["look", '{"x": 1}']
+    assert list(texts_of_call(PATCH)) == ["patch", "*** Begin"]
+    assert list(texts_of_call({"function": {"name": 5, "arguments": 7}, "custom": "odd"})) == []
+
+
+def test_a_model_reads_arguments_that_are_an_object_as_json():
+    called = {"function": {"name": "write", "arguments": {"path": "a", "text": "é" * 9}}}
+    assert list(texts_of_call(called)) == ["write", '{"path":"a","text":"ééééééééé"}']
+
+
+@given(VALUES)
+def test_any_json_may_be_a_call(raw):
+    calls_in(b"[" + raw + b"]")
+    meant_by([raw])
+    list(texts_of_call(jsontext.opened(raw)))
+
+
+# Parts with media
+
+MEMBERS = {
+    Route.IMAGE: "image_url",
+    Route.AUDIO: "input_audio",
+    Route.AUDIO_ADDRESS: "audio_url",
+    Route.VIDEO: "video_url",
+    Route.FILE: "file",
+}
+
+
+def made(route, content=PDF, name="", old=None, **more):
+    """The part, and the member that holds its content."""
+    like = None if old is None else json.dumps(old).encode()
+    part = part_of(Shown(route, media_type(content), content, "", name, like, **more))
+    assert part.keys() == {"type", MEMBERS[route]}
+    assert part["type"] == MEMBERS[route]
+    return part[MEMBERS[route]]
+
+
+@pytest.mark.parametrize("route", MEMBERS)
+def test_what_the_old_part_says_of_its_content_stays(route):
+    member = MEMBERS[route]
+    assert made(route, name="theirs.pdf", old={"type": member, member: {"detail": "low", "x": 1}}) | {
+        "detail": "low",
+        "x": 1,
+    } == made(route, name="theirs.pdf", old={"type": member, member: {"detail": "low", "x": 1}})
+
+
+def test_a_file_has_its_name_and_raw_audio_its_format():
+    assert made(Route.FILE, name="a.pdf")["filename"] == "a.pdf"
+    assert made(Route.AUDIO, WAV)["format"] == "wav"
+
+
+def test_an_old_part_of_an_odd_type_leaves_nothing():
+    assert made(Route.IMAGE, old={"image_url": "text"}).keys() == {"url"}
+
+
+def test_an_address_that_no_longer_holds_goes_and_what_stands_beside_it_stays():
+    old = {"image_url": {"url": "https://example.org/a.png", "file_id": "7", "detail": "high"}}
+    assert made(Route.IMAGE, old=old, is_fetched=True).keys() == {"url", "detail"}
+    assert made(Route.IMAGE, old=old)["file_id"] == "7"
+
+
+def test_what_is_not_here_is_shown_by_its_address():
+    shown = Shown(Route.IMAGE, media_type(b""), address="https://example.org/a.png")
+    assert part_of(shown) == {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+
+
+def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
+    part = {"type": "image_url", "image_url": {"url": "data:" + "A" * 5_000, "detail": "low"}, "b64": "A" * 5_000}
+    assert rest_of(part) == b'{"type":"image_url","image_url":{"url":"","detail":"low"},"b64":""}'
+
+
+# Parts
+
+TEXT = {"type": "text", "text": "a"}
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}}
+
+
+def part_read(part):
+    return read_part(json.dumps(part).encode(), part)
+
+
+def test_media_have_a_content_and_the_rest_of_their_part():
+    found = part_read(IMAGE)
+    assert (found.text, found.attachment.payload) == (None, PNG)
+    assert json.loads(found.rest)["image_url"]["detail"] == "low"
+    shown = Shown(Route.IMAGE, media_type(b""), found.attachment.content(), like=found.rest)
+    assert json.loads(json_of(shown, "user"))["image_url"]["detail"] == "low"
+
+
+@pytest.mark.parametrize(
+    ("item", "written"),
+    [
+        (Carried(b'{"x" : 1}'), b'{"x" : 1}'),
+        (Words("b"), b'{"type":"text","text":"b"}'),
+        (Words("b", like=b'{"text":"a","type":"text","x":1}'), b'{"text":"b","type":"text","x":1}'),
+        (Words("b", like=b'"a"'), b'{"type":"text","text":"b"}'),
+    ],
+)
+def test_a_part_keeps_its_bytes_and_a_text_the_members_of_the_one_before(item, written):
+    assert json_of(item, "user") == written
+
+
+@pytest.mark.parametrize(
+    ("new", "in_text", "written"),
+    [
+        (None, True, None),
+        ("a", False, "a"),
+        (Parts((Words("a"),)), True, "a"),
+        (Parts((Words("a"),)), False, [TEXT]),
+        (Parts((Words("a"), Words("a"))), True, [TEXT, TEXT]),
+        (Parts((Words("a"), Words("a")), as_text=True), True, [TEXT, TEXT]),
+        (Parts((Words("a"), Words("a")), as_text=True), False, "a\na"),
+        (Parts((Carried(b'{"type":"x"}'),)), True, [{"type": "x"}]),
+        (Parts((Words("a"), Carried(b'{"type":"x"}')), as_text=True), False, [TEXT, {"type": "x"}]),
+        (Parts((Words("a"), Carried(b'"b"')), as_text=True), False, [TEXT, "b"]),
+        (Parts((Carried(b'{"type":"text","text":5}'),), as_text=True), False, [{"type": "text", "text": 5}]),
+    ],
+)
+def test_a_text_stays_one_and_parts_become_one_where_only_a_text_is_read(new, in_text, written):
+    found = ChatMessage(b"{}").replacement(new, in_text=in_text)
+    assert (found if found is None else json.loads(found)) == written
+
+
+# Messages
 
 
 def read(**members):

@@ -1,13 +1,227 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import valid_histories
 
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.core.overflow import Counted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
+from proxy.core.text import jsontext
+from proxy.wire.chat_completions.wire import (
+    CHAT_COMPLETIONS,
+    tool_for,
+    with_tool,
+)
+from proxy.wire.sse import TAIL_BYTES, Tail
+
+# Tools
+
+
+def members(tools=None, **others):
+    made = dict(others) if tools is None else {"tools": tools, **others}
+    return {name: json.dumps(found).encode() for name, found in made.items()}
+
+
+def tool(name):
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+WEATHER = [tool("weather"), tool("search_web")]
+
+
+@pytest.mark.parametrize(
+    ("tools", "offered"),
+    [
+        (WEATHER, {"auto", "always"}),
+        ([tool("bash")], {"always"}),
+        ([tool("weather"), tool("read_file")], {"auto", "always"}),
+        ([tool("task")], {"auto", "always"}),
+        ([], {"always"}),
+        (None, {"always"}),
+        ([*WEATHER, tool(RETRIEVAL_TOOL)], set()),
+        ("weather", set()),
+    ],
+    ids=["no shell", "shell", "reader", "sub-agent", "empty", "none", "the same name", "no list"],
+)
+@pytest.mark.parametrize("policy", ["auto", "always", "never"])
+def test_who_is_offered_the_tool(tools, offered, policy):
+    assert (with_tool(members(tools), policy) is not None) == (policy in offered)
+
+
+@pytest.mark.parametrize("others", [{"n": 2}, {"functions": []}])
+def test_no_tool_where_nobody_could_answer_its_calls(others):
+    assert with_tool(members(WEATHER, **others), "always") is None
+
+
+@pytest.mark.parametrize("n", [b"1", b"null", b'"2"', b"true", b"[" * 100_000 + b"]" * 100_000])
+def test_one_answer_is_what_everybody_means(n):
+    assert with_tool(members(WEATHER) | {"n": n}, "auto") is not None
+
+
+@pytest.mark.parametrize("written", [b'[ {"function" : {"name":"weather"}} , {"x":1.0} ]', b"[ ]", b"[]"])
+def test_what_the_client_wrote_keeps_its_bytes(written):
+    given_tools = jsontext.items(written)
+    made = jsontext.items(with_tool({"tools": written}, "always"))
+    assert [bytes(raw) for raw in made] == [*map(bytes, given_tools), tool_for(SPEC)]
+
+
+def test_a_long_tool_list_is_offered_the_tool_too():
+    assert with_tool(members([tool(f"weather_{number}" + "x" * 5_000) for number in range(100)]), "auto") is not None
+
+
+@pytest.mark.parametrize("policy", ["auto", "always"])
+@pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
+def test_our_tool_is_never_one_too_many(count, offered, policy):
+    made = with_tool(members([tool(f"weather_{number}") for number in range(count)]), policy)
+    assert (made is not None) == offered
+    assert made is None or len(jsontext.items(made)) <= 128
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none"])
+def test_a_choice_that_is_left_to_the_model_forces_nothing(choice):
+    assert not CHAT_COMPLETIONS.forces_a_call(members(WEATHER, tool_choice=choice))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "required",
+        "any",
+        "something new",
+        {"type": "function", "function": {"name": "weather"}},
+        {"type": "custom", "custom": {"name": "weather"}},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("weather")]}},
+    ],
+)
+def test_a_choice_that_demands_or_names_tools_forces_a_call(choice):
+    assert CHAT_COMPLETIONS.forces_a_call(members(WEATHER, tool_choice=choice))
+
+
+# What a reply counts
+
+COUNTS = st.integers(0, 999_999_999)
+
+
+@given(COUNTS, COUNTS, COUNTS, st.sampled_from([None, 1]))
+def test_what_an_answer_counted_is_read_however_it_is_laid_out(prompt, reply, cached, indent):
+    usage = {"prompt_tokens": prompt, "completion_tokens": reply, "prompt_tokens_details": {"cached_tokens": cached}}
+    end = json.dumps({"choices": [], "usage": usage}, indent=indent).encode()
+    assert CHAT_COMPLETIONS.counted(end) == Counted(prompt, reply, cached)
+
+
+@pytest.mark.parametrize("name", ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"])
+def test_what_came_from_a_cache_is_read_by_the_name_of_each_provider(name):
+    assert CHAT_COMPLETIONS.counted(b'{"prompt_tokens": 9, "%b": 4}' % name.encode()) == Counted(9, 0, 4)
+
+
+def test_of_several_usages_in_a_stream_the_last_one_counts():
+    end = b'data: {"usage":{"prompt_tokens":1,"completion_tokens":2}}\n\ndata: {"usage":{"prompt_tokens":3}}\n\n'
+    assert CHAT_COMPLETIONS.counted(end) == Counted(3, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "end", [b"", b"data: [DONE]\n\n", b'{"completion_tokens": 7}', b'"prompt_tokens": "7"', b'"prompt_tokens": null']
+)
+def test_an_answer_that_does_not_say_what_its_prompt_took_counted_nothing(end):
+    assert CHAT_COMPLETIONS.counted(end) is None
+
+
+# The end of a stream
+
+
+def event(delta, finish=None, **members):
+    made = {"id": "1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **members}
+    return b"data: " + json.dumps(made).encode() + b"\n\n"
+
+
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":9}}\n\n'
+DONE = b"data: [DONE]\n\n"
+TEXT = event({"content": "Hi."})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        TEXT + DONE,
+        TEXT + b"data:[DONE]\r\n\r\n",
+        TEXT + DONE + b": bye\n\n",
+        TEXT + event({}, "stop") + USAGE,
+        TEXT + event({}, "stop", usage={"prompt_tokens": 9}),
+        TEXT + event({"content": "x" * TAIL_BYTES}) + event({}, "stop") + USAGE,
+    ],
+)
+def test_a_stream_that_says_that_it_is_over_is_whole(told):
+    assert CHAT_COMPLETIONS.is_complete(told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        TEXT,
+        TEXT + event({}, "stop"),
+        TEXT + event({}, "stop") + USAGE[:-1],
+        TEXT + USAGE,
+        event({}, None, usage={"prompt_tokens": 9}) + event({}, "stop", usage=None),
+        b'{"choices":[{"message":{"content":"data: [DONE]"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9}}',
+    ],
+)
+def test_a_stream_that_does_not_say_so_is_not(told):
+    assert not CHAT_COMPLETIONS.is_complete(told)
+
+
+@given(st.text(), st.sampled_from(["\ndata: [DONE]\n\n", '"finish_reason": "stop"', '"usage": {', "data: [DONE]"]))
+def test_what_a_model_writes_never_ends_a_stream(text, said):
+    assert not CHAT_COMPLETIONS.is_complete(TEXT + event({"content": text + said + text + '"usage": {'}))
+
+
+@given(st.lists(st.binary(max_size=30), max_size=12))
+def test_a_tail_holds_the_end_and_little_more(pieces):
+    tail = Tail(8, 12)
+    for piece in pieces:
+        tail.add(piece)
+    said = b"".join(pieces)
+    assert tail.joined[-8:] == said[-8:]
+    assert said.endswith(tail.joined)
+    assert len(tail.joined) < 16
+
+
+def test_of_many_pieces_a_tail_holds_the_last_ones():
+    tail = Tail(1_000, 3)
+    for number in range(10):
+        tail.add(b"%d" % number)
+    assert tail.joined == b"789"
+
+
+def test_large_pieces_are_not_kept_alive_by_their_ends():
+    tail = Tail(TAIL_BYTES, 32)
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            tail.add(bytes(256_000))
+        assert tracemalloc.get_traced_memory()[0] < 3 * TAIL_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+# Errors
+
+
+@given(st.binary(max_size=100))
+def test_an_error_ends_a_stream_as_one_event_in_one_line(body):
+    first, done, rest = CHAT_COMPLETIONS.error_in_stream(500, body).split(b"\n\n")
+    assert (done, rest) == (b"data: [DONE]", b"")
+    assert first.startswith(b"data: ")
+    assert not {10, 13} & set(first)
+    assert "error" in json.loads(first.removeprefix(b"data: "))
+
+
+# The wire
 
 
 @given(valid_histories(), st.sampled_from([None, 1]))

@@ -6,13 +6,217 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages_conversations import IMAGE, MARK, assistant, body_of, histories, result, spelled, text, use, user
-from support.messages_rounds import END, START, START_USAGE, body_of_answer, text_block
+from support.messages_rounds import END, START, START_USAGE, body_of_answer, event, text_block
 
 from proxy.core.conversation.message import Conversation
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import OwnCall
-from proxy.errors import MalformedRequest
-from proxy.wire.messages.wire import MESSAGES
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, OwnCall
+from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
+from proxy.core.text import jsontext
+from proxy.errors import (
+    ArtifactStoreUnavailable,
+    BodyTooLarge,
+    ContextOverflow,
+    MalformedRequest,
+    MissingKey,
+    UnknownPath,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from proxy.wire.messages.wire import (
+    MESSAGES,
+    tool_names,
+    with_tool,
+)
+from proxy.wire.sse import TAIL_BYTES
+
+# Tools
+
+
+def members(tools=None, **others):
+    made = dict(others) if tools is None else {"tools": tools, **others}
+    return {name: json.dumps(found).encode() for name, found in made.items()}
+
+
+def tool(name, **more):
+    return {"name": name, "input_schema": {"type": "object"}, **more}
+
+
+WEATHER = [tool("weather"), tool("search_web", cache_control={"type": "ephemeral"})]
+OWN_TOOL = {"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.schema}
+
+
+@pytest.mark.parametrize(
+    ("tools", "offered"),
+    [
+        (WEATHER, {"auto", "always"}),
+        ([{"type": "bash_20250124", "name": "bash"}], {"always"}),
+        ([tool("weather"), tool("Read")], {"auto", "always"}),
+        ([], {"always"}),
+        (None, {"always"}),
+        ([*WEATHER, tool(RETRIEVAL_TOOL)], set()),
+        ("weather", set()),
+    ],
+    ids=["no shell", "shell", "reader", "empty", "none", "the same name", "no list"],
+)
+@pytest.mark.parametrize("policy", ["auto", "always", "never"])
+def test_who_is_offered_the_tool(tools, offered, policy):
+    assert (with_tool(members(tools), policy) is not None) == (policy in offered)
+
+
+@pytest.mark.parametrize("written", [b'[ {"name" : "weather"} , {"x":1.0} ]', b"[ ]", b"[]", b"null"])
+def test_what_the_client_wrote_keeps_its_bytes_and_ours_stands_behind_it(written):
+    theirs = [] if written == b"null" else jsontext.items(written)
+    *before, own = jsontext.items(with_tool({"tools": written}, "always"))
+    assert list(map(bytes, before)) == list(map(bytes, theirs))
+    assert json.loads(bytes(own)) == OWN_TOOL
+
+
+def test_a_tool_list_too_long_to_be_remembered_is_offered_the_tool_too():
+    long = [tool(f"weather_{number}" + "x" * 5_000) for number in range(100)]
+    assert json.loads(with_tool(members(long), "auto")) == [*long, OWN_TOOL]
+
+
+@pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
+def test_our_tool_is_never_one_too_many(count, offered):
+    made = with_tool(members([tool(f"weather_{number}") for number in range(count)]), "always")
+    assert (made is not None) == offered
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        (b'[{"type":"bash_20250124","name":"bash"},{"type":"mcp_toolset"},{"name":7},7]', ["bash", "", "", ""]),
+        (b'{"name":"a"}', []),
+        (b"[", []),
+        (None, []),
+    ],
+)
+def test_a_tool_has_a_name_or_an_empty_one(tools, names):
+    assert tool_names(tools) == names
+
+
+def test_of_an_endless_list_the_first_names_are_read():
+    assert len(tool_names(json.dumps([tool("a")] * 5_000).encode())) == 1_000
+
+
+@pytest.mark.parametrize("choice", [None, "any", {"type": "auto"}, {"type": "none"}, {}, {"type": None}])
+def test_a_choice_that_is_left_to_the_model_forces_nothing(choice):
+    assert not MESSAGES.forces_a_call(members(WEATHER, tool_choice=choice))
+
+
+def test_no_choice_forces_nothing():
+    assert not MESSAGES.forces_a_call(members(WEATHER))
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
+def test_a_choice_that_demands_or_names_a_tool_forces_a_call(choice):
+    assert MESSAGES.forces_a_call(members(WEATHER, tool_choice=choice))
+
+
+# The end of a stream
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        END,
+        event("error", error={"type": "overloaded_error"}),
+        b'event: message_stop\r\ndata:{"type" : "message_stop"}\r\n\r\n',
+    ],
+)
+@pytest.mark.parametrize("words", ["x", "x" * TAIL_BYTES])
+def test_a_stream_is_whole_with_its_last_event(words, end):
+    assert MESSAGES.is_complete(START + text_block(0, words) + end)
+
+
+@pytest.mark.parametrize("told", [b"", START, START + text_block(0, "x"), START + text_block(0, "x") + event("ping")])
+def test_a_stream_without_it_is_not(told):
+    assert not MESSAGES.is_complete(told)
+
+
+@given(st.text(), st.sampled_from(['"type":"message_stop"', '\ndata: {"type":"message_stop"}\n\n', '{"type":"error"}']))
+def test_what_a_model_writes_never_ends_a_stream(words, said):
+    assert not MESSAGES.is_complete(START + text_block(0, words + said + words))
+
+
+def test_an_end_far_before_the_last_bytes_is_not_looked_for():
+    assert not MESSAGES.is_complete(START + END + text_block(0, "x" * TAIL_BYTES))
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MalformedRequest("x"), "invalid_request_error"),
+        (MissingKey("x"), "authentication_error"),
+        (UnknownPath("x"), "not_found_error"),
+        (BodyTooLarge("x"), "request_too_large"),
+        (UpstreamUnreachable("x"), "api_error"),
+        (UpstreamTimeout("x"), "timeout_error"),
+        (ArtifactStoreUnavailable("x"), "overloaded_error"),
+    ],
+)
+def test_errors_of_the_proxy_have_the_types_of_the_api(error, kind):
+    body = json.loads(MESSAGES.error(error, "req-1"))
+    assert body == {"type": "error", "error": {"type": kind, "message": "x"}, "request_id": "req-1"}
+
+
+def test_a_request_without_a_number_is_given_none():
+    assert "request_id" not in json.loads(MESSAGES.error(MalformedRequest("x")))
+
+
+def test_an_overflow_is_told_in_the_one_sentence_that_clients_know():
+    error = ContextOverflow("words", sizes=(9, 7), advice="Shorten it.")
+    told = json.loads(MESSAGES.error(error))["error"]
+    assert told == {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 7 maximum. Shorten it."}
+
+
+def test_an_overflow_of_which_no_size_is_known_is_told_in_its_own_words():
+    assert json.loads(MESSAGES.error(ContextOverflow("words")))["error"]["message"] == "words"
+
+
+OWN = b'{"type": "error", "error": {"type": "x",\n "message": "y"}}'
+
+
+@pytest.mark.parametrize(("status", "body"), [(400, OWN), (529, b" " + OWN), (200, b'{"type":"message"}')])
+def test_an_error_of_the_api_and_a_message_stay_the_very_bytes(status, body):
+    assert MESSAGES.error_in_body(status, body) is body
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":{"message":"no","type":"BadRequestError"}}', "no"),
+        (b'{"error":"no"}', "no"),
+        (b'{"message":"no"}', "no"),
+        (b'{"detail":"no"}', '{"detail":"no"}'),
+        (b"<html>no</html>", "<html>no</html>"),
+        (b"", "HTTP 400"),
+    ],
+)
+def test_what_is_no_error_of_the_api_becomes_one_with_the_same_words(body, message):
+    assert json.loads(MESSAGES.error_in_body(400, body)) == {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": message},
+    }
+
+
+def test_a_page_of_html_is_quoted_by_its_beginning():
+    assert len(json.loads(MESSAGES.error_in_body(502, b"<html>" * 10_000))["error"]["message"]) == 2_000
+
+
+@given(st.integers(400, 599), st.one_of(st.binary(max_size=100), st.just(OWN)))
+def test_an_error_ends_a_stream_as_one_event_in_one_line(status, body):
+    name, data, *rest = MESSAGES.error_in_stream(status, body).split(b"\n")
+    assert (name, rest) == (b"event: error", [b"", b""])
+    assert b"\r" not in data
+    assert json.loads(data.removeprefix(b"data: "))["type"] == "error"
+
+
+# The wire
 
 
 def test_a_thread_that_the_upstream_holds_is_not_looked_into():

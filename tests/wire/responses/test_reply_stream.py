@@ -11,7 +11,7 @@ from support.responses_answers import answered
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.responses import reply_stream
-from proxy.wire.responses.errors import event as written
+from proxy.wire.responses.replies import event as written
 from proxy.wire.responses.reply_stream import ReplyStream
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})

@@ -12,8 +12,252 @@ from support.responses_answers import answered
 from support.responses_items import inputs
 
 from proxy.core.conversation.message import ToolCall
-from proxy.core.retrieval_tool.hidden_calls import OwnCall
-from proxy.wire.responses.wire import COMPACTED, COMPACTIONS, HELD, PART_UNSEEN, RESPONSES, SHAPE
+from proxy.core.overflow import Counted
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, OwnCall
+from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
+from proxy.core.text import jsontext
+from proxy.wire.responses.wire import (
+    COMPACTED,
+    COMPACTIONS,
+    HELD,
+    PART_UNSEEN,
+    RESPONSES,
+    SHAPE,
+    is_kept,
+    is_true,
+    tool_for,
+    tool_names,
+    with_tool,
+)
+from proxy.wire.sse import TAIL_BYTES
+
+# Tools
+
+
+def members(tools=None, **others):
+    made = {"store": False, **others} if tools is None else {"store": False, "tools": tools, **others}
+    return {name: json.dumps(found).encode() for name, found in made.items()}
+
+
+def tool(name):
+    return {"type": "function", "name": name, "parameters": {"type": "object"}}
+
+
+def namespace(*tools):
+    return {"type": "namespace", "name": "n", "tools": list(tools)}
+
+
+WEATHER_TOOL = [tool("weather"), tool("search_web")]
+
+
+@pytest.mark.parametrize(
+    ("tools", "offered"),
+    [
+        (WEATHER_TOOL, {"auto", "always"}),
+        ([namespace(*WEATHER_TOOL)], {"auto", "always"}),
+        ([tool("shell")], {"always"}),
+        ([namespace(tool("read_file")), tool("weather")], {"auto", "always"}),
+        ([tool("weather"), {"type": "local_shell"}], {"always"}),
+        ([], {"always"}),
+        (None, {"always"}),
+        ([*WEATHER_TOOL, tool(RETRIEVAL_TOOL)], set()),
+        ([*WEATHER_TOOL, namespace(tool(RETRIEVAL_TOOL))], set()),
+        ("weather", set()),
+    ],
+)
+@pytest.mark.parametrize("policy", ["auto", "always", "never"])
+def test_who_is_offered_the_tool(tools, offered, policy):
+    assert (with_tool(members(tools), policy) is not None) == (policy in offered)
+
+
+@pytest.mark.parametrize(
+    ("others", "offered"),
+    [
+        ({}, True),
+        ({"store": True}, True),
+        ({"store": None}, True),
+        ({"background": False}, True),
+        ({"background": True}, False),
+        ({"store": True, "previous_response_id": "resp_1"}, True),
+        ({"store": False, "previous_response_id": "resp_1"}, False),
+        ({"store": False, "previous_response_id": None}, True),
+        ({"conversation": "conv_1"}, False),
+        ({"conversation": {"id": "conv_1"}}, False),
+        ({"conversation": None, "truncation": "disabled"}, True),
+        ({"truncation": "auto"}, False),
+    ],
+)
+def test_the_tool_is_offered_where_its_calls_can_be_hidden(others, offered):
+    assert (with_tool(members(WEATHER_TOOL, **others), "always") is not None) == offered
+
+
+@pytest.mark.parametrize(("store", "kept"), [({}, True), ({"store": None}, True), ({"store": False}, False)])
+def test_a_response_is_kept_unless_the_client_says_otherwise(store, kept):
+    assert is_kept({name: json.dumps(found).encode() for name, found in store.items()}) is kept
+
+
+@pytest.mark.parametrize("written", [b'[ {"name":"weather"} , {"x":1.0} ]', b"[ ]", b"[]"])
+def test_what_the_client_wrote_keeps_its_bytes(written):
+    made = jsontext.items(with_tool(members() | {"tools": written}, "always"))
+    assert [bytes(raw) for raw in made] == [*map(bytes, jsontext.items(written)), tool_for(SPEC)]
+
+
+def test_where_there_is_no_list_ours_is_the_only_tool():
+    assert with_tool(members(), "always") == b"[" + tool_for(SPEC) + b"]"
+
+
+def test_our_tool_says_that_not_all_of_its_properties_are_required():
+    found = json.loads(tool_for(SPEC))
+    assert (found["type"], found["name"], found["strict"]) == ("function", RETRIEVAL_TOOL, False)
+    assert found["parameters"]["required"] == ["id"]
+
+
+def test_a_long_tool_list_is_offered_the_tool_too():
+    assert with_tool(members([tool(f"weather_{number}" + "x" * 5_000) for number in range(100)]), "auto") is not None
+
+
+@pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
+def test_our_tool_is_never_one_too_many(count, offered):
+    tools = [namespace(*(tool(f"weather_{number}") for number in range(count)))]
+    assert (with_tool(members(tools), "always") is not None) == offered
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        (b"", []),
+        (b"null", []),
+        (b'{"name": "ls"}', []),
+        (b'[{"type":"web_search"},{"name":"ls","type":"custom"},{"type":7},7]', ["web_search", "ls", "", ""]),
+        (json.dumps([namespace(tool("a"), namespace(tool("b"))), tool("c")]).encode(), ["a", "b", "c"]),
+        (json.dumps([tool("x")] * 1_001).encode(), ["x"] * 1_000),
+    ],
+)
+def test_tools_are_named_by_their_names_or_else_by_their_types(tools, names):
+    assert tool_names(tools) == names
+
+
+def test_namespaces_are_opened_only_a_few_levels_deep():
+    nested = tool("deep")
+    for _ in range(5):
+        nested = namespace(nested)
+    assert tool_names(json.dumps([nested]).encode()) == ["n"]
+    assert tool_names(json.dumps(nested["tools"]).encode()) == ["deep"]
+
+
+@pytest.mark.parametrize(("raw", "found"), [(b"true", True), (b"false", False), (b'"true"', False), (None, False)])
+def test_only_true_is_true(raw, found):
+    assert is_true(raw) is found
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none"])
+def test_a_choice_that_is_left_to_the_model_forces_nothing(choice):
+    assert not RESPONSES.forces_a_call(members(WEATHER_TOOL, tool_choice=choice))
+    assert not RESPONSES.forces_a_call(members(WEATHER_TOOL))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "required",
+        "something new",
+        {"type": "function", "name": "weather"},
+        {"type": "web_search"},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]},
+    ],
+)
+def test_a_choice_that_demands_or_names_tools_forces_a_call(choice):
+    assert RESPONSES.forces_a_call(members(WEATHER_TOOL, tool_choice=choice))
+
+
+# What a reply counts
+
+COUNTS = st.integers(0, 999_999_999)
+
+
+@given(COUNTS, COUNTS, COUNTS, st.sampled_from([None, 1]))
+def test_what_a_response_counted_is_read_however_it_is_laid_out(prompt, reply, cached, indent):
+    usage = {"input_tokens": prompt, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": reply}
+    end = json.dumps({"output": [], "usage": usage}, indent=indent).encode()
+    assert RESPONSES.counted(end) == Counted(prompt, reply, cached)
+
+
+def test_what_a_model_wrote_before_the_usage_does_not_count():
+    end = b'"text":"x"},{"input_tokens":1,"output_tokens":2,"cached_tokens":3},"usage":{"input_tokens":4}'
+    assert RESPONSES.counted(end) == Counted(4, 2, 3)
+    assert RESPONSES.counted(b'{"input_tokens": 9}') == Counted(9, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "end", [b"", b"data: [DONE]\n\n", b'{"output_tokens": 7}', b'"input_tokens": "7"', b'"input_tokens": null']
+)
+def test_a_response_that_does_not_say_what_its_prompt_took_counted_nothing(end):
+    assert RESPONSES.counted(end) is None
+
+
+# The end of a stream
+
+
+def event(name, is_named=True, **members):
+    named = f"event: {name}\n" if is_named else ""
+    return f"{named}data: {json.dumps({'type': name, **members})}\n\n".encode()
+
+
+TEXT = event("response.output_text.delta", delta="Hi.")
+LONG = {"output": ["x" * TAIL_BYTES], "usage": {"input_tokens": 9}}
+
+
+@pytest.mark.parametrize("name", ["response.completed", "response.incomplete", "response.failed", "error"])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_stream_is_whole_with_any_event_that_ends_one(name, is_named):
+    assert RESPONSES.is_complete(TEXT + event(name, is_named))
+    assert not RESPONSES.is_complete(TEXT + event(name, is_named)[:-1])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        TEXT + event("response.completed", response=LONG),
+        TEXT + event("response.completed").replace(b"\n", b"\r\n"),
+        TEXT + event("response.completed").replace(b"\n", b"\r"),
+        TEXT + event("response.completed") + b": bye\n\n",
+        TEXT + b"data: [DONE]\n\n",
+        TEXT + b"data:[DONE]\n\n",
+    ],
+)
+def test_a_stream_that_says_that_it_is_over_is_whole(told):
+    assert RESPONSES.is_complete(told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        TEXT,
+        event("response.created", response={"usage": None}),
+        event("response.output_item.done", item={"status": "completed"}),
+        event("errors"),
+    ],
+)
+def test_a_stream_that_does_not_say_so_is_not(told):
+    assert not RESPONSES.is_complete(told)
+
+
+@given(
+    st.text(), st.sampled_from(["\ndata: [DONE]\n\n", '"type": "response.completed"', '"usage": {', '"type":"error"'])
+)
+def test_what_a_model_writes_never_ends_a_stream(text, said):
+    assert not RESPONSES.is_complete(event("response.output_text.delta", delta=text + said + text))
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_stream_is_whole_once_its_last_event_is(cut):
+    came = answered({"model": "m", "stream": True}, Reply("word " * 9_000), Usage(100, 0, 10), 1)[0].body
+    assert RESPONSES.is_complete(came[: len(came) - cut]) is not bool(cut)
+    assert not RESPONSES.is_complete(came.rpartition(b"event: ")[0])
+
+
+# The wire
 
 USER = {"role": "user", "content": "go"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}

@@ -4,7 +4,7 @@ import json
 
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.repairs import repaired
+from proxy.wire.protocol import repaired
 from proxy.wire.responses.wire import RESPONSES
 
 CALLED = {

@@ -3,9 +3,124 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.wire.responses.output import CONTENT, is_own_call, missing_result, result_of, said_in
+from proxy.errors import ContextOverflow
+from proxy.wire.openai_errors import error_body
+from proxy.wire.responses.replies import (
+    CONTENT,
+    ResponseUsage,
+    error_in_stream,
+    event,
+    is_own_call,
+    missing_result,
+    result_of,
+    said_in,
+)
+
+# Counts
+
+COUNTS = st.integers(0, 10**6)
+USAGES = st.builds(
+    lambda prompt, reply, cached: {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens": reply,
+        "output_tokens_details": {"reasoning_tokens": reply // 2},
+        "total_tokens": prompt + reply,
+    },
+    COUNTS, COUNTS, COUNTS,
+)  # fmt: skip
+ROUNDS = st.lists(USAGES, min_size=1, max_size=4)
+
+
+def over(rounds):
+    usage = ResponseUsage()
+    for one in rounds:
+        usage.add(one)
+    return usage
+
+
+@given(ROUNDS)
+def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(rounds):
+    written = sum(one["output_tokens"] for one in rounds)
+    assert over(rounds[:-1]).told(rounds[-1]) == {
+        "input_tokens": rounds[0]["input_tokens"],
+        "input_tokens_details": rounds[0]["input_tokens_details"],
+        "output_tokens": written,
+        "output_tokens_details": {"reasoning_tokens": sum(one["output_tokens"] // 2 for one in rounds)},
+        "total_tokens": rounds[0]["input_tokens"] + written,
+    }
+
+
+@given(ROUNDS)
+def test_the_record_holds_the_tokens_of_all_rounds_under_the_names_that_it_has_for_every_wire(rounds):
+    assert over(rounds[:-1]).totals(rounds[-1]) == {
+        "prompt_tokens": sum(one["input_tokens"] for one in rounds),
+        "completion_tokens": sum(one["output_tokens"] for one in rounds),
+        "total_tokens": sum(one["total_tokens"] for one in rounds),
+    }
+
+
+# Errors
+
+
+def told(status, body):
+    """The data of both events, which stand under their names."""
+    first, second, rest = error_in_stream(status, body).split(b"\n\n")
+    assert rest == b""
+    found = []
+    for one in (first, second):
+        name, data = one.split(b"\n")
+        found.append(json.loads(data.removeprefix(b"data: ")))
+        assert name == b"event: " + found[-1]["type"].encode()
+    return found
+
+
+def test_an_error_in_a_stream_is_told_to_all_kinds_of_clients():
+    error = ContextOverflow("too long", param="input")
+    first, second = told(400, error_body(error))
+    assert (first["type"], first["code"], first["param"]) == ("error", "context_length_exceeded", "input")
+    assert first["message"] == second["response"]["error"]["message"] == "too long"
+    assert second["type"] == "response.failed"
+    assert second["response"]["status"] == "failed"
+    assert second["response"]["error"]["code"] == "context_length_exceeded"
+    assert [first["sequence_number"], second["sequence_number"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "failed_with", "message"),
+    [
+        ({"code": "rate_limit", "message": "slow down"}, "rate_limit", "rate_limit", "slow down"),
+        ({"code": 429, "message": "slow down"}, "429", "server_error", "slow down"),
+        ({"code": None}, "503", "server_error", "HTTP 503"),
+        ({"code": ["x"], "message": {"y": 1}}, "503", "server_error", "HTTP 503"),
+        ("full", "503", "server_error", "full"),
+    ],
+)
+def test_a_response_fails_with_a_code_of_the_api_and_never_with_a_number(error, code, failed_with, message):
+    first, second = told(503, json.dumps({"error": error}).encode())
+    assert (first["code"], first["message"]) == (code, message)
+    assert second["response"]["error"] == {"code": failed_with, "message": message}
+
+
+@given(st.integers(400, 599), st.binary(max_size=60))
+def test_whatever_an_upstream_sent_the_stream_ends_with_its_words(status, body):
+    first, second = told(status, b"?" + body)
+    assert first["code"] == str(status)
+    assert first["message"] == second["response"]["error"]["message"] == (b"?" + body).decode("utf-8", "replace")
+
+
+def test_an_event_stands_under_its_name():
+    assert (
+        event({"type": "error", "message": "é\n"})
+        == 'event: error\ndata: {"type":"error","message":"é\\n"}\n\n'.encode()
+    )
+
+
+# The model's message
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,90 @@
-"""A model's message in a response: the items of its output, and which of them are calls of the proxy's own tool.
+"""A model's message in a reply of the Responses API: the items of its output, which of them are calls of the proxy's
+own tool, what its counts are called, and the end of a stream that has to tell an error.
 
-Rule: a call with anything odd about it is the client's; every item keeps its bytes.
+Rule: a call with anything odd about it is the client's; every item keeps its bytes. A stream ends with both events,
+because some clients read only `response.failed` (Codex, codex-rs/codex-api/src/sse/responses.rs), and others raise on
+`error` (openai-python, src/openai/_streaming.py).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
+from proxy.wire.openai_errors import error_in_body
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
+from proxy.wire.rounds_usage import RoundsUsage
+
+# Counts
+
+
+class ResponseUsage(RoundsUsage):
+    """The usage of one response, round by round."""
+
+    totals_of: ClassVar[Mapping[str, str]] = {
+        "input_tokens": "prompt_tokens",
+        "output_tokens": "completion_tokens",
+        "total_tokens": "total_tokens",
+    }
+    of_the_prompt: ClassVar[re.Pattern[str]] = re.compile(r"input_tokens(?:_details)?")
+
+
+# Errors
+
+_UNANSWERED: Final = re.compile(r"No tool output found for function call ([\w\-.]{1,200}?)\.?(?![\w\-.])")
+"""github.com/openai/codex/issues/620"""
+_SERVER_ERROR: Final = "server_error"
+
+
+def error_in_stream(status: int, body: bytes) -> bytes:
+    """A response that is no stream as the end of a stream of which the client has received nothing.
+
+    >>> error_in_stream(400, b'{"error":{"message":"too long","code":"context_length_exceeded"}}').splitlines()[0]
+    b'event: error'
+    """
+    said = jsontext.opened(error_in_body(status, body))
+    error = said.get("error") if isinstance(said, dict) else None
+    error = error if isinstance(error, dict) else {"message": str(error)}
+    code, message = _text(error.get("code")) or str(status), _text(error.get("message")) or f"HTTP {status}"
+    told = {"type": "error", "code": code, "message": message, "param": error.get("param"), "sequence_number": 0}
+    failed = {
+        "id": "resp_of_the_proxy",
+        "object": "response",
+        "created_at": 0,
+        "status": "failed",
+        "error": {"code": code if not code.isdigit() else _SERVER_ERROR, "message": message},
+        "incomplete_details": None,
+        "model": "",
+        "output": [],
+        "usage": None,
+    }
+    return event(told) + event({"type": "response.failed", "sequence_number": 1, "response": failed})
+
+
+def unanswered_in(refusal: str) -> str:
+    """The id of the call of a function that has no output, by the words of a refusal.
+
+    >>> unanswered_in("No tool output found for function call call_1.")
+    'call_1'
+    """
+    found = _UNANSWERED.search(refusal)
+    return found[1] if found else ""
+
+
+def event(said: dict[str, Any]) -> bytes:
+    """An event with its name."""
+    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), jsontext.dump(said))
+
+
+def _text(found: Any) -> str:
+    return found if isinstance(found, str) else str(found) if isinstance(found, int) else ""
+
+
+# The model's message
 
 CONTENT: Final = "content"
 """The name of the text for people, among the texts of a message."""

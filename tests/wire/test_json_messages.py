@@ -8,7 +8,7 @@ import pytest
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation.message import Attachment, Carried, Route, Shape, Shown, Words
-from proxy.wire.openai_parts import as_one_text, part_from, part_in
+from proxy.wire.json_messages import as_one_text, part_from, part_in
 
 TEXT = {"type": "text", "text": "a"}
 MEDIA = Attachment(Shape.IMAGE, "AAAA")

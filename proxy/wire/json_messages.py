@@ -1,0 +1,196 @@
+"""What messages of every JSON API have in common, and the parts of a content.
+
+Rule: a view keeps the bytes that it was made from, including anything that it does not understand; a part keeps its
+bytes until it is replaced. A message is parsed when its content is needed, and not kept parsed, because conversations
+of many megabytes are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+
+from proxy.core.conversation.message import (
+    TOOL_ROLES,
+    Address,
+    Attachment,
+    Carried,
+    Content,
+    Item,
+    Part,
+    Parts,
+    Reasoning,
+    Replacement,
+    Route,
+    Shown,
+    ToolCall,
+    Words,
+)
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw
+from proxy.wire.media import addresses_in, with_replaced
+
+_PLAIN_PART: Final = frozenset({"type", "text"})
+_PLAIN_OR_PARTS: Final = (b'"', b"[", b"n")
+"""How a content begins that may be a text, parts, or null."""
+MAX_CALLS: Final = 1_000
+"""In one message that is compared with what a client sends back."""
+
+
+class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
+    """One message. A struct, because there are thousands; the core's `Message` describes the members. An API overrides
+    what differs."""
+
+    takes_notes_apart: ClassVar[bool] = False
+    image_sign: ClassVar[bytes]
+    """Part of every part that contains an image."""
+    named: ClassVar[Mapping[str, Raw]] = {}
+    """The first members of a message that is made."""
+    read_part: ClassVar[staticmethod[[Raw, Any], Part]]
+    """The JSON of a part, and the same opened → the part as the core sees it."""
+    json_of: ClassVar[staticmethod[[Item, str], bytes]]
+    """A part, and the role of its message → the JSON of the part."""
+    raw: bytes
+    role: str = ""
+    answers: str = ""
+    name: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+    def __repr__(self) -> str:
+        """Without its text, which must not reach a log."""
+        return f"{type(self).__name__}({self.role!r}, {len(self.raw)} bytes)"
+
+    @classmethod
+    def read(cls, raw: Raw) -> Self:
+        """A view of any JSON value."""
+        raise NotImplementedError
+
+    def said(self) -> tuple[Path, Raw] | None:
+        """The path and the JSON of its content; None if it has none, or several."""
+        raise NotImplementedError
+
+    def again(self, raw: bytes) -> Self:
+        """Another message, from its bytes."""
+        return self.read(raw)
+
+    def thoughts(self) -> Iterator[tuple[Address, str]]:
+        """None: no reasoning may be changed."""
+        return iter(())
+
+    def reasoning(self) -> Iterator[Reasoning]:
+        """None: no reasoning may be left out."""
+        return iter(())
+
+    def parts(self) -> tuple[Address, Sequence[Part]] | None:
+        """Its content, part by part."""
+        found = self.said()
+        if found is None:
+            return None
+        at, raw = found
+        opened = jsontext.opened(raw)
+        if isinstance(opened, str):
+            return at, (Part(bytes(raw), opened),)
+        if not isinstance(opened, list):
+            return None
+        return at, [self.read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
+
+    def images_among(self, items: Sequence[Item]) -> int:
+        """How many of these parts are images."""
+        return sum(
+            item.route is Route.IMAGE
+            if isinstance(item, Shown)
+            else isinstance(item, Carried) and self.image_sign in item.raw
+            for item in items
+        )
+
+    def addresses(self) -> Iterator[str]:
+        """The addresses in it of content that is elsewhere."""
+        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
+            found = self.said()
+            if found is not None:
+                yield from addresses_in(jsontext.opened(found[1]), is_result=self.role in TOOL_ROLES)
+
+    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
+        """A text in which each content that it contains is replaced by words."""
+        return with_replaced(text, replace)
+
+    def replacement(self, new: Content, *, in_text: bool) -> bytes | None:
+        """The JSON of a new content. `in_text`: whether it replaces a plain text, and stays one if it can."""
+        if not isinstance(new, Parts):
+            return None if new is None else jsontext.dump(new)
+        first = new.items[0]
+        if in_text and len(new.items) == 1 and isinstance(first, Words):
+            return jsontext.dump(first.text)
+        written = [self.json_of(item, self.role) for item in new.items]
+        text = as_one_text(written) if new.as_text and not in_text else None
+        return jsontext.join_array(written) if text is None else jsontext.dump(text)
+
+    @property
+    def can_carry_a_note(self) -> bool:
+        """Whether a text may be put into its content, although the content has none."""
+        found = self.said()
+        return found is not None and bytes(found[1])[:1] in _PLAIN_OR_PARTS
+
+    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
+        """The note as the content, or as a part of its own."""
+        found = self.said()
+        assert found is not None, "asked only of what can carry one"
+        at, raw = found
+        if not isinstance(jsontext.opened(raw), list):
+            return at, note
+        parts = [Carried(bytes(item)) for item in jsontext.items(raw)]
+        return at, Parts((*parts, Words(note)) if after else (Words(note), *parts))
+
+    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
+        """Another message with this content."""
+        if isinstance(items, str):
+            return self.read(self.made(role, jsontext.dump(items)))
+        return self.read(self.made(role, jsontext.join_array([self.json_of(item, role) for item in items])))
+
+    @classmethod
+    def made(cls, role: str, content: Raw) -> bytes:
+        """The JSON of a message."""
+        return jsontext.join_object({**cls.named, "role": jsontext.dump(role), "content": content})
+
+    def unmarked(self) -> bytes:
+        """As received: clients that mark these messages for a cache do not move the marks."""
+        return self.raw
+
+
+def part_in(
+    raw: Raw,
+    part: Any,
+    attachment_of: Callable[[Mapping[str, Any]], Attachment | None],
+    rest_of: Callable[[Mapping[str, Any]], bytes],
+) -> Part:
+    """A part as the core sees it. `attachment_of`: the media in a part; `rest_of`: the part without them."""
+    kept = bytes(raw)
+    if isinstance(part, str):
+        return Part(kept, part)
+    if not isinstance(part, dict):
+        return Part(kept)
+    if isinstance(text := part.get("text"), str):
+        return Part(kept, text)
+    attachment = attachment_of(part)
+    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(part))
+
+
+def part_from(
+    item: Item, media_part: Callable[[Shown], Mapping[str, Any]], text_part: Callable[[str], Mapping[str, Any]]
+) -> bytes:
+    """The JSON of a part. A text keeps the members of the one that it replaces."""
+    if isinstance(item, Carried):
+        return item.raw
+    if isinstance(item, Shown):
+        return jsontext.dump(media_part(item))
+    like = jsontext.opened(item.like) if item.like is not None else None
+    return jsontext.dump({**like, "text": item.text} if isinstance(like, dict) else text_part(item.text))
+
+
+def as_one_text(items: Sequence[bytes]) -> str | None:
+    """The text that parts form together; None if one is not plain text."""
+    parts = [jsontext.value(item) for item in items]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
+    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
