@@ -37,7 +37,8 @@ class Agent:
     _starts: list[tuple[int, str, list[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.system = "It is 0 o'clock.\n" + "\n".join(f"Rule {line}: look at the log {line} times." for line in range(self.case.system_lines))
+        rules = (f"Rule {line}: look at the log {line} times." for line in range(self.case.system_lines))
+        self.system = "\n".join(["It is 0 o'clock.", *rules])
         self._begin("The task: find why the build fails.")
 
     @property
