@@ -15,10 +15,9 @@ from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.message import ChatMessage, name_of
-from proxy.wire.chat_completions.replies import result_of
+from proxy.wire.chat_completions.replies import AnswerBody, result_of
 from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, patterns_of
 from proxy.wire.openai_errors import error_in_body

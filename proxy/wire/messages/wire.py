@@ -20,7 +20,6 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool
-from proxy.wire.messages.answer_body import AnswerBody
 from proxy.wire.messages.answer_stream import AnswerStream
 from proxy.wire.messages.blocks import IMAGE, texts_of
 from proxy.wire.messages.message import ApiMessage
@@ -34,7 +33,7 @@ from proxy.wire.messages.reading import (
     loop_start,
     read,
 )
-from proxy.wire.messages.replies import counted_in, kind_of_event, result_of
+from proxy.wire.messages.replies import AnswerBody, counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.sse import TAIL_BYTES
 

@@ -25,8 +25,7 @@ from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
-from proxy.wire.responses.replies import error_in_stream, missing_result, result_of, unanswered_in
-from proxy.wire.responses.reply_body import ReplyBody
+from proxy.wire.responses.replies import ReplyBody, error_in_stream, missing_result, result_of, unanswered_in
 from proxy.wire.responses.reply_stream import ReplyStream
 from proxy.wire.sse import TAIL_BYTES
 
