@@ -118,6 +118,8 @@ _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
 _IMAGE: Final = f'"{IMAGE}"'.encode()
 _EDITS: Final = re.compile(rb"clear_tool_uses|compact")
 """In `context_management`, which Claude Code always sends, to keep the reasoning."""
+_TRIAL_TOKENS: Final = 256
+"""Of a reply to three words; the API wants a limit."""
 _THREAD: Final = "thread"
 _THINKING: Final = "thinking"
 _DISABLED: Final = b'{"type":"disabled"}'
@@ -160,12 +162,18 @@ _HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
 class Messages(JsonWire):
     """`/messages`; the protocol describes each member."""
 
+    name: Final = "messages"
     path: Final = "/messages"
+    end: Final = b"/v1/messages"
     client_tools = re.compile("(?:custom|(?:bash|computer|memory|text_editor)_.*)?")
     read_members: ClassVar[frozenset[str]] = frozenset({"tools", "system"})
     results_hold_media: Final = True
     results_may_repeat: Final = False
     id_header: ClassVar[bytes] = b"request-id"
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """One message."""
+        return {"messages": [{"role": "user", "content": words}], "max_tokens": _TRIAL_TOKENS}, "content"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True

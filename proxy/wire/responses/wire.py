@@ -153,7 +153,9 @@ COMPACTED: Final = SHAPE._replace(goes_first_as_it_came=True, items_add_tools=Tr
 class Responses(JsonWire):
     """`/responses`; the protocol describes each member."""
 
+    name: str = "responses"
     path: str = "/responses"
+    end: bytes = b"/responses"
     compacts: ClassVar[bool] = False
     """Whether every request asks for a compaction of its input."""
     client_tools = re.compile("function|custom|namespace|local_shell|shell|apply_patch")
@@ -163,6 +165,10 @@ class Responses(JsonWire):
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("input_tokens", "output_tokens", "cached_tokens")
     """`input_tokens` counts the whole prompt, cached or not.
     https://platform.openai.com/docs/api-reference/responses/object"""
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """A plain text."""
+        return {"input": words}, "output"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -311,7 +317,9 @@ class Compactions(Responses):
     """`/responses/compact`: the same request, answered by items that replace its input.
     https://platform.openai.com/docs/api-reference/responses/compact"""
 
+    name = ""
     path = "/responses/compact"
+    end = b"/responses/compact"
     compacts = True
 
 
