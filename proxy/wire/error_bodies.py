@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import field
 
-from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Place, Scope, Sent, Stated, Verdict, judge, words
+from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, judge, words
 from proxy.core.text import jsontext
 
 MAX_FOUND: Final = 128
@@ -85,32 +85,21 @@ _EDGES: Final = " \n\t:.,-'\"{}[]()"
 _DECODER: Final = json.JSONDecoder(strict=False)
 
 
-class FoundCode(Struct, frozen=True):
-    """One word for programs, as received."""
-
-    path: str
-    name: str
-    """The member that contained it, in snake case."""
-    text: str
-
-
-class Found(Struct):
+class Found(ErrorReport):
     """What has been found in a response so far."""
 
-    texts: list[ErrorText] = field(default_factory=list)
-    codes: list[FoundCode] = field(default_factory=list)
     numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By the member that contained each, in snake case, with its path; the first of each name."""
-    endings: list[ErrorCode] = field(default_factory=list)
-    counted_prompt: int | None = None
-    counted_reply: int | None = None
-    is_bare_text: bool = False
-    is_silent: bool = False
-    has_output: bool = False
 
     @property
     def is_full(self) -> bool:
+        """Whether nothing more is added."""
         return len(self.texts) + len(self.codes) + len(self.numbers) >= MAX_FOUND
+
+    def add_code(self, path: str, name: str, text: str) -> None:
+        """Add one word for programs. `name`: of the member that contained it, in snake case; ids name no cause."""
+        if not name.endswith("id"):
+            self.codes.append(ErrorCode(path, text, _place(text) if name == _PLACE else None))
 
 
 def json_or_none(text: str) -> Any:
@@ -140,7 +129,7 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
         case bool() | None:
             pass
         case _ if name in _CODES:
-            found.codes.append(FoundCode(path, name, str(value)))
+            found.add_code(path, name, str(value))
         case _ if abs(value) < 1e12:  # neither infinite nor NaN, which compares as false
             found.numbers.setdefault(name, (int(value), path))
 
@@ -155,7 +144,7 @@ def collect_text(found: Found, path: str, name: str, text: str, wrappings: int =
     if found.is_full or not text.strip() or text == "None":
         return
     if _CODE_SHAPE.fullmatch(text):
-        found.codes.append(FoundCode(path, name, text))
+        found.add_code(path, name, text)
     elif wrappings >= _MAX_WRAPPINGS or not _collect_wrapped(found, path, name, text, wrappings + 1):
         _collect_plain(found, path, text)
 
@@ -257,13 +246,13 @@ _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:
 _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 
-def opened(body: bytes, *, is_success: bool) -> Found:
-    """What a response says, read from its first 64 KiB; `is_success`: a 2xx, of which only errors are read."""
+def opened(status: int, body: bytes) -> Found:
+    """What a response says, read from its first 64 KiB; of a success only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
-    found = Found()
+    found = Found(status, body_bytes=len(body))
     if _SSE_LINE.match(text):
-        _add_events(found, text, is_success=is_success)
-    elif not is_success:
+        _add_events(found, text)
+    elif not found.is_success:
         collect_text(found, "", "", text)
     elif (value := json_or_none(text)) is not None:
         found.is_silent = _holds_nothing(value)
@@ -274,17 +263,17 @@ def opened(body: bytes, *, is_success: bool) -> Found:
     return found
 
 
-def _add_events(found: Found, text: str, *, is_success: bool) -> None:
-    found.is_silent = is_success
+def _add_events(found: Found, text: str) -> None:
+    found.is_silent = found.is_success
     for index, (name, payload) in enumerate(_events(text)):
         path = f"event[{index}]"
         if payload.strip() == "[DONE]":
             continue
         value = json_or_none(payload)
         found.is_silent &= _tells_no_part(value)
-        if is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
+        if found.is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
             _add_success(found, path, value)  # for `response.failed`, which repeats the request
-        elif not is_success or _ERROR_EVENT.search(name):
+        elif not found.is_success or _ERROR_EVENT.search(name):
             collect_text(found, path, "", payload)
         else:
             _add_success(found, path, value)
@@ -419,25 +408,11 @@ _ELSEWHERE: Final = re.compile(
 
 def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
     """What a response, or its beginning, says about itself."""
-    found = opened(body, is_success=200 <= status < 300)
-    return ErrorReport(
-        status=status,
-        asks_to_wait=any(name.lower() == b"retry-after" for name, _ in headers),
-        texts=tuple(found.texts),
-        codes=tuple(_code(code) for code in found.codes if not code.name.endswith("id")),  # names no cause
-        stated=_stated(found.numbers),
-        endings=tuple(found.endings),
-        counted_prompt=found.counted_prompt,
-        counted_reply=found.counted_reply,
-        body_bytes=len(body),
-        is_bare_text=found.is_bare_text,
-        is_silent=found.is_silent and not found.endings,
-        has_output=found.has_output,
-    )
-
-
-def _code(found: FoundCode) -> ErrorCode:
-    return ErrorCode(found.path, found.text, _place(found.text) if found.name == _PLACE else None)
+    found = opened(status, body)
+    found.asks_to_wait = any(name.lower() == b"retry-after" for name, _ in headers)
+    found.is_silent = found.is_silent and not found.endings
+    found.stated, found.limit_path = _stated(found.numbers)
+    return found
 
 
 def _place(path: str) -> Place:
@@ -446,12 +421,12 @@ def _place(path: str) -> Place:
     return Place.ELSEWHERE if _ELSEWHERE.fullmatch(path) else Place.UNCLEAR
 
 
-def _stated(numbers: Mapping[str, tuple[int, str]]) -> Stated:
-    """Sizes from members: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
-    limit, limit_path, name = _first(numbers, _WINDOW + _INPUT)
+def _stated(numbers: Mapping[str, tuple[int, str]]) -> tuple[Figures, str]:
+    """Sizes from members, and the path of the limit: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
+    limit, path, name = _first(numbers, _WINDOW + _INPUT)
     scope = Scope.UNKNOWN if limit is None else Scope.INPUT if name in _INPUT else Scope.WINDOW
     prompt, requested = _first(numbers, _PROMPT)[0], _first(numbers, _REQUESTED)[0]
-    return Stated(limit, scope, limit_path, prompt, requested)
+    return Figures(limit=limit, limit_scope=scope, prompt=prompt, requested=requested), path
 
 
 def _first(numbers: Mapping[str, tuple[int, str]], names: tuple[str, ...]) -> tuple[int | None, str, str]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Place, Scope, Sent, Stated, Verdict, VerdictKind
+from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, VerdictKind
 from proxy.wire.error_bodies import (
     MAX_BODY_BYTES,
     MAX_FOUND,
@@ -28,7 +28,7 @@ MESSAGE = "the prompt has 33001 tokens, which does not fit"
 
 
 def texts(text: str) -> dict[str, str]:
-    found = Found()
+    found = Found(400)
     collect_text(found, "", "", text)
     return {one.path: one.text for one in found.texts}
 
@@ -70,7 +70,7 @@ def test_a_text_that_says_nothing_is_none(text: str):
 
 
 def test_nesting_wrapping_and_breadth_are_bounded():
-    found = Found()
+    found = Found(400)
     collect(found, "", "", {str(index): [f"text number {index} {item}" for item in range(9)] for index in range(64)})
     assert len(found.texts) == MAX_FOUND
     assert texts('{"a":' * 60 + '"x y"' + "}" * 60) == {}
@@ -81,7 +81,7 @@ def test_nesting_wrapping_and_breadth_are_bounded():
 
 
 def opened_texts(body: str | bytes, *, is_success: bool = False) -> dict[str, str]:
-    found = opened(body.encode() if isinstance(body, str) else body, is_success=is_success)
+    found = opened(200 if is_success else 400, body.encode() if isinstance(body, str) else body)
     return {text.path: text.text for text in found.texts}
 
 
@@ -123,14 +123,14 @@ def test_every_delivery_leads_to_the_message(body, path: str):
 def test_what_repeats_the_request_or_the_model_is_never_read():
     echoes = {"input": MESSAGE, "messages": [{"content": MESSAGE}], "failed_generation": MESSAGE, "message": "no"}
     assert list(opened_texts(json.dumps({"error": echoes}) + " ").values()) == []
-    assert opened(json.dumps({"error": echoes}).encode(), is_success=False).codes[0].text == "no"
+    assert opened(400, json.dumps({"error": echoes}).encode()).codes[0].text == "no"
 
 
 def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     body = {
         "error": {"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "ratio": float("nan"), "ok": True}
     }
-    found = opened(json.dumps(body).encode(), is_success=False)
+    found = opened(400, json.dumps(body).encode())
     assert [code.text for code in found.codes] == ["400", "exceed_context_size_error"]
     assert found.numbers == {"n_ctx": (8192, "error.n_ctx")}
 
@@ -175,21 +175,21 @@ def test_an_error_inside_a_success_is_read(body):
 
 def test_finish_reasons_and_usage_of_a_success_are_kept():
     usage = {"prompt_tokens": 10, "completion_tokens": 0}
-    found = opened(json.dumps({"choices": [{"finish_reason": "length"}, 3], "usage": usage}).encode(), is_success=True)
+    found = opened(200, json.dumps({"choices": [{"finish_reason": "length"}, 3], "usage": usage}).encode())
     assert [(ending.path, ending.text) for ending in found.endings] == [("finish_reason", "length")]
     assert (found.counted_prompt, found.counted_reply) == (10, 0)
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b": ping\n\n", b"data: [DONE]\n\n"])
 def test_a_success_without_an_object_is_silent(body: bytes):
-    assert opened(body, is_success=True).is_silent
+    assert opened(200, body).is_silent
 
 
 @pytest.mark.parametrize("name", ["response", "message"])
 def test_a_success_in_a_success_is_read_only_so_deep(name):
     """Not every Python refuses JSON that is nested deeper than its functions can follow."""
     error = {"error": {"message": "prompt is too long"}}
-    found = [opened(json.dumps(within(name, error, depth)).encode(), is_success=True) for depth in (8, 9, 500)]
+    found = [opened(200, json.dumps(within(name, error, depth)).encode()) for depth in (8, 9, 500)]
     assert [bool(one.texts) for one in found] == [True, False, False]
 
 
@@ -200,7 +200,7 @@ def within(name, value, depth):
 
 
 def test_what_is_longer_than_any_error_is_not_read_to_its_end():
-    assert opened(b"[" * MAX_BODY_BYTES + b"]", is_success=True).is_bare_text
+    assert opened(200, b"[" * MAX_BODY_BYTES + b"]").is_bare_text
     assert opened_texts(b" " * MAX_BODY_BYTES + MESSAGE.encode()) == {}
 
 
@@ -215,12 +215,12 @@ def test_of_a_failed_response_the_request_that_it_repeats_is_no_evidence():
     error = {"code": "server_error", "message": "no"}
     response = {"instructions": "If the prompt is too long, say so.", "error": error}
     event = json.dumps({"type": "response.failed", "response": response})
-    found = opened(f"event: response.failed\ndata: {event}\n\n".encode(), is_success=True)
+    found = opened(200, f"event: response.failed\ndata: {event}\n\n".encode())
     assert [one.text for one in found.texts + found.codes] == ["server_error", "no"]
 
 
 def test_a_stream_that_only_begins_is_silent():
-    assert opened(b'event: response.created\ndata: {"type":"response.created"}\n\n', is_success=True).is_silent
+    assert opened(200, b'event: response.created\ndata: {"type":"response.created"}\n\n').is_silent
 
 
 def reported(**members: object) -> ErrorReport:
@@ -228,12 +228,10 @@ def reported(**members: object) -> ErrorReport:
 
 
 def test_texts_and_codes_come_with_their_paths():
-    assert reported(message="Too long, sorry", type="input_too_long") == ErrorReport(
-        400,
-        texts=(ErrorText("error.message", "Too long, sorry"),),
-        codes=(ErrorCode("error.type", "input_too_long"),),
-        body_bytes=67,
-    )
+    report = reported(message="Too long, sorry", type="input_too_long")
+    assert report.texts == [ErrorText("error.message", "Too long, sorry")]
+    assert report.codes == [ErrorCode("error.type", "input_too_long")]
+    assert (report.status, report.body_bytes) == (400, 67)
 
 
 @pytest.mark.parametrize(
@@ -251,33 +249,37 @@ def test_texts_and_codes_come_with_their_paths():
     ],
 )
 def test_a_param_names_a_part_of_the_request(param: str, place: Place):
-    assert reported(param=param).codes == (ErrorCode("error.param", param, place),)
+    assert reported(param=param).codes == [ErrorCode("error.param", param, place)]
 
 
 def test_a_code_with_the_name_of_a_part_of_the_request_is_no_place():
-    assert reported(code="model").codes == (ErrorCode("error.code", "model", None),)
+    assert reported(code="model").codes == [ErrorCode("error.code", "model", None)]
 
 
 def test_a_param_that_is_a_sentence_is_a_text():
-    assert reported(param="the prompt is too long").texts == (ErrorText("error.param", "the prompt is too long"),)
+    assert reported(param="the prompt is too long").texts == [ErrorText("error.param", "the prompt is too long")]
 
 
 @pytest.mark.parametrize(
     ("members", "stated"),
     [
-        ({"n_ctx": 8192, "n_prompt_tokens": 9001}, Stated(8192, Scope.WINDOW, "error.n_ctx", 9001)),
+        (
+            {"n_ctx": 8192, "n_prompt_tokens": 9001},
+            (Figures(limit=8192, limit_scope=Scope.WINDOW, prompt=9001), "error.n_ctx"),
+        ),
         (
             {"max_input_tokens": 6000, "total_tokens": 7000},
-            Stated(6000, Scope.INPUT, "error.max_input_tokens", None, 7000),
+            (Figures(limit=6000, limit_scope=Scope.INPUT, requested=7000), "error.max_input_tokens"),
         ),
-        ({"prompt_tokens": 9001}, Stated(prompt=9001)),
-        ({"n_ctx": 0, "max_model_len": 4096}, Stated(4096, Scope.WINDOW, "error.max_model_len")),
-        ({"n_ctx": -1, "prompt_tokens": 0}, Stated()),
-        ({"seed": 7}, Stated()),
+        ({"prompt_tokens": 9001}, (Figures(prompt=9001), "")),
+        ({"n_ctx": 0, "max_model_len": 4096}, (Figures(limit=4096, limit_scope=Scope.WINDOW), "error.max_model_len")),
+        ({"n_ctx": -1, "prompt_tokens": 0}, (Figures(), "")),
+        ({"seed": 7}, (Figures(), "")),
     ],
 )
-def test_sizes_are_told_by_the_members_they_stand_in(members: dict[str, int], stated: Stated):
-    assert reported(**members).stated == stated
+def test_sizes_are_told_by_the_members_they_stand_in(members: dict[str, int], stated: tuple[Figures, str]):
+    report = reported(**members)
+    assert (report.stated, report.limit_path) == stated
 
 
 def test_a_request_to_wait_stands_in_a_header():
@@ -289,7 +291,7 @@ def test_of_a_success_endings_and_counts_are_reported():
     body = {"choices": [{"finish_reason": "length"}], "usage": {"prompt_tokens": 10, "completion_tokens": 0}}
     report = report_of(200, [], json.dumps(body).encode())
     assert (report.endings, report.counted_prompt, report.counted_reply) == (
-        (ErrorCode("finish_reason", "length"),),
+        [ErrorCode("finish_reason", "length")],
         10,
         0,
     )

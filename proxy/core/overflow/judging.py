@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from proxy.core.overflow import words
-from proxy.core.overflow.numbers import Numbers, merged, read, read_rate, skeleton
+from proxy.core.overflow.numbers import merged, read, read_rate, skeleton
 from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
 from proxy.core.overflow.proofs import may_be_echoed, own_words, says_something
 from proxy.core.overflow.report import (
@@ -20,6 +20,7 @@ from proxy.core.overflow.report import (
     ErrorReport,
     ErrorText,
     Exactness,
+    Figures,
     Place,
     Scope,
     Sent,
@@ -93,10 +94,10 @@ def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | Non
     own = [own_words(one.text, request) for one in report.texts]
     may_be_echo = may_be_echoed(verdict, request) or own != [one.text for one in report.texts]
     if may_be_echo and any(map(says_something, own)):
-        texts = (
+        texts = [
             replace(one, text=left if says_something(left) else "") for one, left in zip(report.texts, own, strict=True)
-        )
-        verdict = _of_report(replace(report, texts=tuple(texts)), sent)
+        ]
+        verdict = _of_report(replace(report, texts=texts), sent)
     return replace(verdict, may_be_echo=may_be_echo)
 
 
@@ -197,7 +198,7 @@ def _long_message(evidence: Evidence) -> Verdict:
     said = evidence.texts[0].said if evidence.texts else ErrorText()
     message = said.text[:_MAX_MESSAGE_CHARS]
     verdict = Verdict(VerdictKind.PROMPT, confidence=0.8, evidence=said.path, upstream_message=message)
-    return with_figures(verdict, replace(read(normalised(message)), unit=Unit.CHARS, scope=Scope.UNKNOWN))
+    return with_figures(verdict, replace(read(normalised(message)), unit=Unit.CHARS, limit_scope=Scope.UNKNOWN))
 
 
 def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
@@ -239,7 +240,8 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
     """The verdict on a request that is too long, or only asks for too long a reply."""
     proof = next((code.path for code in evidence.proofs), evidence.limit_path)
     if best is None:
-        return with_figures(Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof), evidence.stated)
+        verdict = Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof)
+        return with_figures(verdict, merged(evidence.stated, Figures()))
     kinds = {reading.kind for reading in best.readings if reading.strength >= Strength.FAIR}
     kind = VerdictKind.PROMPT_PLUS_REPLY if VerdictKind.PROMPT_PLUS_REPLY in kinds else VerdictKind.PROMPT
     if not best.strength and best.vetoes == {VerdictKind.REPLY_ONLY}:
@@ -311,39 +313,26 @@ _TOKENS_PER_CHARACTER: Final = 0.5
 cannot distinguish a limit in tokens from one in characters."""
 
 
-def with_figures(verdict: Verdict, figures: Numbers) -> Verdict:
+def with_figures(verdict: Verdict, figures: Figures) -> Verdict:
     """The verdict with the numbers, completed where two of them give a third."""
-    prompt, requested, reply = _completed(figures)
-    kind = _proven_kind(verdict.kind, figures.limit, prompt, reply)
+    prompt, requested = _completed(figures)
+    kind = _proven_kind(verdict.kind, figures.limit, prompt, figures.reply)
     limit = None if kind is VerdictKind.REPLY_ONLY else figures.limit
-    scope = figures.scope
+    scope = figures.limit_scope
     if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
         scope = Scope.WINDOW  # a limit on both together is the window
-    return replace(
-        verdict,
-        kind=kind,
-        limit=limit,
-        limit_scope=Scope.UNKNOWN if limit is None else scope,
-        limit_exactness=figures.limit_exactness,
-        requested=requested,
-        prompt=prompt,
-        reply=reply,
-        excess=figures.excess,
-        unit=figures.unit,
-        exactness=figures.exactness,
-    )
+    known = asdict(figures) | {"limit": limit, "requested": requested, "prompt": prompt}
+    return replace(verdict, **known | {"kind": kind, "limit_scope": Scope.UNKNOWN if limit is None else scope})
 
 
-def _completed(figures: Numbers) -> tuple[int | None, int | None, int | None]:
+def _completed(figures: Figures) -> tuple[int | None, int | None]:
+    """Prompt and requested size, as far as one follows from the other."""
     prompt, requested, reply = figures.prompt, figures.requested, figures.reply
-    if prompt is None and requested is not None:
-        if reply and requested > reply:
-            prompt = requested - reply
-        elif reply is None and figures.scope is Scope.INPUT:
-            prompt = requested
-    if requested is None and prompt is not None:
-        requested = prompt + (reply or 0)
-    return prompt, requested, reply
+    if prompt is not None:
+        return prompt, prompt + (reply or 0) if requested is None else requested
+    if requested is not None and reply and requested > reply:
+        return requested - reply, requested
+    return (requested if reply is None and figures.limit_scope is Scope.INPUT else None), requested
 
 
 def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply: int | None) -> VerdictKind:

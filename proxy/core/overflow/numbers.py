@@ -1,12 +1,13 @@
 """Text → its numbers and their roles: limit, requested, prompt, reply, excess.
 
-Rule: no number is better than a wrong one. Numbers that cannot be token counts are removed before anything is read, and
+Rule: no number is better than a wrong one. Figures that cannot be token counts are removed before anything is read, and
 contradictory ones are dropped.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from itertools import islice
 from typing import Final
 
@@ -14,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, INPUT, NOISE, NOUNS, RATE, WINDOW, Cue, Role
-from proxy.core.overflow.report import Exactness, Scope, Unit
+from proxy.core.overflow.report import Exactness, Figures, Scope, Unit
 from proxy.core.overflow.words import CHARACTERS, PROMPT, REPLY
 
 _SMALLEST_LIMIT: Final = 64
@@ -68,48 +69,16 @@ class Number(Struct, frozen=True):
     """256K: anything from 256 000 to 262 144."""
 
 
-class Numbers(Struct):
-    """The numbers of one text, by role."""
-
-    limit: int | None = None
-    requested: int | None = None
-    prompt: int | None = None
-    reply: int | None = None
-    excess: int | None = None
-    scope: Scope = Scope.UNKNOWN
-    unit: Unit | None = None
-    exactness: Exactness = Exactness.EXACT
-    limit_exactness: Exactness = Exactness.EXACT
-
-    @property
-    def asked(self) -> int | None:
-        """The largest size that was requested."""
-        sizes = [self.requested, self.prompt]
-        if self.prompt is not None and self.reply is not None:
-            sizes.append(self.prompt + self.reply)
-        return max((size for size in sizes if size is not None), default=None)
-
-    @property
-    def proves_overflow(self) -> bool:
-        return self.limit is not None and self.asked is not None and self.asked >= self.limit
-
-
 class _Found(Struct):
     """Candidates by role, in the order of the text."""
 
-    by_role: dict[Role, list[tuple[int, Exactness]]] = field(default_factory=dict)
+    by_role: defaultdict[Role, list[tuple[int, Exactness]]] = field(default_factory=lambda: defaultdict(list))
     named_limits: set[int] = field(default_factory=set)
     """Taken for limits only because the window's name comes before them: "context length 5000 exceeds 4096"."""
     scope: Scope = Scope.UNKNOWN
 
-    def add(self, role: Role, value: int, exactness: Exactness) -> None:
-        self.by_role.setdefault(role, []).append((value, exactness))
-
-    def all(self, role: Role) -> list[tuple[int, Exactness]]:
-        return self.by_role.get(role, [])
-
     def first(self, role: Role) -> int | None:
-        return next((value for value, _ in self.all(role)), None)
+        return next((value for value, _ in self.by_role[role]), None)
 
     def note_scope(self, around: str) -> None:
         """The first name of a bound decides what the limit applies to; prompt and reply together mean the window."""
@@ -146,7 +115,7 @@ def _value(match: re.Match[str]) -> int:
     return int(grouped.replace(match["by"], "")) * scale
 
 
-def read(text: str) -> Numbers:
+def read(text: str) -> Figures:
     """The figures of a normalised text that contains no sentence about anything else.
 
     >>> figures = read("prompt token count of 93,854 exceeds the limit of 90,000")
@@ -163,13 +132,12 @@ def read(text: str) -> Numbers:
     return _settled(found, text)
 
 
-def merged(stated: Numbers, printed: Numbers) -> Numbers:
+def merged(stated: Figures, printed: Figures) -> Figures:
     """The figures that a response states separately, completed from the printed ones."""
-    if stated.unit is None:
+    if stated.limit is None and stated.asked is None:
         return printed
-    has_limit = stated.limit is not None
     return replace(
-        stated if has_limit else printed,
+        printed if stated.limit is None else replace(stated, unit=Unit.TOKENS),
         prompt=printed.prompt if stated.prompt is None else stated.prompt,
         requested=printed.requested if stated.requested is None else stated.requested,
         reply=printed.reply,
@@ -198,7 +166,7 @@ def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]
         before = bones[: match.start()]
         for role, index in indices.items():
             is_prompt = role is Role.REQUESTED and Role.PROMPT not in indices and _is_of_prompt(before)
-            found.add(Role.PROMPT if is_prompt else role, numbers[index].value, _exactness(numbers[index]))
+            found.by_role[Role.PROMPT if is_prompt else role].append((numbers[index].value, _exactness(numbers[index])))
         if equation.scope:
             found.scope = Scope(equation.scope)
         found.note_scope(bones[: match.end()][-120:])
@@ -227,7 +195,7 @@ def _take_number(before: str, number: Number, after: str, found: _Found) -> None
         found.note_scope(f"{before} {after}")
         if head is None and trailing is None:
             found.named_limits.add(number.value)
-    found.add(role, number.value, exactness)
+    found.by_role[role].append((number.value, exactness))
 
 
 def _head(before: str) -> tuple[Role | None, set[Role]]:
@@ -269,38 +237,41 @@ def _role(head: Role | None, nouns: set[Role], trailing: Role | None) -> Role | 
     return next(iter(nouns), None)
 
 
-def _settled(found: _Found, text: str) -> Numbers:
+def _settled(found: _Found, text: str) -> Figures:
     """The candidates that agree with each other."""
-    figures = Numbers(scope=found.scope, requested=found.first(Role.REQUESTED) or None)
-    figures.reply, figures.excess = found.first(Role.REPLY), found.first(Role.EXCESS)
-    hedges = [how for role in (Role.PROMPT, Role.REQUESTED) for _, how in found.all(role) if how is not Exactness.EXACT]
-    figures.exactness = hedges[0] if hedges else Exactness.EXACT
-    _settle_prompt(figures, list(dict.fromkeys(value for value, _ in found.all(Role.PROMPT))))
-    limits = found.all(Role.LIMIT)
+    hedges = [how for role in (Role.PROMPT, Role.REQUESTED) for _, how in found.by_role[role]]
+    requested, reply = found.first(Role.REQUESTED) or None, found.first(Role.REPLY)
+    limits = found.by_role[Role.LIMIT]
+    figures = Figures(
+        limit_scope=found.scope,
+        requested=requested,
+        prompt=_prompt({value for value, _ in found.by_role[Role.PROMPT]}, requested, reply or 0),
+        reply=reply,
+        excess=found.first(Role.EXCESS),
+        exactness=next((how for how in hedges if how is not Exactness.EXACT), Exactness.EXACT),
+    )
     if figures.asked is None and len(limits) == 2 and limits[0][0] in found.named_limits and limits[0] > limits[1]:
-        figures.requested, limits = limits[0][0], limits[1:]
-    _settle_limit(figures, limits, is_joint=REPLY.search(text) is not None)
-    if any(size is not None for size in (figures.limit, figures.asked, figures.reply, figures.excess)):
-        figures.unit = Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS
-    return figures
+        figures, limits = replace(figures, requested=limits[0][0]), limits[1:]
+    limit = _limit(figures, limits, is_joint=REPLY.search(text) is not None)
+    if limit is not None:
+        figures = replace(figures, limit=limit[0], limit_exactness=limit[1])
+    if all(size is None for size in (limit, figures.asked, figures.reply, figures.excess)):
+        return figures
+    return replace(figures, unit=Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS)
 
 
-def _settle_prompt(figures: Numbers, prompts: list[int]) -> None:
+def _prompt(prompts: set[int], requested: int | None, reply: int) -> int | None:
     """Several inputs (messages, functions, tools) are parts if they add up to the total, otherwise repetitions."""
-    if prompts:
-        total = sum(prompts)
-        is_sum = figures.requested == total + (figures.reply or 0)
-        figures.prompt = total if is_sum else max(prompts)
+    total = sum(prompts)
+    return total if prompts and requested == total + reply else max(prompts, default=None)
 
 
-def _settle_limit(figures: Numbers, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> None:
+def _limit(figures: Figures, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> tuple[int, Exactness] | None:
     """The first limit that the requested size exceeds; a prompt below it exceeds it only together with the reply."""
     plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
     asked = figures.asked
-    if asked is None and len(plausible) > 1:
-        return
-    fitting = [limit for limit in plausible if asked is None or limit[0] <= asked]
-    if not fitting and is_joint and figures.requested is None and figures.reply is None:
-        fitting = plausible
-    if fitting:
-        figures.limit, figures.limit_exactness = fitting[0]
+    if asked is None:
+        return plausible[0] if len(plausible) == 1 else None
+    may_be_over = is_joint and figures.requested is None and figures.reply is None
+    fitting = [limit for limit in plausible if limit[0] <= asked] or (plausible if may_be_over else [])
+    return fitting[0] if fitting else None

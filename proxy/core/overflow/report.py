@@ -65,13 +65,11 @@ class Unit(StrEnum):
 _OVERFLOWS: Final = frozenset({VerdictKind.PROMPT, VerdictKind.PROMPT_PLUS_REPLY})
 
 
-class Verdict(Struct, frozen=True):
-    """The meaning of one upstream response."""
+class Figures(Struct, frozen=True, kw_only=True):
+    """The sizes that a response states, by role."""
 
-    kind: VerdictKind
     limit: int | None = None
-    """In `unit`; only for an overflow, for a rate that the request alone exceeds, or for the one refusal of
-    `max_tokens` that names the window."""
+    """In `unit`."""
     limit_scope: Scope = Scope.UNKNOWN
     limit_exactness: Exactness = Exactness.EXACT
     """`about` for a magnitude: 256K is 256 000 or 262 144."""
@@ -87,6 +85,26 @@ class Verdict(Struct, frozen=True):
     """None if no number was read."""
     exactness: Exactness = Exactness.EXACT
     """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
+
+    @property
+    def asked(self) -> int | None:
+        """The largest size that was requested."""
+        sizes = [self.requested, self.prompt]
+        if self.prompt is not None and self.reply is not None:
+            sizes.append(self.prompt + self.reply)
+        return max((size for size in sizes if size is not None), default=None)
+
+    @property
+    def proves_overflow(self) -> bool:
+        """Whether what was requested reaches the limit."""
+        return self.limit is not None and self.asked is not None and self.asked >= self.limit
+
+
+class Verdict(Figures, frozen=True):
+    """The meaning of one upstream response. It has a limit only for an overflow, for a rate that the request alone
+    exceeds, and for the one refusal of `max_tokens` that names the window."""
+
+    kind: VerdictKind
     confidence: float = 0.0
     """0 to 1."""
     is_suspect: bool = False
@@ -180,28 +198,20 @@ class ErrorCode(Struct, frozen=True):
     """For a word that names the refused member, the part of the request; None for a word that names the cause."""
 
 
-class Stated(Struct, frozen=True):
-    """Sizes in tokens that a response states separately from its texts."""
-
-    limit: int | None = None
-    scope: Scope = Scope.UNKNOWN
-    """Of the limit."""
-    limit_path: str = ""
-    prompt: int | None = None
-    requested: int | None = None
-
-
-class ErrorReport(Struct, frozen=True):
+class ErrorReport(Struct):
     """Everything that a response says about itself; of a success only errors, finish reasons and counts, never the
     model's words."""
 
     status: int
     """The HTTP status."""
     asks_to_wait: bool = False
-    texts: tuple[ErrorText, ...] = ()
-    codes: tuple[ErrorCode, ...] = ()
-    stated: Stated = Stated()
-    endings: tuple[ErrorCode, ...] = ()
+    texts: list[ErrorText] = []
+    codes: list[ErrorCode] = []
+    stated: Figures = Figures()
+    """Sizes in tokens that are stated apart from the texts."""
+    limit_path: str = ""
+    """Of the limit in `stated`."""
+    endings: list[ErrorCode] = []
     """Why the model stopped."""
     counted_prompt: int | None = None
     counted_reply: int | None = None

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import words
-from proxy.core.overflow.numbers import Numbers, read
+from proxy.core.overflow.numbers import read
 from proxy.core.overflow.patterns import NOISE
-from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Stated, Unit, VerdictKind
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Figures, VerdictKind
 
 
 class Strength(IntEnum):
@@ -294,7 +294,7 @@ class TextEvidence(Struct, frozen=True):
 
     said: ErrorText
     readings: tuple[Reading, ...]
-    figures: Numbers
+    figures: Figures
 
     @property
     def best(self) -> Reading:
@@ -326,7 +326,7 @@ class Evidence(Struct, frozen=True):
     """Codes that mean "too long", and texts that name one."""
     refusals: frozenset[VerdictKind]
     """The meanings of other codes."""
-    stated: Numbers
+    stated: Figures
     limit_path: str
     """The path of the limit in `stated`."""
 
@@ -359,8 +359,8 @@ def weigh(report: ErrorReport) -> Evidence:
         texts=tuple(text for text in texts if text.readings),
         proofs=(*proofs, *(said for said in told if _names_proof(said.text))),
         refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
-        stated=_figures(report.stated),
-        limit_path=report.stated.limit_path,
+        stated=report.stated,
+        limit_path=report.limit_path,
     )
 
 
@@ -388,10 +388,3 @@ def _read_text(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
 
 def _names_proof(text: str) -> bool:
     return any(words.meaning(word) is VerdictKind.PROMPT for word in _CODE_IN_TEXT.findall(text))
-
-
-def _figures(stated: Stated) -> Numbers:
-    figures = Numbers(limit=stated.limit, prompt=stated.prompt, requested=stated.requested, scope=stated.scope)
-    if figures.limit is not None or figures.asked is not None:
-        figures.unit = Unit.TOKENS
-    return figures

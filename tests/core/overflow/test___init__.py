@@ -9,7 +9,7 @@ import pytest
 
 from proxy.core.overflow import ErrorReport, ErrorText, Sent, VerdictKind, judge, judging
 
-TOO_LONG = ErrorReport(400, texts=(ErrorText("error.message", "maximum context length is 4096 tokens"),))
+TOO_LONG = ErrorReport(400, texts=[ErrorText("error.message", "maximum context length is 4096 tokens")])
 
 
 @pytest.mark.parametrize("sent", [None, Sent(9_000, 36_000, 8_192)])

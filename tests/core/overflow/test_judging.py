@@ -13,17 +13,16 @@ from proxy.core.overflow import (
     ErrorReport,
     ErrorText,
     Exactness,
+    Figures,
     Place,
     Scope,
     Sent,
-    Stated,
     Unit,
     Verdict,
     VerdictKind,
     judge,
 )
 from proxy.core.overflow.judging import plausible, with_figures
-from proxy.core.overflow.numbers import Numbers
 
 NOBODY_KNOWS = Sent(40_000, window_is_certain=False)
 TOO_LONG = "The input (140012 tokens) is longer than the model's context length (131072 tokens)."
@@ -35,20 +34,24 @@ def refused(
     *messages: str,
     sent: Sent | None = None,
     waits: bool = False,
-    stated: Stated = Stated(),  # noqa: B008 - a value that nothing changes
+    stated: Figures = Figures(),  # noqa: B008 - a value that nothing changes
+    limit_path: str = "",
     place: Place | None = None,
     **codes: str,
 ) -> Verdict:
     """The verdict on an error with these texts and codes."""
     found = [ErrorCode(f"error.{name}", text) for name, text in codes.items()]
     found += [ErrorCode("error.place", "place", place)] if place else []
-    texts = tuple(ErrorText("error.message", message) for message in messages)
-    return judge(ErrorReport(status, asks_to_wait=waits, texts=texts, codes=tuple(found), stated=stated), sent)
+    texts = [ErrorText("error.message", message) for message in messages]
+    return judge(
+        ErrorReport(status, asks_to_wait=waits, texts=texts, codes=tuple(found), stated=stated, limit_path=limit_path),
+        sent,
+    )
 
 
 def ended(ending: str, prompt: int | None, reply: int | None, window: int | None, sent: Sent | None = None) -> Verdict:
     """The verdict on a reply of some words, or of none where the request is `sent`."""
-    endings = (ErrorCode("finish_reason", ending),)
+    endings = [ErrorCode("finish_reason", ending)]
     report = ErrorReport(200, endings=endings, counted_prompt=prompt, counted_reply=reply, has_output=sent is None)
     return judge(report, sent or Sent(window_tokens=window))
 
@@ -104,18 +107,21 @@ def test_a_code_named_in_a_text_proves_it():
 
 
 def test_stated_sizes_prove_it_and_are_preferred():
-    stated = Stated(8192, Scope.WINDOW, "error.n_ctx", prompt=9001)
-    verdict = refused(400, "no room left", stated=stated)
+    stated = Figures(limit=8192, limit_scope=Scope.WINDOW, prompt=9001)
+    verdict = refused(400, "no room left", stated=stated, limit_path="error.n_ctx")
     assert (verdict.kind, verdict.limit, verdict.prompt, verdict.limit_scope) == (
         VerdictKind.PROMPT,
         8192,
         9001,
         Scope.WINDOW,
     )
-    alone = refused(400, stated=stated)
+    alone = refused(400, stated=stated, limit_path="error.n_ctx")
     assert (alone.kind, alone.limit, alone.evidence) == (VerdictKind.PROMPT, 8192, "error.n_ctx")
-    assert refused(400, TOO_LONG, stated=Stated(100000, Scope.INPUT)).limit_scope is Scope.INPUT
-    assert refused(400, TOO_LONG, stated=Stated(prompt=140013)).limit == 131072
+    assert (verdict.unit, alone.unit) == (Unit.TOKENS, Unit.TOKENS)
+    assert refused(400, stated=Figures()).unit is None
+    of_input = Figures(limit=100000, limit_scope=Scope.INPUT)
+    assert refused(400, TOO_LONG, stated=of_input).limit_scope is Scope.INPUT
+    assert refused(400, TOO_LONG, stated=Figures(prompt=140013)).limit == 131072
 
 
 def test_a_code_about_context_with_words_about_max_tokens_is_about_the_reply():
@@ -283,7 +289,7 @@ def test_a_success_is_accepted_and_its_errors_are_not():
 
 def test_a_success_in_plain_text_needs_strong_words_and_few():
     def said(text: str, size: int = 100) -> VerdictKind:
-        return judge(ErrorReport(200, texts=(ErrorText("", text),), body_bytes=size, is_bare_text=True)).kind
+        return judge(ErrorReport(200, texts=[ErrorText("", text)], body_bytes=size, is_bare_text=True)).kind
 
     text = "An error occurred (validationException): Input is too long for requested model."
     assert said(text) is VerdictKind.PROMPT
@@ -528,28 +534,28 @@ CLAIM = Verdict(VerdictKind.PROMPT, confidence=0.8)
     ],
 )
 def test_numbers_prove_the_kind_whatever_was_claimed(prompt: int | None, reply: int | None, kind: VerdictKind):
-    verdict = with_figures(CLAIM, Numbers(limit=8_192, prompt=prompt, reply=reply))
+    verdict = with_figures(CLAIM, Figures(limit=8_192, prompt=prompt, reply=reply))
     assert verdict.kind is kind
     assert verdict.limit == (None if kind is VerdictKind.REPLY_ONLY else 8_192)
 
 
 def test_a_sum_without_a_reply_is_the_prompt_and_what_bounds_a_sum_is_the_window():
     claim = Verdict(VerdictKind.PROMPT_PLUS_REPLY)
-    assert with_figures(claim, Numbers(reply=0)).kind is VerdictKind.PROMPT
-    assert with_figures(claim, Numbers(limit=4_096)).limit_scope is Scope.WINDOW
+    assert with_figures(claim, Figures(reply=0)).kind is VerdictKind.PROMPT
+    assert with_figures(claim, Figures(limit=4_096)).limit_scope is Scope.WINDOW
 
 
 @pytest.mark.parametrize(
     ("figures", "prompt", "requested"),
     [
-        (Numbers(requested=5_000, reply=1_000), 4_000, 5_000),
-        (Numbers(prompt=4_000, reply=1_000), 4_000, 5_000),
-        (Numbers(requested=5_000, scope=Scope.INPUT), 5_000, 5_000),
-        (Numbers(requested=5_000, scope=Scope.WINDOW), None, 5_000),
-        (Numbers(requested=1_000, reply=1_000), None, 1_000),
+        (Figures(requested=5_000, reply=1_000), 4_000, 5_000),
+        (Figures(prompt=4_000, reply=1_000), 4_000, 5_000),
+        (Figures(requested=5_000, limit_scope=Scope.INPUT), 5_000, 5_000),
+        (Figures(requested=5_000, limit_scope=Scope.WINDOW), None, 5_000),
+        (Figures(requested=1_000, reply=1_000), None, 1_000),
     ],
 )
-def test_a_third_size_follows_from_two(figures: Numbers, prompt: int | None, requested: int):
+def test_a_third_size_follows_from_two(figures: Figures, prompt: int | None, requested: int):
     verdict = with_figures(CLAIM, figures)
     assert (verdict.prompt, verdict.requested) == (prompt, requested)
 
@@ -659,7 +665,7 @@ GROUPINGS = st.sampled_from([str, lambda n: f"{n:,}", lambda n: f"{n:_}", lambda
 
 
 def judged(message: str, status: int = 400) -> Verdict:
-    return judge(ErrorReport(status, texts=(ErrorText("error.message", message),)))
+    return judge(ErrorReport(status, texts=[ErrorText("error.message", message)]))
 
 
 @st.composite

@@ -75,7 +75,7 @@ def test_what_counts_no_tokens_is_no_number(text: str):
 )  # fmt: skip
 def test_numbers_take_their_roles(text: str, expected):
     figures = read(normalised(text))
-    assert (figures.limit, figures.prompt, figures.reply, figures.scope) == expected
+    assert (figures.limit, figures.prompt, figures.reply, figures.limit_scope) == expected
 
 
 def test_an_excess_is_neither_limit_nor_size():

@@ -39,7 +39,7 @@ class Written:
 
 
 def refusal(text: str = SENTENCE.format(limit=4096, count=9000)) -> Verdict:
-    return judge(ErrorReport(400, texts=(ErrorText("", text),)))
+    return judge(ErrorReport(400, texts=[ErrorText("", text)]))
 
 
 def test_numbers_that_only_the_upstream_wrote_are_its_own():
@@ -81,10 +81,10 @@ def test_own_words_are_what_the_request_does_not_hold():
 def test_words_of_the_request_are_no_evidence_beside_the_upstreams_own():
     told = "Unknown role: 'the prompt is too long for this model'."
     request = Written("the prompt is too long for this model")
-    report = ErrorReport(400, texts=(ErrorText("", told),))
+    report = ErrorReport(400, texts=[ErrorText("", told)])
     assert judge(report).is_overflow
     assert not judge(report, request=request).is_overflow
-    alone = judge(ErrorReport(400, texts=(ErrorText("", request.text),)), request=request)
+    alone = judge(ErrorReport(400, texts=[ErrorText("", request.text)]), request=request)
     assert (alone.is_overflow, alone.may_be_echo) == (True, True)
 
 

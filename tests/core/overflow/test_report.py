@@ -24,8 +24,8 @@ def test_a_success_is_told_by_the_status(status, is_success):
 
 def test_a_text_or_a_code_is_an_error():
     assert not ErrorReport(200).has_error
-    assert ErrorReport(200, texts=(ErrorText("error", "too long"),)).has_error
-    assert ErrorReport(200, codes=(ErrorCode("error.code", "400"),)).has_error
+    assert ErrorReport(200, texts=[ErrorText("error", "too long")]).has_error
+    assert ErrorReport(200, codes=[ErrorCode("error.code", "400")]).has_error
 
 
 def test_only_a_small_reply_limit_explains_a_reply_without_a_token():
@@ -48,7 +48,7 @@ def test_only_a_refusal_of_the_prompt_with_its_reply_or_without_says_that_the_re
     ],
 )
 def test_a_rate_that_the_request_alone_is_over_is_told_by_its_numbers(kind, limit, requested, is_over):
-    assert Verdict(kind, limit, requested=requested).is_over_rate is is_over
+    assert Verdict(kind, limit=limit, requested=requested).is_over_rate is is_over
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,5 @@ def test_a_rate_that_the_request_alone_is_over_is_told_by_its_numbers(kind, limi
     ],
 )
 def test_a_limit_is_kept_where_it_is_exact_its_scope_is_known_and_no_client_may_have_written_it(stated, learnable):
-    assert Verdict(VerdictKind.PROMPT, 8_192, **stated).limit_is_learnable is learnable
-    assert Verdict(VerdictKind.PROMPT, None, **stated).limit_is_learnable is False
+    assert Verdict(VerdictKind.PROMPT, limit=8_192, **stated).limit_is_learnable is learnable
+    assert Verdict(VerdictKind.PROMPT, **stated).limit_is_learnable is False

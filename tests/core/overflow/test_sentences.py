@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.overflow import judge
-from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Stated, Unit, VerdictKind
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Figures, VerdictKind
 from proxy.core.overflow.sentences import Strength, normalised, read_sentences, weigh
 
 
@@ -107,7 +107,7 @@ def test_normalising_drops_addresses_quotes_and_the_tails_of_relays():
 
 
 def judged(status, message):
-    return judge(ErrorReport(status, texts=(ErrorText("error.message", message),)))
+    return judge(ErrorReport(status, texts=[ErrorText("error.message", message)]))
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ VAGUE = "The request is invalid."
 RATE = "Rate limit reached, please try again in 20 seconds."
 
 
-def evidence_of(*texts: str, codes: tuple[str, ...] = (), stated: Stated = Stated()):  # noqa: B008 - it is frozen
+def evidence_of(*texts: str, codes: tuple[str, ...] = (), stated: Figures = Figures()):  # noqa: B008 - it is frozen
     return weigh(
         ErrorReport(
             400,
-            texts=tuple(ErrorText(f"error.{number}", text) for number, text in enumerate(texts)),
-            codes=tuple(ErrorCode("error.code", code) for code in codes),
+            texts=[ErrorText(f"error.{number}", text) for number, text in enumerate(texts)],
+            codes=[ErrorCode("error.code", code) for code in codes],
             stated=stated,
         )
     )
@@ -229,12 +229,9 @@ def test_a_code_of_one_provider_lifts_only_a_text_that_speaks_of_a_bound_in_toke
     assert with_code.strength > without.strength
 
 
-def test_sizes_that_an_answer_states_are_tokens_and_prove_it_where_they_break_the_limit():
-    found = evidence_of(VAGUE, stated=Stated(limit=100, prompt=120, limit_path="error.n_ctx"))
-    assert found.is_proven
-    assert (found.stated.unit, found.limit_path) == (Unit.TOKENS, "error.n_ctx")
-    assert not evidence_of(VAGUE, stated=Stated(limit=100, prompt=80)).is_proven
-    assert evidence_of(VAGUE).stated.unit is None
+def test_sizes_that_an_answer_states_prove_it_where_they_break_the_limit():
+    assert evidence_of(VAGUE, stated=Figures(limit=100, prompt=120)).is_proven
+    assert not evidence_of(VAGUE, stated=Figures(limit=100, prompt=80)).is_proven
 
 
 def test_an_answer_without_a_text_has_no_best_one():
