@@ -15,8 +15,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.compaction.budget import Budget
@@ -239,7 +238,7 @@ class OmissionNote(Struct, frozen=True):
             lines = self.pool.told(standing, known, left, counter)
         thread = fitting(self.thread, room.asked, room.steps, counter)
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
-        return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
+        return structs.replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
         """The note on a message in its current form."""
@@ -255,8 +254,8 @@ class OmissionNote(Struct, frozen=True):
             len(before),
             after_chars,
         )
-        noted = replace(self, edit=edit)
-        return replace(noted, size=size_of(noted.onto(carrier.message), counter) - carrier.size)
+        noted = structs.replace(self, edit=edit)
+        return structs.replace(noted, size=size_of(noted.onto(carrier.message), counter) - carrier.size)
 
     def _onto_content(self, message: Message) -> tuple[Address, str, Content]:
         """Where in a message the note goes, the text there, and that text with the note; or all parts, if there is no
@@ -274,7 +273,7 @@ class OmissionNote(Struct, frozen=True):
 
     def untold(self) -> OmissionNote:
         """What is left out, without the note about it."""
-        return replace(self, note="", edit=None, size=NOTHING)
+        return structs.replace(self, note="", edit=None, size=NOTHING)
 
     def onto(self, message: Message) -> Message:
         """The carrying message with the note."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -51,7 +50,7 @@ class ImageLimit(Struct, frozen=True):
     """The local steps for a message whose images are described."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pipeline:
     """The steps of one kind of send."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
@@ -96,7 +95,7 @@ class CutToFit(Struct, frozen=True):
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
         if goal.tokens is not None:
-            goal = replace(goal, tokens=int(goal.tokens * self.times))
+            goal = structs.replace(goal, tokens=int(goal.tokens * self.times))
         last_allowed: _Allowed = {}
         for share in _ATTEMPTS:
             over, entries = window.over(goal), self.messages(window)
@@ -177,7 +176,7 @@ def _excerpted(
     last_allowed: _Allowed,
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
-    notices = notices if entry.read is None else replace(notices, read=entry.read)
+    notices = notices if entry.read is None else structs.replace(notices, read=entry.read)
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)
@@ -187,7 +186,7 @@ def _excerpted(
         if length > share and last_allowed.get((entry.index, path)) != share:
             last_allowed[entry.index, path] = share
             edit = shortened_result(
-                entry.index, path, text, entry.tool, replace(limits, max_bytes=share), notices, reason
+                entry.index, path, text, entry.tool, structs.replace(limits, max_bytes=share), notices, reason
             )
             if edit is not None:
                 yield edit
@@ -383,7 +382,7 @@ def last_resorts(
 
     least = budget.task_tokens
     results = CutToFit(notices, ContextWindow.newest_results, Reason.NEWEST_RESULT)
-    some_of_them = replace(results, least_tokens=least)
+    some_of_them = structs.replace(results, least_tokens=least)
     return (
         CutToFit(notices, ContextWindow.separating_results, Reason.OLD_RESULT),
         DropOldReasoning(notices, ContextWindow.separating_thoughts, keep_chars=0),
@@ -396,7 +395,7 @@ def last_resorts(
         CutArguments(notices, ContextWindow.newest_words),
         texts(ContextWindow.tasks, least),
         texts(ContextWindow.last_request, budget.usable_tokens // 2),  # or a model reads the newest result in vain
-        replace(results, times=times),
+        structs.replace(results, times=times),
         texts(ContextWindow.last_request),
         texts(ContextWindow.tasks),
     )

@@ -31,7 +31,7 @@ _NEEDED: Final = re.compile(
 _HTTP_2: Final = b"PRI "
 """How a client begins that speaks HTTP/2 without having asked (RFC 9113 3.4). No other method begins like this."""
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
-_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n]*)?\r\n")
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n]{0,4000})?\r\n")
 
 
 class Requests:
@@ -181,6 +181,10 @@ class _Chunks:
                 self._left -= step
                 at += step
                 continue
+            if not self._line and not self._is_last:
+                at = self._skip(data, at)
+                if self._left or at == len(data):
+                    continue
             stop = data.find(b"\n", at) + 1
             self._line += data[at : stop or len(data)]
             if len(self._line) > _MAX_CHUNK_LINE_BYTES:
@@ -192,6 +196,20 @@ class _Chunks:
                 return at
             self._read(line)
         return -1
+
+    def _skip(self, data: bytes, at: int) -> int:
+        """Where the chunks at `at` end, up to a line that is incomplete, broken or the last. One read may hold 40,000
+        of them, during which the loop does nothing else."""
+        end, match, count, total = len(data), _CHUNK_SIZE.match, self._count, self._body_bytes
+        while at < end and (size := match(data, at)) and (length := int(size[1], 16)):
+            if count >= _MANY_CHUNKS and total + length < _LEAST_CHUNK_BYTES * (count + 1):
+                break  # it will be refused
+            count += 1
+            total += length
+            at = size.end() + length + len(b"\r\n")
+        self._count, self._body_bytes = count, total
+        self._left = max(0, at - end)
+        return min(at, end)
 
     def _read(self, line: bytes) -> None:
         """The line before a chunk, or one of the trailer."""

@@ -266,3 +266,17 @@ def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size: int, is_read:
     else:
         with pytest.raises(MalformedRequest, match="less than 3 bytes each"):
             requests.take(chunk)
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(100_002, False), (100_003, True)])
+def test_each_chunk_counts_once(size: int, is_read: bool) -> None:
+    requests = Requests(32_768)
+    requests.take(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+    requests.take(b"1\r\nx\r\n" * 50_000)  # 50,001 chunks may have as little as 150,003 bytes
+    rest = b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"x" * size)
+    if is_read:
+        requests.take(rest)
+        assert requests.is_between
+    else:
+        with pytest.raises(MalformedRequest, match="less than 3 bytes each"):
+            requests.take(rest)
