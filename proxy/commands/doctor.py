@@ -13,9 +13,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import httpx
 from rich.console import Console
@@ -34,9 +34,7 @@ from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.operator.explanation_text import number, plain
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.roads import WIRES
 
 WELL, WRONG = 0, 1
 """The exit status."""
@@ -68,22 +66,6 @@ class Diagnosis:
     """What to do."""
     heading: str = ""
     """Above the first finding about one of several upstreams."""
-
-
-class _Trial(NamedTuple):
-    """A request of three words over one wire."""
-
-    body: Mapping[str, Any]
-    answer_member: str
-    """Of a reply; it is not empty."""
-
-
-_TRIALS: Final[Mapping[str, _Trial]] = {
-    CHAT_COMPLETIONS.path: _Trial({"messages": [{"role": "user", "content": WORDS}]}, "choices"),
-    MESSAGES.path: _Trial({"messages": [{"role": "user", "content": WORDS}], "max_tokens": 256}, "content"),
-    RESPONSES.path: _Trial({"input": WORDS}, "output"),
-}
-"""By the wires' paths."""
 
 
 def doctor(settings: Settings, model: str | None, console: Console | None = None) -> int:
@@ -240,9 +222,10 @@ def _requests(settings: Settings, place: str, path: str, model: str) -> Iterator
 
 
 def _request(client: httpx.Client, place: str, path: str, model: str, about: str, *, stream: bool) -> Diagnosis:
-    trial, started = _TRIALS[path], time.perf_counter()
+    members, told = next(wire for wire in WIRES.values() if wire.path == path).trial(WORDS)
+    started = time.perf_counter()
     try:
-        answer = client.post(path, json={"model": model, **trial.body, **({"stream": True} if stream else {})})
+        answer = client.post(path, json={"model": model, **members, **({"stream": True} if stream else {})})
     except httpx.TimeoutException:
         text = f"no response from {model} within {ANSWER_SECONDS:g} s"
         return Diagnosis(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
@@ -260,7 +243,7 @@ def _request(client: httpx.Client, place: str, path: str, model: str, about: str
             )
         return Diagnosis(about, "ok", f"{took}, in {len(events)} events")
     try:
-        is_answer = bool(answer.json()[trial.answer_member])
+        is_answer = bool(answer.json()[told])
     except (ValueError, LookupError, TypeError):
         is_answer = False
     if not is_answer:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from proxy.config.types import BaseUrl, KeyFile, Section, SentKey, key_from_file
+from proxy.wire.roads import WIRES
 
-WIRE_PATHS: Final[Mapping[str, str]] = {
-    "chat_completions": "/chat/completions",
-    "messages": "/messages",
-    "responses": "/responses",
-}
+WIRE_PATHS: Final[Mapping[str, str]] = {wire.name: wire.path for wire in WIRES.values() if wire.name}
 """The wires by their names in settings."""
+if TYPE_CHECKING:
+    WireName: TypeAlias = str
+else:
+    WireName = Literal[tuple(WIRE_PATHS)]
 
 
 class UpstreamSettings(Section):
@@ -66,7 +67,7 @@ class RoutedUpstream(UpstreamSettings):
     """The API that these requests are forwarded to; without a path, `/v1` is added."""
     match: str = Field(default="*", min_length=1, examples=["claude-*"])
     """Glob over the model's name, ignoring case: `claude-*`."""
-    wire: Literal["chat_completions", "messages", "responses"] | None = None
+    wire: WireName | None = None
     """The API that it serves: `/v1/chat/completions`, `/v1/messages` or `/v1/responses`. Empty: any."""
 
     @property

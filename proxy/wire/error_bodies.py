@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from msgspec import field
 
-from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, judge, words
+from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, judge
+from proxy.core.overflow.report import means_cut
 from proxy.core.text import jsontext
 
 MAX_FOUND: Final = 128
@@ -338,7 +339,7 @@ def _tells_no_part(value: Any) -> bool:
 
 
 def _is_cut(name: str, value: Any) -> bool:
-    return name == "finish_reason" and isinstance(value, str) and words.means_cut(value)
+    return name == "finish_reason" and isinstance(value, str) and means_cut(value)
 
 
 def _holds_nothing(value: Any) -> bool:

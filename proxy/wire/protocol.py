@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Message, ToolCall
@@ -27,8 +27,20 @@ class Wire(Protocol):
         """Wires are distinguished by identity."""
 
     @property
+    def name(self) -> str:
+        """In settings; empty if it has the same upstream as another wire."""
+
+    @property
     def path(self) -> str:
         """After the base URL: `/chat/completions`."""
+
+    @property
+    def end(self) -> bytes:
+        """Paths that end like this are its own. It includes the version if other paths end in the same word:
+        `/v1/threads/ID/messages` is not `/v1/messages`."""
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """The members of a small request besides its model, and the member of a reply to it that is not empty."""
 
     @property
     def content_type(self) -> bytes:

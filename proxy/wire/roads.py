@@ -8,7 +8,7 @@ belongs to no wire.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -23,14 +23,10 @@ from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
-WIRES: Final[Mapping[bytes, Wire]] = {
-    b"/chat/completions": CHAT_COMPLETIONS,
-    b"/v1/messages": MESSAGES,
-    b"/responses": RESPONSES,
-    b"/responses/compact": COMPACTIONS,
-}
-"""The end of each wire's path. It includes the version if other paths end in the same word: `/v1/threads/ID/messages`
-is not `/v1/messages`."""
+_ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS)
+"""A new wire is its folder and its name here."""
+WIRES: Final[Mapping[bytes, Wire]] = {wire.end: wire for wire in _ALL}
+"""By the ends of their paths."""
 _PREFIXES: Final = (b"/v1/", b"/api/v1/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
 """Prefixes of whole APIs: most servers; OpenRouter; Azure and Groq; DashScope; Gemini; servers that speak Anthropic's
 API."""

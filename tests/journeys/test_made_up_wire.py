@@ -33,7 +33,7 @@ TASK = [b"system\n> You help.", b"user\n> Look at the log."]
 @pytest.fixture
 def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
     """`build` for a proxy to which lines are one more wire."""
-    monkeypatch.setitem(cast(dict[bytes, Wire], WIRES), LINES.path.encode(), LINES)
+    monkeypatch.setitem(cast(dict[bytes, Wire], WIRES), LINES.end, LINES)
     return build
 
 

@@ -59,11 +59,16 @@ SHAPE: Final = RequestShape("messages", ("most",), _read, _may_hold_images, tool
 class Lines:
     """`/lines`; what each member is for stands with the protocol."""
 
+    name: Final = "lines"
     path: Final = "/lines"
+    end: Final = b"/lines"
     results_hold_media: Final = False
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
     id_header: Final = b"x-request-id"
+
+    def trial(self, words: str) -> tuple[Mapping[str, object], str]:
+        return {"messages": words}, "assistant"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True

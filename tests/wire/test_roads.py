@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from proxy.config.upstreams import RoutedUpstream
+from proxy.core.text import jsontext
 from proxy.wire import roads
 from proxy.wire.roads import CHAT_COMPLETIONS, MESSAGES, Road, road_of, wire_over
 
@@ -217,3 +220,21 @@ def test_no_road_leads_out_of_what_the_base_url_names(base_path: str, path: str,
 @given(_paths, st.sampled_from(["/x", "/chat/completions"]))
 def test_what_stands_under_v1_stands_under_the_base_url(base_path: str, rest: str) -> None:
     assert target("/v1" + rest, base_path) == base_path + rest
+
+
+@pytest.mark.parametrize("wire", roads.WIRES.values(), ids=lambda wire: wire.path)
+def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
+    found = road_of("POST", wire.end, b"/v1")
+    assert found is not None
+    assert found.wire is wire
+    assert not wire.name or RoutedUpstream(base_url="http://a", wire=wire.name).is_only_for(wire.path)
+    members, told = wire.trial("Say hello.")
+    request = wire.parse(jsontext.dump({"model": "m", **members}))
+    assert [message.text() for message in request.conversation.messages] == ["Say hello."]
+    assert told
+    assert told not in members
+
+
+def test_settings_name_no_wire_that_is_not_in_the_registry():
+    with pytest.raises(ValidationError, match="chat_completions"):
+        RoutedUpstream(base_url="http://a", wire="lines")

@@ -14,6 +14,8 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.chat_completions.replies import (
+    BETWEEN_TEXTS,
+    BROKEN_OFF,
     TEXT_MEMBERS,
     AnswerUsage,
     CallOrder,
@@ -33,11 +35,6 @@ longer stream is the final response."""
 MAX_EVENT_BYTES: Final = 1024 * 1024
 """Of an event that has not named a call so far. A longer one is an image or a whole response, not a call of our tool,
 and is neither collected nor changed."""
-BROKEN_OFF: Final = frozenset({"length", "content_filter"})
-"""Finish reasons that leave a call incomplete, or unwanted: the response as received is final."""
-BETWEEN_TEXTS: Final = "\n\n"
-"""The model's texts in one round and the next are two paragraphs."""
-
 _CALLS: Final = b'"tool_calls"'
 """Part of every event that contains a piece of a call."""
 _DELTA: Final[Path] = ("choices", 0, "delta")

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.message import ChatMessage, name_of
-from proxy.wire.chat_completions.replies import result_of
+from proxy.wire.chat_completions.replies import AnswerBody, result_of
 from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, patterns_of
 from proxy.wire.openai_errors import error_in_body
@@ -107,13 +106,19 @@ SHAPE: Final = RequestShape(
 class ChatCompletions(JsonWire):
     """`/chat/completions`; the protocol describes each member."""
 
+    name: Final = "chat_completions"
     path: Final = "/chat/completions"
+    end: Final = b"/chat/completions"
     results_hold_media: Final = False
     results_may_repeat: Final = False
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of(
         "prompt_tokens", "completion_tokens", "cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens"
     )
     """The cached ones of OpenAI, under `prompt_tokens_details`; of Anthropic, behind gateways; of DeepSeek."""
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """One message."""
+        return {"messages": [{"role": "user", "content": words}]}, "choices"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True

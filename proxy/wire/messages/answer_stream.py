@@ -13,9 +13,18 @@ from typing import Any, Final
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path
-from proxy.wire.messages.answer_body import BROKEN_OFF, PLAIN_END
 from proxy.wire.messages.blocks import kind_of
-from proxy.wire.messages.replies import RoundsUsage, blocks_of, event_of, is_own, rewritten, said, said_in
+from proxy.wire.messages.replies import (
+    BROKEN_OFF,
+    PLAIN_END,
+    RoundsUsage,
+    blocks_of,
+    event_of,
+    is_own,
+    rewritten,
+    said,
+    said_in,
+)
 from proxy.wire.sse import EventSplitter
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

@@ -20,7 +20,6 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool
-from proxy.wire.messages.answer_body import AnswerBody
 from proxy.wire.messages.answer_stream import AnswerStream
 from proxy.wire.messages.blocks import IMAGE, texts_of
 from proxy.wire.messages.message import ApiMessage
@@ -34,7 +33,7 @@ from proxy.wire.messages.reading import (
     loop_start,
     read,
 )
-from proxy.wire.messages.replies import counted_in, kind_of_event, result_of
+from proxy.wire.messages.replies import AnswerBody, counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.sse import TAIL_BYTES
 
@@ -119,6 +118,8 @@ _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
 _IMAGE: Final = f'"{IMAGE}"'.encode()
 _EDITS: Final = re.compile(rb"clear_tool_uses|compact")
 """In `context_management`, which Claude Code always sends, to keep the reasoning."""
+_TRIAL_TOKENS: Final = 256
+"""Of a reply to three words; the API wants a limit."""
 _THREAD: Final = "thread"
 _THINKING: Final = "thinking"
 _DISABLED: Final = b'{"type":"disabled"}'
@@ -161,12 +162,18 @@ _HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
 class Messages(JsonWire):
     """`/messages`; the protocol describes each member."""
 
+    name: Final = "messages"
     path: Final = "/messages"
+    end: Final = b"/v1/messages"
     client_tools = re.compile("(?:custom|(?:bash|computer|memory|text_editor)_.*)?")
     read_members: ClassVar[frozenset[str]] = frozenset({"tools", "system"})
     results_hold_media: Final = True
     results_may_repeat: Final = False
     id_header: ClassVar[bytes] = b"request-id"
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """One message."""
+        return {"messages": [{"role": "user", "content": words}], "max_tokens": _TRIAL_TOKENS}, "content"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True

@@ -20,9 +20,15 @@ from proxy.core.retrieval_tool.hidden_calls import AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.responses.items import Kind, head_of
-from proxy.wire.responses.replies import ResponseUsage, is_linked, is_own_call, said_in
+from proxy.wire.responses.replies import (
+    ResponseUsage,
+    is_linked,
+    is_own_call,
+    messages_before_calls,
+    said_by_us,
+    said_in,
+)
 from proxy.wire.responses.replies import event as written
-from proxy.wire.responses.reply_body import messages_before_calls, said_by_us
 from proxy.wire.sse import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024

@@ -25,8 +25,7 @@ from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
-from proxy.wire.responses.replies import error_in_stream, missing_result, result_of, unanswered_in
-from proxy.wire.responses.reply_body import ReplyBody
+from proxy.wire.responses.replies import ReplyBody, error_in_stream, missing_result, result_of, unanswered_in
 from proxy.wire.responses.reply_stream import ReplyStream
 from proxy.wire.sse import TAIL_BYTES
 
@@ -154,7 +153,9 @@ COMPACTED: Final = SHAPE._replace(goes_first_as_it_came=True, items_add_tools=Tr
 class Responses(JsonWire):
     """`/responses`; the protocol describes each member."""
 
+    name: str = "responses"
     path: str = "/responses"
+    end: bytes = b"/responses"
     compacts: ClassVar[bool] = False
     """Whether every request asks for a compaction of its input."""
     client_tools = re.compile("function|custom|namespace|local_shell|shell|apply_patch")
@@ -164,6 +165,10 @@ class Responses(JsonWire):
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("input_tokens", "output_tokens", "cached_tokens")
     """`input_tokens` counts the whole prompt, cached or not.
     https://platform.openai.com/docs/api-reference/responses/object"""
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """A plain text."""
+        return {"input": words}, "output"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -312,7 +317,9 @@ class Compactions(Responses):
     """`/responses/compact`: the same request, answered by items that replace its input.
     https://platform.openai.com/docs/api-reference/responses/compact"""
 
+    name = ""
     path = "/responses/compact"
+    end = b"/responses/compact"
     compacts = True
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from support.answer_shapes import body, is_own, messages
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.wire.chat_completions.answer_body import AnswerBody
-from proxy.wire.chat_completions.replies import said_in
+from proxy.wire.chat_completions.replies import AnswerBody, said_in
 
 OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
 

@@ -9,8 +9,8 @@ from support.answer_shapes import body, choice, chunk, cut, is_own, messages, st
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.chat_completions import answer_stream
-from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.answer_stream import AnswerStream
+from proxy.wire.chat_completions.replies import AnswerBody
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
 USAGE = {

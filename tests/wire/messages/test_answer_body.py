@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.messages_conversations import text, use
 from support.messages_rounds import START_USAGE, body_of_answer
 
-from proxy.wire.messages.answer_body import AnswerBody
+from proxy.wire.messages.replies import AnswerBody
 
 OWN = use(1, "read_artifact", id="a")
 THOUGHT = {"type": "thinking", "thinking": "read_artifact", "signature": "s=="}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.wire.responses.reply_body import ReplyBody, said_by_us, shown_of
+from proxy.wire.responses.replies import ReplyBody, said_by_us, shown_of
 
 OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": "{}"}
 FETCH = {"type": "function_call", "call_id": "f", "name": "fetch", "arguments": "{}"}
