@@ -44,9 +44,6 @@ class Target:
     name: str
     cases: SearchStrategy[bytes]
     rules: Callable[[bytes], None]
-    at_a_time: int = 200
-    """Cases, before it is the next one's turn."""
-
     @property
     def folder(self) -> Path:
         """Of its cases."""
@@ -89,6 +86,6 @@ TARGETS: Final = {
         Target("responses-streams", responses_streams.CASES, responses_streams.RULES.check),
         Target("refusals", refusals.CASES, refusals.check),
         Target("queries", artifact_queries.CASES, artifact_queries.check),
-        Target("conversations", conversations.CASES, rules.check, at_a_time=20),
+        Target("conversations", conversations.CASES, rules.check),
     )
 }
