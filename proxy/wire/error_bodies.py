@@ -174,9 +174,9 @@ def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: i
     return _collect_repr(found, path, text, wrappings)
 
 
-def _tells(value: Any) -> bool:
+def _tells(value: Any, nesting: int = _MAX_NESTING) -> bool:
     if isinstance(value, list):
-        return any(_tells(item) for item in value[:_MAX_MEMBERS])
+        return nesting > 0 and any(_tells(item, nesting - 1) for item in value[:_MAX_MEMBERS])
     return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
 
 
