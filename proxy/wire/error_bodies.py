@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from msgspec import field
 
-from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, judge, words
+from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, judge
+from proxy.core.overflow.report import means_cut
 from proxy.core.text import jsontext
 
 MAX_FOUND: Final = 128
@@ -173,9 +174,9 @@ def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: i
     return _collect_repr(found, path, text, wrappings)
 
 
-def _tells(value: Any) -> bool:
+def _tells(value: Any, nesting: int = _MAX_NESTING) -> bool:
     if isinstance(value, list):
-        return any(_tells(item) for item in value[:_MAX_MEMBERS])
+        return nesting > 0 and any(_tells(item, nesting - 1) for item in value[:_MAX_MEMBERS])
     return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
 
 
@@ -338,7 +339,7 @@ def _tells_no_part(value: Any) -> bool:
 
 
 def _is_cut(name: str, value: Any) -> bool:
-    return name == "finish_reason" and isinstance(value, str) and words.means_cut(value)
+    return name == "finish_reason" and isinstance(value, str) and means_cut(value)
 
 
 def _holds_nothing(value: Any) -> bool:

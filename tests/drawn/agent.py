@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
+from support import messages_journey
 from support.spellings import SEAL, Items, Said, Spelling
 
 from drawn.case import Case, Turn
@@ -36,7 +37,8 @@ class Agent:
     _starts: list[tuple[int, str, list[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.system = "\n".join(f"Rule {line}: look at the log {line} times." for line in range(self.case.system_lines))
+        rules = (f"Rule {line}: look at the log {line} times." for line in range(self.case.system_lines))
+        self.system = "\n".join(["It is 0 o'clock.", *rules])
         self._begin("The task: find why the build fails.")
 
     @property
@@ -51,6 +53,8 @@ class Agent:
     def grow(self, turn: Turn) -> None:
         """What happens before the next request."""
         self._starts.append((len(self.items), self.newest, self.words))
+        if self.case.tells_time:
+            self.system = f"It is {next(self._numbers)} o'clock.\n" + self.system.partition("o'clock.\n")[2]
         self.asks_again = False
         if self._open and "aborted" not in turn.actions:
             self._answer(self._open, 30)
@@ -69,7 +73,8 @@ class Agent:
 
     def request(self, turn: Turn) -> bytes:
         tools = () if "summary" in turn.actions else self.case.tools
-        body = self.spelling.request(self.system, self.items, tools, self.case.reply_tokens)
+        items = messages_journey.marked(self.items) if self.case.marked and self.case.api == "messages" else self.items
+        body = self.spelling.request(self.system, items, tools, self.case.reply_tokens)
         body |= {"model": "m"} | ({"stream": True} if turn.streamed else {})
         return json.dumps(body | (self.spelling.formatted() if self.case.formatted else {})).encode()
 

@@ -126,6 +126,10 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     reply_tokens: int | None = None
     formatted: bool = False
     system_lines: int = 10
+    marked: bool = False
+    """Whether the newest message has a mark for a prompt cache, as Claude Code moves it with each turn."""
+    tells_time: bool = False
+    """Whether the system text begins otherwise at each turn."""
 
 
 def drawn(draw: random.Random) -> Case:
@@ -146,6 +150,8 @@ def drawn(draw: random.Random) -> Case:
         reply_tokens=draw.choice((None, None, 300, 2_000, 20_000)),
         formatted=draw.random() < 0.1,
         system_lines=draw.choice((1, 10, 60)),
+        marked=draw.random() < 0.5,
+        tells_time=draw.random() < 0.15,
     )
 
 

@@ -108,6 +108,7 @@ def check(case: bytes) -> None:
 
 async def _played(case: Case, folder: Path) -> None:
     agent, lost = Agent(case, SPELLINGS[case.api]), 0
+    cured: set[tuple[bool, str]] = set()
     async with _side(case, folder / "warm") as warm, _side(case, folder / "cold", remembers=False) as cold:
         for turn in case.turns:
             agent.grow(turn)
@@ -117,6 +118,7 @@ async def _played(case: Case, folder: Path) -> None:
                 for rule in (*_ALWAYS, *(_FOR_REPLIES if seen.said else _FOR_ERRORS)):
                     rule(seen)
                 the_same_bytes_warm_and_cold(seen, other)
+                cured = cured | no_reason_is_refused_after_it_was_cured(seen, cured)
                 lost += seen.said is None and not turn.fault
             if seen.said is not None:
                 agent.replied(turn, seen.said)
@@ -241,6 +243,15 @@ def the_same_bytes_warm_and_cold(warm: Seen, cold: Seen) -> None:
     assert warm.answer.status == cold.answer.status
     if warm.said is not None:  # an error may name the upstream's port
         assert _without_comments(warm.answer.content) == _without_comments(cold.answer.content)
+
+
+def no_reason_is_refused_after_it_was_cured(seen: Seen, cured: set[tuple[bool, str]]) -> set[tuple[bool, str]]:
+    """What this turn has cured, of what a model refuses for good; thinking may be another model's anew. With another
+    key it may be another model."""
+    again = {(seen.agent.is_other, reason) for reason in seen.upstream.refused if reason != "seal"}
+    assert not again & cured, f"{again & cured} again"
+    learns = seen.said is not None and not (_PASSING | {"nothing learned"}) & set(seen.case.settings)
+    return again if learns else set()
 
 
 _ALWAYS: Final[tuple[Callable[[Seen], None], ...]] = (

@@ -36,15 +36,17 @@ class DrawnUpstream:
     """Of these."""
     answers: list[bytes] = field(default_factory=list)
     """Of this turn, as they went out."""
+    refused: list[str] = field(default_factory=list)
+    """The reasons that were named in this turn."""
     fault: str = ""
     _turn: Turn = field(default_factory=lambda: Turn([]))
     _reads: int = 0
-    _refused: set[str] = field(default_factory=set)
+    _refused_once: set[str] = field(default_factory=set)
     _number: int = 0
 
     def begin(self, turn: Turn) -> None:
         """A turn of the client."""
-        self.sent, self.accepted, self.answers = [], [], []
+        self.sent, self.accepted, self.answers, self.refused = [], [], [], []
         self.fault, self._turn, self._reads = turn.fault, turn, turn.reads
 
     async def __call__(self, connection: Connection) -> None:
@@ -100,8 +102,9 @@ class DrawnUpstream:
         if complaints := self.spelling.complaints(body):
             return self.spelling.error(complaints[0], 400)
         for reason in self.case.reasons:
-            if any(mark in text for mark in MARKS[reason]) and not (self.case.once and reason in self._refused):
-                self._refused.add(reason)
+            if any(mark in text for mark in MARKS[reason]) and not (self.case.once and reason in self._refused_once):
+                self._refused_once.add(reason)
+                self.refused.append(reason)
                 return self.spelling.error(SAID[reason], 400)
         words, limit = self.case.words, self.case.window
         if tokens <= limit or words == "silent cut":

@@ -19,8 +19,6 @@ from proxy.shell.resources.logs import configure_logging
 
 DATABASE: Final = Path(__file__).parents[2] / ".hypothesis" / "fuzz"
 """What failed before is tried first."""
-_AT_A_TIME: Final = 200
-"""Cases of one target, before it is the next one's turn."""
 
 
 class Hunt:
@@ -46,7 +44,7 @@ class Hunt:
 
     def _looking(self, until: float) -> Callable[[], None]:
         @settings(
-            max_examples=_AT_A_TIME,
+            max_examples=self.target.at_a_time,
             deadline=None,
             derandomize=False,
             database=DirectoryBasedExampleDatabase(DATABASE / self.target.name),

@@ -136,7 +136,7 @@ def check(case: bytes) -> None:
             found = re.fullmatch(rb"bytes (\d+)-(\d+)/(\d+)", heard.headers[b"content-range"])
             assert found is not None
             assert heard.body == artifact.content[int(found[1]) : int(found[2]) + 1]
-        elif not query:
+        elif not query.strip(b"&"):  # asks for nothing in particular
             assert heard.body == artifact.content
         else:
             assert len(heard.body) <= PAGE_BYTES + _HEADER_BYTES

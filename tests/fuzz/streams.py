@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,7 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.wire.protocol import Wire
 from proxy.wire.sse import EventSplitter, data_of
 
+_LINE_ENDS_IN: Final = re.compile(rb"[\r\n]+")
 _LINE_ENDS: Final = (b"\n", b"\n", b"\n", b"\r\n", b"\r")
 ODD_EVENTS: Final = (
     b": comment\n\n",
@@ -109,8 +111,12 @@ Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
 
 
 def _as_sent(rounds: Sequence[Round]) -> list[tuple[bytes, AssistantMessage | None, bytes]]:
-    """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it."""
-    return [(told + last_words, said, told + stopped) for told, said, last_words, stopped in rounds]
+    """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it; where
+    another end takes the place of that one, without it."""
+    return [
+        (told + last_words, said, _LINE_ENDS_IN.sub(b"\n", told + stopped))
+        for told, said, last_words, stopped in rounds
+    ]
 
 
 @st.composite

@@ -44,6 +44,8 @@ class Target:
     name: str
     cases: SearchStrategy[bytes]
     rules: Callable[[bytes], None]
+    at_a_time: int = 200
+    """Cases, before it is the next one's turn."""
 
     @property
     def folder(self) -> Path:
@@ -86,7 +88,7 @@ TARGETS: Final = {
         Target("responses-requests", responses_requests.CASES, responses_requests.RULES.check),
         Target("responses-streams", responses_streams.CASES, responses_streams.RULES.check),
         Target("refusals", refusals.CASES, refusals.check),
-        Target("conversations", conversations.CASES, rules.check),
         Target("queries", artifact_queries.CASES, artifact_queries.check),
+        Target("conversations", conversations.CASES, rules.check, at_a_time=20),
     )
 }

@@ -527,3 +527,8 @@ def test_hostile_repetition_ends_and_is_no_error_of_ours(piece):
     body = (piece * 70_000).encode()[:200_000]
     assert judge_answer(400, [], body).kind in set(VerdictKind)
     assert judge_answer(200, [], b'{"error":"' + body).kind in set(VerdictKind)
+
+
+def test_lists_in_lists_within_a_text_are_not_followed_for_ever():
+    text = f"failed: {'[' * 900}{']' * 900}"
+    assert list(texts(text).values()) == [text]

@@ -28,6 +28,7 @@ from proxy.core.overflow.report import (
     Unit,
     Verdict,
     VerdictKind,
+    means_cut,
 )
 from proxy.core.overflow.sentences import (
     Evidence,
@@ -121,7 +122,7 @@ def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
     prompt, reply, window = report.counted_prompt, report.counted_reply, sent.window_tokens
     fills_window = bool(prompt and window and prompt >= NEAR_FULL * window)
     for ending in report.endings:
-        is_cut_at_once = words.means_cut(ending.text) and reply == 0
+        is_cut_at_once = means_cut(ending.text) and reply == 0
         if (is_cut_at_once and fills_window) or words.means_full(ending.text):
             unit = None if prompt is None else Unit.TOKENS
             return Verdict(
@@ -153,7 +154,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
             verdict,
             evidence=first.path,
             upstream_message=first.text[:_MAX_MESSAGE_CHARS],
-            is_conditional=any(has_a_condition(one.text) for text in evidence.texts for one in text.readings),
+            is_conditional=any(has_a_condition(one.text) for one in evidence.readings),
         )
     match kind:
         case VerdictKind.MEDIA:
@@ -270,19 +271,17 @@ def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
 
 def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
     """The allowed and the requested tokens if the request alone exceeds the rate; otherwise waiting helps."""
-    for text in evidence.texts:
-        for reading in text.readings:
-            found = read_rate(reading.text) if reading.kind is VerdictKind.RATE else None
-            if found is not None and found[1] > found[0]:
-                return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
+    for one in evidence.readings:
+        found = read_rate(one.text) if one.kind is VerdictKind.RATE else None
+        if found is not None and found[1] > found[0]:
+            return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
     return verdict
 
 
 def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
-    for text in evidence.texts:
-        for reading in text.readings:
-            if WINDOW_AS_REPLY_BOUND.search(reading.text) and (limit := read(reading.text).limit) is not None:
-                return replace(verdict, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS)
+    for one in evidence.readings:
+        if WINDOW_AS_REPLY_BOUND.search(one.text) and (limit := read(one.text).limit) is not None:
+            return replace(verdict, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS)
     return verdict
 
 

@@ -36,6 +36,17 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "reply": " Lower the reply limit of {reply:,} tokens first.",
         "member": "the member {name} ({tokens:,} tokens)",
         "advice": " Shorten the system text or the tool list, or use a model with a larger window.",
+        "refused": "The upstream refused this request as too long{again} after {done}; the prompt then had about "
+        "{tokens:,} tokens.",
+        "shorten": " The system text, the last user message, the tool list and the newest results have to stay: "
+        "shorten these, begin a new conversation, or use a model with a larger window.",
+        "again": ", and once more",
+        "and": " and ",
+        "empty": "The upstream answered this request with an empty success, and did so again after the prompt had been "
+        "shortened to about {tokens:,} tokens. Some servers refuse requests that are longer than their context window "
+        "in this way: check the server's own log, and the window that it was started with.",
+        "unkept": " Nothing could be kept, as the proxy's artifact store does not work (see /readyz), so only what had "
+        "to be cut was cut.",
     },
     "zh": {
         "size": " 这是在省略所有可省略的内容之后发给 {model} 的大小",
@@ -48,26 +59,19 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "reply": "请先降低 {reply:,} 个 token 的回复上限。",
         "member": "成员 {name}（{tokens:,} 个 token）",
         "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
+        "refused": "上游认为此请求过长：{done}后{again}被拒绝，当时提示约有 {tokens:,} 个 token。",
+        "shorten": "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、开始新的对话，"
+        "或改用窗口更大的模型。",
+        "again": "再次",
+        "and": "、",
+        "empty": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
+        "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
+        "unkept": "由于代理的存储不可用（见 /readyz），任何内容都无法保存，因此只做了必要的删减。",
     },
 }
 _MAX_TOLD: Final = 5
 _MAX_NAME_CHARS: Final = 64
 _NO_MEMBERS: Final[Mapping[str, int]] = {}
-
-
-_REFUSED_TWICE: Final[dict[Language, tuple[str, str]]] = {
-    "en": (
-        "The upstream refused this request as too long{again} after {done}; the prompt then had about {tokens:,} "
-        "tokens.",
-        " The system text, the last user message, the tool list and the newest results have to stay: shorten these, "
-        "begin a new conversation, or use a model with a larger window.",
-    ),
-    "zh": (
-        "上游认为此请求过长：{done}后{again}被拒绝，当时提示约有 {tokens:,} 个 token。",
-        "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、开始新的对话，或改用窗口更大的模型。",
-    ),
-}
-"""What happened, and what to do."""
 _DONE: Final[dict[Language, dict[VerdictKind, str]]] = {
     "en": {
         VerdictKind.PROMPT: "its prompt or its reply limit had been lowered",
@@ -87,34 +91,16 @@ _DONE: Final[dict[Language, dict[VerdictKind, str]]] = {
     },
 }
 """What each cure has done."""
-_AGAIN: Final[dict[Language, tuple[str, str]]] = {"en": (", and once more", " and "), "zh": ("再次", "、")}
-"""If it was too long before, too; and between two cures."""
-
-
-_EMPTY_TWICE: Final[dict[Language, str]] = {
-    "en": "The upstream answered this request with an empty success, and did so again after the prompt had been "
-    "shortened to about {tokens:,} tokens. Some servers refuse requests that are longer than their context window in "
-    "this way: check the server's own log, and the window that it was started with.",
-    "zh": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
-    "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
-}
-
-
-_UNKEPT: Final[dict[Language, str]] = {
-    "en": " Nothing could be kept, as the proxy's artifact store does not work (see /readyz), so only what had to be "
-    "cut was cut.",
-    "zh": "由于代理的存储不可用（见 /readyz），任何内容都无法保存，因此只做了必要的删减。",
-}
 
 
 def unkept(language: Language) -> str:
     """What is added to each of these messages when artifacts could not be kept."""
-    return _UNKEPT[language]
+    return _WORDS[language]["unkept"]
 
 
 def empty_twice(tokens: int, language: Language) -> str:
     """The message for a client whose request got an empty response again after a harsher cut."""
-    return _EMPTY_TWICE[language].format(tokens=tokens)
+    return _WORDS[language]["empty"].format(tokens=tokens)
 
 
 def refused_twice(
@@ -125,12 +111,11 @@ def refused_twice(
 ) -> str:
     """The message for a client whose request was refused as too long after everything that was done. `tokens`: the
     model's; `reply_tokens`: the request's own reply limit; `cured`: the reasons of the refusals before."""
-    happened, advice = _REFUSED_TWICE[language]
-    again, between = _AGAIN[language]
-    reply = "" if reply_tokens is None else _WORDS[language]["reply"].format(reply=reply_tokens)
-    done = between.join(_DONE[language][kind] for kind in cured)
-    again = again if VerdictKind.PROMPT in cured else ""
-    return happened.format(tokens=tokens, again=again, done=done) + reply + advice
+    words = _WORDS[language]
+    done = words["and"].join(_DONE[language][kind] for kind in cured)
+    again = words["again"] if VerdictKind.PROMPT in cured else ""
+    reply = "" if reply_tokens is None else words["reply"].format(reply=reply_tokens)
+    return words["refused"].format(tokens=tokens, again=again, done=done) + reply + words["shorten"]
 
 
 def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int]:
@@ -188,24 +173,29 @@ def does_not_fit(
             text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
     if not text and sizes is not None:
         text.append(_OPENAI_OTHER.format(limit=sizes[1], found=sizes[0], unit="tokens"))
-    largest = []
+    said = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
+    said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
+    if largest := _largest(plan, language, put_in, members):
+        said += words["largest"].format(largest=", ".join(largest))
+    if reply_tokens is not None and reply_tokens > budget.reserved_reply_tokens and budget.max_reply_tokens is None:
+        said += words["reply"].format(reply=reply_tokens)
+    return said + words["advice"]
+
+
+def _largest(plan: Plan, language: Language, put_in: Collection[int], members: Mapping[str, int]) -> list[str]:
+    """The largest parts of a plan, in words; positions are the client's."""
+    words, told, found = _WORDS[language], plan.budget.model_tokens, list[tuple[int, str]]()
     for entry in plan.largest:
         is_put_in = entry.index in put_in
         index = entry.index - sum(one <= entry.index for one in put_in)
         tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
         role, tokens = entry.message.role or "?", told(entry.size.tokens)
         named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
-        largest.append((entry.size.tokens, named))
+        found.append((entry.size.tokens, named))
     for name, tokens in members.items():
-        largest.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
+        found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
     tools = plan.base.tokens - sum(members.values())
     if plan.base.bytes and tools > REPLY_PRIMING_TOKENS:
-        largest.append((tools, words["tools"].format(tokens=told(tools))))
-    largest.sort(key=lambda found: found[0], reverse=True)
-    said = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
-    said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
-    if largest:
-        said += words["largest"].format(largest=", ".join(words for _, words in largest[:_MAX_TOLD]))
-    if reply_tokens is not None and reply_tokens > budget.reserved_reply_tokens and budget.max_reply_tokens is None:
-        said += words["reply"].format(reply=reply_tokens)
-    return said + words["advice"]
+        found.append((tools, words["tools"].format(tokens=told(tools))))
+    found.sort(key=lambda part: part[0], reverse=True)
+    return [named for _, named in found[:_MAX_TOLD]]

@@ -170,6 +170,14 @@ _USEFUL_REPLY_TOKENS: Final = 256
 """A reply limit from here on is not used up by a reply without a token."""
 
 
+_CUT_ENDINGS: Final = ("length", "max_tokens")
+
+
+def means_cut(ending: str) -> bool:
+    """Whether a finish reason says that the reply was cut, for whatever reason."""
+    return ending.lower() in _CUT_ENDINGS
+
+
 class ErrorText(Struct, frozen=True):
     """One text for people."""
 

@@ -347,6 +347,11 @@ class Evidence(Struct, frozen=True):
     def vetoes(self) -> frozenset[VerdictKind]:
         return frozenset[VerdictKind]().union(*(text.vetoes for text in self.texts))
 
+    @property
+    def readings(self) -> list[Reading]:
+        """Of all texts."""
+        return [reading for text in self.texts for reading in text.readings]
+
 
 def weigh(report: ErrorReport) -> Evidence:
     """The evidence of a response."""

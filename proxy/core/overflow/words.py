@@ -326,24 +326,29 @@ _TOO_LONG_CODE: Final = re.compile(
 _FALSE_FRIENDS: Final = re.compile(r"output|completion|per_(?:min|day)|rate_limit|quota|encrypted")
 """`input_token_limit_exceeded_per_day` is not about a window."""
 
-_OTHER_CODES: Final = (
-    (VerdictKind.SEAL, r"invalid_encrypted_content"),
-    (VerdictKind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
-    (VerdictKind.QUOTA, r"quota_exceeded$|quota_failed"),
-    (
-        VerdictKind.RATE,
-        r"rate_?limit|throttl|too_many_(?:requests|tokens)|resource_exhausted|[tr]pm_|_[tr]pm|concurrency",
-    ),
-    (VerdictKind.POLICY, r"content_?(?:filter|policy)|policy_violation|moderation|safety|responsible_?ai|sensitive"),
-    (VerdictKind.POLICY, r"data_inspection"),
-    (VerdictKind.AUTH, r"auth|api_key|permission|forbidden|access_denied|invalid_token"),
-    (VerdictKind.COUNT, r"array_above_max_length|too_many_(?:images|tools|messages|files)"),
-    (VerdictKind.FIELD, r"string_above_max_length|string_too_long|oversized"),
-    (VerdictKind.FIELD, r"(?:media|image|video|audio)_(?:budget|size|dimension)"),
-    (VerdictKind.BYTES, r"(?:request|payload|entity|body)_too_large"),
-    (VerdictKind.TRANSIENT, r"overloaded|unavailable|timeout|timed_out|server_busy|engine_busy"),
-)
-_OTHER_PATTERNS: Final = [(kind, re.compile(pattern)) for kind, pattern in _OTHER_CODES]
+_OTHER_CODES: Final = [
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (VerdictKind.SEAL, r"invalid_encrypted_content"),
+        (VerdictKind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
+        (VerdictKind.QUOTA, r"quota_exceeded$|quota_failed"),
+        (
+            VerdictKind.RATE,
+            r"rate_?limit|throttl|too_many_(?:requests|tokens)|resource_exhausted|[tr]pm_|_[tr]pm|concurrency",
+        ),
+        (
+            VerdictKind.POLICY,
+            r"content_?(?:filter|policy)|policy_violation|moderation|safety|responsible_?ai|sensitive",
+        ),
+        (VerdictKind.POLICY, r"data_inspection"),
+        (VerdictKind.AUTH, r"auth|api_key|permission|forbidden|access_denied|invalid_token"),
+        (VerdictKind.COUNT, r"array_above_max_length|too_many_(?:images|tools|messages|files)"),
+        (VerdictKind.FIELD, r"string_above_max_length|string_too_long|oversized"),
+        (VerdictKind.FIELD, r"(?:media|image|video|audio)_(?:budget|size|dimension)"),
+        (VerdictKind.BYTES, r"(?:request|payload|entity|body)_too_large"),
+        (VerdictKind.TRANSIENT, r"overloaded|unavailable|timeout|timed_out|server_busy|engine_busy"),
+    )
+]
 
 _ANOTHER_FIELD: Final = re.compile(
     r"(?:invalid|unsupported)_(?:type|role|base64|image|function|tool)\w*"
@@ -353,7 +358,6 @@ _ANOTHER_FIELD: Final = re.compile(
 `InvalidParameter` are not among them: Volcengine Ark sends the latter with every 400."""
 STRING_TOO_LONG: Final = "string_above_max_length"
 """OpenAI's, for any text of a request; another member of the error says which one."""
-_CUT_ENDINGS: Final = ("length", "max_tokens")
 _FULL_ENDING: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|overflow)")
 
 NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})
@@ -376,12 +380,7 @@ def meaning(code: str) -> VerdictKind:
     word = as_words(code)
     if _TOO_LONG_CODE.search(word) and not _FALSE_FRIENDS.search(word):
         return VerdictKind.PROMPT
-    return next((kind for kind, pattern in _OTHER_PATTERNS if pattern.search(word)), VerdictKind.UNKNOWN)
-
-
-def means_cut(ending: str) -> bool:
-    """Whether a finish reason says that the reply was cut, for whatever reason."""
-    return ending.lower() in _CUT_ENDINGS
+    return next((kind for kind, pattern in _OTHER_CODES if pattern.search(word)), VerdictKind.UNKNOWN)
 
 
 def means_full(ending: str) -> bool:
