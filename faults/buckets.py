@@ -193,7 +193,9 @@ async def _is_found_again(stage: Stage) -> bool:
 async def buckets_that_fail(_: Extent) -> list[Tried]:
     """Each trouble under running requests."""
     first = Tried("A bucket that hangs or is away costs one request ten seconds", "24 new results in one request")
-    others = Tried("and no other request anything", "another key's request meanwhile and afterwards")
+    others = Tried(
+        "A bucket that hangs or is away costs other requests nothing", "another key's request meanwhile and afterwards"
+    )
     ready = Tried("A bucket in trouble is a note in `/readyz`, which stays 200", "`/readyz` under each trouble")
     tells = Tried(
         "A request that does not fit says that nothing could be kept", "a request that the upstream refuses twice"
@@ -248,7 +250,7 @@ async def replicas_of_a_bucket(extent: Extent) -> list[Tried]:
         "A replica that starts while the bucket fails joins the others by itself",
         "hanging, away, cut connections, 500, 403",
     )
-    waits = Tried("and keeps nothing before", "requests and reads meanwhile")
+    waits = Tried("A replica that has not joined yet keeps nothing", "requests and reads meanwhile")
     noticed = Tried("An emptied bucket is noticed at the next use", "the next turn, another replica, a new one")
     body = _results(1, 2)
     async with bucket() as kept, staged(**_SETTINGS) as one:

@@ -15,16 +15,17 @@ import os
 import random
 import statistics
 import sys
+import textwrap
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from faults.client_faults import bodies
 from faults.graph import graph
-from faults.stage import CANARY, Request, Stage, accept, chat, long_text, staged, whole, with_result
+from faults.stage import CANARY, Request, Stage, accept, chat, long_text, staged, streamed, whole, with_result
 from faults.storage import NAME
 from faults.trials import Tried
 
@@ -51,6 +52,40 @@ _REFUSAL: Final = json.dumps(
         }
     }
 ).encode()
+_MESSAGE: Final[Mapping[str, Any]] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "stop_reason": None,
+    "usage": {"input_tokens": 9, "output_tokens": 1},
+}
+_TEXT: Final = {"type": "text", "text": "Done."}
+_OUTPUT: Final = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{**_TEXT, "type": "output_text"}]}
+_RESPONSE: Final = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [_OUTPUT]}
+_ANSWERS: Final[Mapping[bytes, tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]] = {
+    b"/v1/messages": (
+        {**_MESSAGE, "content": [_TEXT], "stop_reason": "end_turn"},
+        [
+            {"type": "message_start", "message": _MESSAGE},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Done."}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ],
+    ),
+    b"/v1/responses": (
+        _RESPONSE,
+        [
+            {"type": "response.created", "response": {**_RESPONSE, "status": "in_progress", "output": []}},
+            {"type": "response.output_item.done", "output_index": 0, "item": _OUTPUT},
+            {"type": "response.completed", "response": _RESPONSE},
+        ],
+    ),
+}
+"""Of the other two wires: a whole response, and the events of a streamed one."""
 _REFUSED_BYTES: Final = 16_000
 """From this many on the upstream refuses requests to its small models."""
 _MODELS: Final = 5_000
@@ -109,13 +144,20 @@ class Soaked:
         """For the page, in Markdown; `picture` is the address of the graph."""
         sent = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.sent.items()))
         rows = "\n".join(f"| {name} | {_row(self, name)} |" for name in _MEASURES)
+        traffic = (
+            f"{CLIENTS} clients sent {self.sent.total():,} requests: {sent}. {self.wrong.total():,} got a wrong answer."
+        )
+        measured = (
+            f"Resources are sampled every {SAMPLE_SECONDS:.0f} s after a warm-up of {WARM_UP_SECONDS:.0f} s, in which "
+            "memories of bounded size fill up. The table compares the medians of the first and the last tenth of the "
+            f"samples. Growth of more than {GROWTH:.0%} is a failure; of threads, files or sockets, only if it is also "
+            f"more than {FEW}."
+        )
         return f"""## {self.minutes:g} minutes of mixed traffic
 
-{CLIENTS} clients at once, {self.sent.total():,} requests ({sent}); {self.wrong.total():,} were answered otherwise than
-they should be. A sample each {SAMPLE_SECONDS:.0f} s after {WARM_UP_SECONDS:.0f} s of warm-up, in which what is
-remembered fills up to its bounds (a model in twelve requests is one that nobody has named before); medians of the first
-tenth and of the last. More than {GROWTH:.0%} above the beginning is a failure, if it is also more than {FEW}
-threads, files or sockets.
+{textwrap.fill(traffic, 120, break_on_hyphens=False)}
+
+{textwrap.fill(measured, 120, break_on_hyphens=False)}
 
 | | first tenth | last tenth | most | |
 |---|---|---|---|---|
@@ -165,8 +207,14 @@ async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
     """Responds as a model does; small models have a window that nobody has stated."""
     if b'"small-' in request.body and len(request.body) > _REFUSED_BYTES:
         writer.write(whole(400, _REFUSAL))
-    else:
+        return
+    answer = _ANSWERS.get(request.line.split()[1])
+    if answer is None:
         await accept(request, writer)
+    elif b'"stream":true' in request.body or b'"stream": true' in request.body:
+        writer.write(streamed(b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in answer[1])))
+    else:
+        writer.write(whole(200, json.dumps(answer[0]).encode()))
 
 
 async def _client(stage: Stage, number: int, seeds: Iterator[int], sent: Counter[str], wrong: Counter[str]) -> None:
@@ -211,6 +259,35 @@ async def _refused(stage: Stage, seed: int) -> bool:
     return (await stage.ask(body)).status == 200
 
 
+async def _messages(stage: Stage, seed: int) -> bool:
+    call = {"type": "tool_use", "id": f"toolu_{seed}", "name": "bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": _result(seed)}
+    turns = [("user", f"{CANARY} {seed}"), ("assistant", [call]), ("user", [result])]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    return await _on_wire(stage, seed, "/v1/messages", {"max_tokens": 100, "messages": messages}, b"message_stop")
+
+
+async def _responses(stage: Stage, seed: int) -> bool:
+    call = {"type": "function_call", "call_id": f"call_{seed}", "name": "bash", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": _result(seed)}
+    items = [{"type": "message", "role": "user", "content": f"{CANARY} {seed}"}, call, result]
+    return await _on_wire(stage, seed, "/v1/responses", {"input": items}, b"response.completed")
+
+
+def _result(seed: int) -> str:
+    """One in two is cut."""
+    return long_text(seed, lines=2_000 if seed % 2 else 100)
+
+
+async def _on_wire(stage: Stage, seed: int, path: str, members: Mapping[str, Any], end: bytes) -> bool:
+    """A request of another wire; two in four are streamed, and one in four is refused and sent again."""
+    is_stream = seed % 4 > 1
+    model = f"small-{seed % _MODELS}" if seed % 4 == 1 else "m"
+    body = json.dumps({"model": model, "stream": is_stream, **members}).encode()
+    heard = await stage.ask(body, path=path)
+    return heard.status == 200 and heard.is_whole and (end if is_stream else b"Done.") in heard.body
+
+
 async def _leaves(stage: Stage, seed: int) -> bool:
     """A client that leaves before the response, sometimes before its request is complete."""
     body = chat(stream=True)
@@ -234,8 +311,10 @@ async def _hostile(stage: Stage, seed: int) -> bool:
 
 
 _KINDS: Final[dict[str, tuple[int, Callable[[Stage, int], Awaitable[bool]]]]] = {
-    "small": (40, _small),
-    "streamed": (30, _streamed),
+    "small": (32, _small),
+    "streamed": (22, _streamed),
+    "on `/v1/messages`": (8, _messages),
+    "on `/v1/responses`": (8, _responses),
     "cut and read": (10, _cut),
     "refused and sent again": (8, _refused),
     "leaving": (6, _leaves),

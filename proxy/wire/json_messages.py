@@ -7,6 +7,7 @@ of many megabytes are remembered.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self
 
@@ -63,13 +64,13 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         return f"{type(self).__name__}({self.role!r}, {len(self.raw)} bytes)"
 
     @classmethod
+    @abstractmethod
     def read(cls, raw: Raw) -> Self:
         """A view of any JSON value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def said(self) -> tuple[Path, Raw] | None:
         """The path and the JSON of its content; None if it has none, or several."""
-        raise NotImplementedError
 
     def again(self, raw: bytes) -> Self:
         """Another message, from its bytes."""

@@ -8,7 +8,9 @@ import pytest
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation.message import Attachment, Carried, Route, Shape, Shown, Words
+from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.json_messages import as_one_text, part_from, part_in
+from proxy.wire.responses.message import ResponsesMessage
 
 TEXT = {"type": "text", "text": "a"}
 MEDIA = Attachment(Shape.IMAGE, "AAAA")
@@ -66,3 +68,11 @@ def test_media_are_written_as_the_api_has_them():
 )
 def test_only_plain_texts_become_one(parts, text):
     assert as_one_text([json.dumps(part).encode() for part in parts]) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "may"), [(b"null", True), (b'""', True), (b"[]", True), (b"7", False), (b"{}", False)]
+)
+@pytest.mark.parametrize("view", [ChatMessage, ResponsesMessage])
+def test_a_note_may_be_put_into_a_text_into_parts_and_where_a_content_is_null(view, content, may):
+    assert view.read(b'{"role":"user","content":%b}' % content).can_carry_a_note is may
