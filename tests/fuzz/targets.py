@@ -44,6 +44,7 @@ class Target:
     name: str
     cases: SearchStrategy[bytes]
     rules: Callable[[bytes], None]
+
     @property
     def folder(self) -> Path:
         """Of its cases."""
