@@ -20,8 +20,7 @@ from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.compaction.plan import Pipeline, Progress, plan
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import Size
-from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import ModelProfile
+from proxy.core.models.profile import AgentFileAccess, ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines

@@ -1,5 +1,6 @@
 """What wires have in common whose bodies are JSON and whose keys are bearer tokens; a wire overrides what differs. The
-tool list of a request with the proxy's own tool at its end, in which the client's own entries keep their bytes.
+tool list of a request with the proxy's own tool at its end, in which the client's own entries keep their bytes; and
+errors in OpenAI's shape: those of its APIs, and of the proxy's own pages.
 
 Rule: nothing in here knows a member of any API but `tools` and `tool_choice`, which all of them have.
 """
@@ -9,17 +10,49 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Message
 from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.errors import ProxyError
-from proxy.wire import openai_errors
+from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer
 from proxy.wire.request import Request
+
+_MAX_MESSAGE_CHARS: Final = 2_000
+
+
+def error_body(error: ProxyError) -> bytes:
+    """An error of the proxy in OpenAI's shape."""
+    described: dict[str, Any] = {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+    if isinstance(error, ContextOverflow) and error.upstream_message is not None:
+        described["upstream"] = {"message": error.upstream_message}
+    return jsontext.dump({"error": described})
+
+
+def error_in_body(status: int, body: bytes) -> bytes:
+    """The body of a response for a client that does not see its status; anything that is no OpenAI error becomes one.
+
+    >>> error_in_body(503, b"")
+    b'{"error":{"message":"HTTP 503","type":"upstream_error","param":null,"code":"503"}}'
+    """
+    try:
+        is_known = "error" in jsontext.members(body) or status == 200
+    except jsontext.NotJson:
+        is_known = False
+    if is_known:
+        return body
+    message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
+    said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
+    return jsontext.dump({"error": said})
+
 
 # Tool lists
 
@@ -182,8 +215,8 @@ class JsonWire:
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - the id is only in a header
         """In OpenAI's shape."""
-        return openai_errors.error_body(error)
+        return error_body(error)
 
     def error_in_body(self, status: int, body: bytes) -> bytes:
         """In OpenAI's shape."""
-        return openai_errors.error_in_body(status, body)
+        return error_in_body(status, body)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from proxy.core.conversation.exchange import Unpaired
 from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.models.names import LIFTED
+from proxy.core.models.profile import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw

@@ -23,7 +23,7 @@ from proxy.core.content_types import ContentKind, MediaType, known
 from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media import descriptions as media_descriptions
 from proxy.core.media.descriptions import OmissionReason, description
-from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices import catalogue
 from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.notices.writing import ArtifactAccess, Notices

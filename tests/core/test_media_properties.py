@@ -41,8 +41,7 @@ from proxy.core.content_types import ContentKind, media_type
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
-from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.models.profile import AgentFileAccess, Modality, ToolImages
 from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage, texts_of

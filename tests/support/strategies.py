@@ -14,7 +14,7 @@ from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage
-from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.writing import ArtifactAccess, Notices
 from proxy.core.text.excerpt import ExcerptLimits

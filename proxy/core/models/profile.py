@@ -1,20 +1,25 @@
-"""The capabilities of a model: its window, its limits, its modalities. A record; `shell/models/` fills it.
+"""The capabilities of a model: its window, its limits, its modalities, in a record that `shell/models/` fills; and what
+the tools of a request can do, by their names and parameters.
 
-Rule: `None` means that nobody states it, which is not the same as no.
+Rule: `None` means that nobody states it, which is not the same as no. Tools are judged by the list alone, so the result
+is the same in every turn of a conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct, field
 
-from proxy.core.models.names import LIFTED
-
 DEFAULT_WINDOW_TOKENS: Final = 128_000
 """The window of an unknown model: most hosted models of the last two years have at least this much."""
+
+LIFTED: Final = "[1m]"
+"""Claude Code's end of a model's name for the model with a window of a million tokens. It sends the plain name, and
+asks for that window in a header. https://code.claude.com/docs/en/model-config#extended-context"""
 
 
 class ToolImages(StrEnum):
@@ -120,3 +125,49 @@ class ModelProfile(Struct, frozen=True):
         if modality in self.refused:
             return False
         return None if self.modalities is None else modality in self.modalities
+
+
+_SHELL: Final = re.compile(
+    r"bash|shell|terminal|powershell|(?:run|exec|execute)_?(?:command|cmd)|^exec$|^cmd$", re.IGNORECASE
+)
+_READER: Final = re.compile(
+    r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.{0,40}edit|grep|search_?files?", re.IGNORECASE
+)
+_SUBAGENT: Final = re.compile(r"^(?:task|agent)$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
+"""Names in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code has called it
+Agent since 2.1.63, and Task before: https://code.claude.com/docs/en/sub-agents"""
+
+
+class AgentFileAccess(StrEnum):
+    """How the agent can read a file; the values name the texts about it."""
+
+    NOTHING = "nothing"
+    SUBAGENT = "subagent"
+    PAGE = "page"
+    SHELL = "shell"
+
+
+def reach_with(names: Sequence[str], *, sees_files: bool = True) -> AgentFileAccess:
+    """The best way to an artifact that tools with these names offer: a sub-agent saves context, a reader pages, a shell
+    does everything. `sees_files`: whether the agent sees the folder; only a shell can read artifacts without it.
+
+    >>> reach_with(["run_command"])
+    <AgentFileAccess.SHELL: 'shell'>
+    """
+    for pattern, reach in (
+        (_SUBAGENT, AgentFileAccess.SUBAGENT),
+        (_READER, AgentFileAccess.PAGE),
+        (_SHELL, AgentFileAccess.SHELL),
+    ):
+        if (sees_files or reach is AgentFileAccess.SHELL) and any(pattern.search(name) for name in names):
+            return reach
+    return AgentFileAccess.NOTHING
+
+
+def offers_subagent(names: Sequence[str]) -> bool:
+    """Whether work can be handed to a sub-agent, which may run on another model, whatever files the proxy shares.
+
+    >>> offers_subagent(["Task"]), offers_subagent([])
+    (True, False)
+    """
+    return reach_with(names) is AgentFileAccess.SUBAGENT

@@ -21,7 +21,7 @@ from msgspec import Struct
 from proxy.core.artifact import ARTIFACT_NAME, beginning_of
 from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
 from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.models.agent_tools import AgentFileAccess, reach_with
+from proxy.core.models.profile import AgentFileAccess, reach_with
 from proxy.core.notices.catalogue import (
     BAD_QUERIES,
     HISTORY,

@@ -14,8 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxy.core.models.names import last_part
-from proxy.core.models.providers import vendor_of
+from proxy.core.models.names import last_part, vendor_of
 from proxy.core.tokens.counters import Counter
 
 _HEIF_BRANDS: Final = frozenset(

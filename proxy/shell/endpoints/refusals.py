@@ -21,7 +21,7 @@ from proxy.shell.endpoints.answers import Refusal
 from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.telemetry.recent import MAX_DECISIONS
-from proxy.wire.openai_errors import error_body
+from proxy.wire.json_wire import error_body
 
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": Refusal, "description": "Why not."}}

@@ -22,7 +22,7 @@ from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
 from proxy.shell.http.disconnect import STATE_KEY
 from proxy.shell.http.framing import Requests
 from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.wire.openai_errors import error_body
+from proxy.wire.json_wire import error_body
 
 DRAIN_SECONDS: Final = 1.0
 """For an idle connection once the server stops. A request that is on its way then still gets its response, with the

@@ -22,9 +22,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.models.names import last_part, plainest, spelling, tells_nothing, unpacked
+from proxy.core.models.names import (
+    is_own_server,
+    last_part,
+    named_in,
+    plainest,
+    served_at,
+    spelling,
+    tells_nothing,
+    unpacked,
+    vendor_of,
+)
 from proxy.core.models.profile import Witness
-from proxy.core.models.providers import is_own_server, named_in, served_at, vendor_of
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, ModelLimits, as_tokens, modalities_from
 

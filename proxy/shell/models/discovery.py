@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.models.providers import is_own_server
+from proxy.core.models.names import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import OwnServer, recognised
 from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking

@@ -21,9 +21,8 @@ from proxy.core.conversation.references import Resolved
 from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
-from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ModelProfile, ToolImages, Witness
-from proxy.core.models.providers import reply_is_apart, usual_tool_images
+from proxy.core.models.names import reply_is_apart, usual_tool_images
+from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, ToolImages, Witness
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices

@@ -17,10 +17,9 @@ from msgspec import structs
 from proxy.core.compaction.budget import Budget, budget_for
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
 from proxy.core.models.facts import Search
 from proxy.core.models.names import has_open_weights
-from proxy.core.models.profile import Modality, ModelProfile
+from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, offers_subagent, reach_with
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of

@@ -14,8 +14,8 @@ from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.placement import modalities_in
 from proxy.core.models.facts import Search
+from proxy.core.models.names import is_own_server
 from proxy.core.models.profile import Modality, ModelProfile, Witness
-from proxy.core.models.providers import is_own_server
 from proxy.core.overflow import Counted, Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.retry import Attempt, Outcome, Rung, room_in_rate

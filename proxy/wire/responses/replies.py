@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.openai_errors import error_in_body
+from proxy.wire.json_wire import error_in_body
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
 from proxy.wire.responses.reading import read_items
 from proxy.wire.rounds_usage import RoundsUsage

@@ -16,7 +16,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import Query, read
 from proxy.core.artifact_reading.search import part_at
 from proxy.core.conversation.tracked_message import prepared
-from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.resume import PageRead, PageSize, Resume, page_read, written_length
 from proxy.core.notices.writing import ArtifactAccess, Notices

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS, notices
 
 from proxy.core.artifact import Artifact
-from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices, is_ours

@@ -26,7 +26,7 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.conversation.edit import Reason
-from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.writing import is_ours
 from proxy.core.text.excerpt import Direction, ExcerptLimits

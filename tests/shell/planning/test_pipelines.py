@@ -6,8 +6,7 @@ from proxy.config.settings import Settings
 from proxy.core.compaction.budget import Budget
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
-from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, ToolImages
 from proxy.core.text.excerpt import Direction, ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.core.truncation.tool_output import Sanitise, SanitiseText, TruncateToolOutput
