@@ -180,7 +180,7 @@ def _merge(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 # A reply that is no stream
 
-BROKEN_OFF: Final = frozenset({"length", "content_filter"})
+BROKEN_OFF: Final = ("length", "content_filter")
 """Finish reasons that leave a call incomplete, or unwanted: the response as received is final."""
 BETWEEN_TEXTS: Final = "\n\n"
 """The model's texts in one round and the next are two paragraphs."""

@@ -220,7 +220,7 @@ def _add(block: dict[str, Any], delta: Mapping[str, Any], index: int, inputs: di
 
 # A reply that is no stream
 
-BROKEN_OFF: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction"})
+BROKEN_OFF: Final = ("max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction")
 """Stop reasons that leave a call incomplete, or unwanted: the response as received is final.
 https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons"""
 PLAIN_END: Final = b'"end_turn"'
