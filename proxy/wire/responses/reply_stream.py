@@ -147,7 +147,7 @@ class ReplyStream:
 
     def _read_item(self, name: str, index: int, data: bytes, found: Mapping[str, Any]) -> None:
         """Note whose item this is, and what it is once it is complete."""
-        if name in (_ADDED, _DONE):
+        if "item" in found:  # whatever its event is called: a call of ours is never passed on
             if is_own_call(found.get("item")) and index not in self._shown_indexes:
                 if not self._is_changed:
                     self._number = _number_of(self._waiting[0][1] if self._waiting else found)
