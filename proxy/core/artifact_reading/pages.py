@@ -15,8 +15,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.search import CONTEXT, HITS, MAX_POINTER_CHARACTERS, Hits, Search, hits_of
@@ -63,7 +62,7 @@ def shorter_page(text: str, limits: ExcerptLimits) -> str | None:
     language, found = next((one for one in headers if one[1] is not None), ("en", None))
     if found is None:
         return None
-    room = replace(
+    room = structs.replace(
         limits,
         max_bytes=max(0, limits.max_bytes - utf8_length(found[0]) - _MORE_NUMBERS_BYTES),
         max_chars=limits.max_chars and max(0, limits.max_chars - len(found[0]) - _MORE_NUMBERS_BYTES),

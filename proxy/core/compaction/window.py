@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import NoteRoom, OmissionNote
@@ -200,7 +199,7 @@ class ContextWindow:
         if joins and before is not None and may_join and not (is_later and self._ends_a_run(before)):
             must_stay = before.must_stay or entry.message.must_stay
             last_user = entry.index if role == "user" and not is_companion else before.last_user
-            self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay, last_user=last_user)
+            self.units[-1] = structs.replace(before, stop=entry.index + 1, must_stay=must_stay, last_user=last_user)
         else:
             # A companion without a message before it has nothing to go with.
             must_stay = entry.message.must_stay or (entry.message.is_companion and role not in SYSTEM_ROLES)
@@ -338,7 +337,7 @@ class ContextWindow:
     def last_request(self) -> list[TrackedMessage]:
         """The last user message, however it begins."""
         unit = last_request(self.units)
-        return [] if unit is None else self._of([replace(unit, start=unit.last_user)], "user")
+        return [] if unit is None else self._of([structs.replace(unit, start=unit.last_user)], "user")
 
     def staying(self) -> list[TrackedMessage]:
         """All messages that must stay, except system texts."""
@@ -384,7 +383,7 @@ class ContextWindow:
         unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
         old = self.entries[entry.index]
         assert old is not None, "only what is kept is done again"
-        self._put(replace(entry, following=old.following, following_size=old.following_size))
+        self._put(structs.replace(entry, following=old.following, following_size=old.following_size))
         for one in done_again(list(self.in_unit(unit)), self._counter):
             self._put(one)
         self._edited = True

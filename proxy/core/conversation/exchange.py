@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from proxy.core.conversation.edit import Edit
@@ -20,7 +19,7 @@ from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in
 
 
-class ToolExchange(msgspec.Struct, frozen=True, gc=False):
+class ToolExchange(Struct, frozen=True, gc=False):
     """Messages that stay or go together: an exchange, a user message, a system message, or an assistant message without
     calls."""
 

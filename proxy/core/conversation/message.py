@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -118,7 +117,7 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 _BEGIN: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 
 
-class ToolCall(msgspec.Struct, frozen=True, gc=False):
+class ToolCall(Struct, frozen=True, gc=False):
     """A tool call of an assistant message."""
 
     id: str

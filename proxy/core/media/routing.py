@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
@@ -60,7 +59,7 @@ class RouteMedia(Discreet, frozen=True):
         if message.role not in _ROLES or not message.may_hold_media or is_page(message, tool):
             return
         target = self._target(message)
-        routes = replace(self.routes, is_strict=self.routes.is_strict or target is ToolImages.TEXT)
+        routes = structs.replace(self.routes, is_strict=self.routes.is_strict or target is ToolImages.TEXT)
         work = _Work(routes, self._resolved_for(message), message, tool, notices, target)
         found = work.content()
         if found is None:
@@ -201,7 +200,7 @@ class _Work(Struct):
             self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many
         )
         if found is not None and placed.part is not None and origin.startswith("artifact:"):
-            placed = replace(placed, artifact=None)  # it is kept already, and its place is known
+            placed = structs.replace(placed, artifact=None)  # it is kept already, and its place is known
         return placed, attachment.name
 
     def _is_too_many(self, attachment: Attachment) -> bool:

@@ -13,8 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, TypeAlias
 
-from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec import Meta, Struct, structs
 
 CUT_TO: Final = "cut to"
 """The window to which the upstream silently cut a prompt, in tokens."""
@@ -209,4 +208,4 @@ class Search(Struct, frozen=True, omit_defaults=True):
         passed = max(size, self.passed)
         guess = (passed + self.refused) // 2
         is_worth_it = size >= _NEAR * self.guess and guess - self.guess >= _WORTH * self.refused
-        return replace(self, guess=guess, passed=passed) if is_worth_it else self
+        return structs.replace(self, guess=guess, passed=passed) if is_worth_it else self

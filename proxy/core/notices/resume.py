@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.text import jsontext
@@ -200,7 +199,7 @@ class Resume(Struct, frozen=True):
 
     def in_part(self, pointer: str, inside: Resume) -> Resume:
         """The same place for queries that count lines in a part of JSON: `inside` is where that part continues."""
-        return replace(self, pointer=pointer, part=inside.query()["lines"])
+        return structs.replace(self, pointer=pointer, part=inside.query()["lines"])
 
     def query(self) -> Mapping[str, str]:
         """A page, as a query of an artifact asks for it."""

@@ -11,8 +11,7 @@ from collections import defaultdict
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, INPUT, NOISE, NOUNS, RATE, WINDOW, Cue, Role
 from proxy.core.overflow.report import Exactness, Figures, Scope, Unit
@@ -136,8 +135,8 @@ def merged(stated: Figures, printed: Figures) -> Figures:
     """The figures that a response states separately, completed from the printed ones."""
     if stated.limit is None and stated.asked is None:
         return printed
-    return replace(
-        printed if stated.limit is None else replace(stated, unit=Unit.TOKENS),
+    return structs.replace(
+        printed if stated.limit is None else structs.replace(stated, unit=Unit.TOKENS),
         prompt=printed.prompt if stated.prompt is None else stated.prompt,
         requested=printed.requested if stated.requested is None else stated.requested,
         reply=printed.reply,
@@ -251,13 +250,13 @@ def _settled(found: _Found, text: str) -> Figures:
         exactness=next((how for how in hedges if how is not Exactness.EXACT), Exactness.EXACT),
     )
     if figures.asked is None and len(limits) == 2 and limits[0][0] in found.named_limits and limits[0] > limits[1]:
-        figures, limits = replace(figures, requested=limits[0][0]), limits[1:]
+        figures, limits = structs.replace(figures, requested=limits[0][0]), limits[1:]
     limit = _limit(figures, limits, is_joint=REPLY.search(text) is not None)
     if limit is not None:
-        figures = replace(figures, limit=limit[0], limit_exactness=limit[1])
+        figures = structs.replace(figures, limit=limit[0], limit_exactness=limit[1])
     if all(size is None for size in (limit, figures.asked, figures.reply, figures.excess)):
         return figures
-    return replace(figures, unit=Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS)
+    return structs.replace(figures, unit=Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS)
 
 
 def _prompt(prompts: set[int], requested: int | None, reply: int) -> int | None:

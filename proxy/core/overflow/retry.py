@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
@@ -192,7 +191,7 @@ def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt
     if found.cures in [cure.cures for cure in cures]:
         return None
     lowered = [one.reply_tokens for one in (*cures, found) if one.reply_tokens is not None]
-    return replace(found, reply_tokens=min(lowered, default=None))
+    return structs.replace(found, reply_tokens=min(lowered, default=None))
 
 
 def _cure(outcome: Outcome, situation: Situation) -> Attempt | None:

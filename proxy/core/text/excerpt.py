@@ -12,8 +12,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.text.lines import count_lines, first_bytes, last_bytes, utf8_length
 
@@ -87,7 +86,9 @@ class ExcerptLimits(Struct, frozen=True):
         """The same limits, with at most `preview_chars` characters; None changes nothing."""
         if preview_chars is None:
             return self
-        return replace(self, max_chars=preview_chars if self.max_chars is None else min(preview_chars, self.max_chars))
+        return structs.replace(
+            self, max_chars=preview_chars if self.max_chars is None else min(preview_chars, self.max_chars)
+        )
 
 
 class Excerpt(Struct, frozen=True):
@@ -148,7 +149,7 @@ def _cut(text: str, limits: ExcerptLimits) -> tuple[str, str, str, dict[int, str
     if limits.direction is not Direction.BOTH:
         return head, gap, tail, {}
     allowed = room.share(_RESCUED_SHARE)
-    rescued = _rescued(gap, replace(allowed, lines=min(MAX_RESCUED_LINES, allowed.lines)))
+    rescued = _rescued(gap, structs.replace(allowed, lines=min(MAX_RESCUED_LINES, allowed.lines)))
     if not rescued:
         return head, gap, tail, rescued
     # Beginning and end make room, and what they give up may report failures too, so the search is repeated.

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import quoted
@@ -133,10 +132,10 @@ class _Shortening(Struct, frozen=True):
         opened = jsontext.value(response[name])
         bulk = opened if isinstance(opened, str) else written
         if bulk is written or notices.read is not None:  # JSON ends with brackets, and a page continues elsewhere
-            limits = replace(limits, direction=Direction.HEAD)
+            limits = structs.replace(limits, direction=Direction.HEAD)
         whole = cls(text, name, bulk, written, artifact, notices, limits)
         for frame, beside, said, is_bare in _frames(response, name, limits):
-            found = replace(whole, frame=frame, beside=beside, said=said, is_bare=is_bare)
+            found = structs.replace(whole, frame=frame, beside=beside, said=said, is_bare=is_bare)
             if utf8_length(found.framed(_nothing_of(bulk))) <= limits.max_bytes * _FRAME_SHARE:
                 break
         return found
@@ -146,16 +145,16 @@ class _Shortening(Struct, frozen=True):
         bare = self.framed(_nothing_of(self.bulk))
         left_bytes = max(0, self.limits.max_bytes - utf8_length(bare))
         left_chars = None if self.limits.max_chars is None else max(0, self.limits.max_chars - len(bare))
-        room = replace(self.limits, max_bytes=left_bytes, max_chars=left_chars).previewed(preview_chars)
+        room = structs.replace(self.limits, max_bytes=left_bytes, max_chars=left_chars).previewed(preview_chars)
         draft = excerpt(self.bulk, room)
         written = jsontext.dump(_preview(draft))
         share = min(1.0, (draft.kept_bytes + 1) / max(1, len(written)))
         for scale in _SCALES:
             chars = None if room.max_chars is None else int(room.max_chars * share * scale)
             found = self.framed(
-                excerpt(self.bulk, replace(room, max_bytes=int(left_bytes * share * scale), max_chars=chars))
+                excerpt(self.bulk, structs.replace(room, max_bytes=int(left_bytes * share * scale), max_chars=chars))
             )
-            if replace(self.limits, max_lines=len(found) + 1).admit(found):
+            if structs.replace(self.limits, max_lines=len(found) + 1).admit(found):
                 break
         return found
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import quoted, shorter_page
@@ -165,7 +164,7 @@ class TruncateToolOutput(Struct, frozen=True):
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT
             if tool in self.tools:
-                notices = replace(notices, page=PageSize.within(self.limits, limits))
+                notices = structs.replace(notices, page=PageSize.within(self.limits, limits))
             edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
         if edit is not None:
             yield edit
@@ -206,7 +205,7 @@ def shortened_result(
     text_bytes = utf8_length(text)
     # A text of many short lines may have fewer bytes than its limit; its replacement is still shorter.
     shortened = _excerpted(
-        text, replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
+        text, structs.replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
     )
     if utf8_length(shortened) >= text_bytes:
         return None
@@ -218,7 +217,7 @@ def _excerpted(
 ) -> str:
     """As much of a text as fits the limits together with the notice, and with names that only the rest contains."""
     if notices.read is not None:  # it continues after its head
-        limits = replace(limits, direction=Direction.HEAD)
+        limits = structs.replace(limits, direction=Direction.HEAD)
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
     notice = notices.longest_truncated(text, artifact, brief=False)
     brief = utf8_length(notice) > smallest * NOTICE_SHARE
@@ -228,12 +227,14 @@ def _excerpted(
     names_bytes = max(0, int(min(left, min(smallest, preview_chars or smallest) * NAMES_SHARE)))
     around = names_bytes + 1  # the head gets a line feed if it ends inside a line
     max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
-    room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
+    room = structs.replace(
+        limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars
+    )
     shown = excerpt(text, room.previewed(preview_chars))
     names = _names_left_out(shown, names_bytes) if notices.read is None else ()
     head, tail = quoted(shown.head, notices.way), quoted(shown.tail, notices.way)
     rescued = tuple(quoted(line, notices.way) for line in shown.rescued)
-    shown = replace(shown, head=head, rescued=rescued, tail=tail)
+    shown = structs.replace(shown, head=head, rescued=rescued, tail=tail)
     return notices.truncated(shown, artifact, names, brief=brief)
 
 
