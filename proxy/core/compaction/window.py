@@ -220,9 +220,11 @@ class ContextWindow:
         was_seen = begun in self._openings
         if begun:
             self._openings.add(begun)
-        if not self.units or self.units[-1].role != "assistant":
+        before = self.units[-1] if self.units else None
+        if before is None or before.role != "assistant":
             return False
-        return was_seen or opens_as_output(text)
+        # Of user messages in a row, people who ask again repeat an opening; a tool does not.
+        return opens_as_output(text) or (was_seen and before.stop == before.start + 1)
 
     @property
     def batch_is_open(self) -> bool:

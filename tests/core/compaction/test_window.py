@@ -196,6 +196,14 @@ def test_the_last_user_message_stays_with_what_it_follows_however_it_begins():
     assert [entry.index for entry in found.tasks()] == [0]
 
 
+def test_of_user_messages_in_a_row_only_the_first_is_taken_for_output_because_it_begins_like_earlier_ones():
+    asked = [user(f"Document {number}\n{number}") for number in range(4)]
+    found = kept(asked[0], asked[1], {"role": "assistant", "content": "yes"}, asked[2], asked[3])
+    assert spans(found) == [("user", 0, 1), ("user", 1, 2), ("assistant", 2, 4), ("user", 4, 5)]
+    assert found.last_user() == 4
+    assert starts(found.removable()) == [[2, 1]]
+
+
 def test_what_a_person_asked_last_stays_beside_the_output_that_follows():
     said = {"role": "assistant", "content": "```bash\nls\n```"}
     asked = [said, user("Now the other half."), said, user("Output: a.py"), said, user("Output: b.py")]
