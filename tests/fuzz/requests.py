@@ -66,10 +66,9 @@ class RequestRules:
                     continue  # it ends within what makes the end of a message certain
                 again = self.wire.parse(case, known, known.shared_messages(case))
                 assert again.conversation == request.conversation
-                assert (again.model, again.stream, again.reply_limit) == (
+                assert (again.model, again.asked) == (
                     request.model,
-                    request.stream,
-                    request.reply_limit,
+                    request.asked,
                 )
                 assert again.members.keys() == request.members.keys()
 

@@ -45,22 +45,22 @@ class LineModel:
         words = self._says.pop(0) if len(self._says) > 1 else self._says[0]
         ended = "calls" if "+ " in words else "done"
         lines = ["assistant", *words.split("\n"), f"ended: {ended}", f"counted: {tokens_of(request)} {len(words)}"]
-        if request.stream:
+        if request.asked.stream:
             await said(send, b"".join(event([line]) for line in lines), b"text/event-stream")
         else:
             await said(send, "\n".join(lines).encode(), LINES.content_type)
         return True
 
     def _refusal(self, request: Request) -> str:
-        tokens, open_calls = tokens_of(request), set[str]()
+        tokens, waiting = tokens_of(request), 0
         for message in request.conversation.messages:
-            if message.answers:
-                if message.answers not in open_calls:
+            if message.role == "tool":
+                if not waiting:
                     return "unpaired\n> There is a result without its call."
-                open_calls.remove(message.answers)
-            elif open_calls:
+                waiting -= 1
+            elif waiting:
                 return "unpaired\n> There is a call without its result."
-            open_calls |= {call.id for call in message.calls}
+            waiting += len(message.calls)
         if self._is_blind and any(message.images for message in request.conversation):
             return "unsupported\n> This model does not support image input."
         if tokens > self._window_tokens:
@@ -70,7 +70,7 @@ class LineModel:
 
     async def _refuse(self, send: Send, request: Request, refusal: str) -> None:
         lines = f"refused: {refusal}".split("\n")
-        if request.stream and self._is_late:
+        if request.asked.stream and self._is_late:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})

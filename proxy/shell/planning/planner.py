@@ -465,9 +465,6 @@ def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline
     return resolving(inputs.pipeline, resolved)
 
 
-def _lowered(request: Request, made: Plan) -> tuple[str, int] | None:
-    asked = request.reply_limit
-    if asked is None:
-        return None
-    lowered = clamped_reply(made.budget, asked[1], made.after.tokens)
-    return None if lowered is None else (asked[0], lowered)
+def _lowered(request: Request, made: Plan) -> int | None:
+    asked = request.asked.reply_tokens
+    return None if asked is None else clamped_reply(made.budget, asked, made.after.tokens)

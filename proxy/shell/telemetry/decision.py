@@ -244,7 +244,7 @@ class Decision(Struct):
 def _described_plan(planned: Planned) -> dict[str, Any]:
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
-        "stream": planned.request.stream,
+        "stream": planned.request.asked.stream,
         "messages": planned.message_count,
         "tokens_before": planned.tokens_before,
         "tokens_after": planned.tokens_after,
@@ -348,7 +348,6 @@ def _beside_messages(planned: Planned) -> Iterator[dict[str, Any]]:
         if reason in shown:
             continue
         line: dict[str, Any] = {"reasons": (reason,), "count": count}
-        if reason == Reason.CLAMP_REPLY.value and planned.reply_limit is not None:
-            asked = planned.request.reply_limit
-            line |= {"tokens_before": asked[1] if asked else None, "tokens_after": planned.reply_limit[1]}
+        if reason == Reason.CLAMP_REPLY.value and planned.reply_tokens is not None:
+            line |= {"tokens_before": planned.request.asked.reply_tokens, "tokens_after": planned.reply_tokens}
         yield line

@@ -140,7 +140,13 @@ def _may_hold_files(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape(
-    "input", ("max_output_tokens",), read_items, may_hold_images, _may_hold_files, goes_on=_goes_on, may_be_plain=True
+    "input",
+    (("max_output_tokens",),),
+    read_items,
+    may_hold_images,
+    _may_hold_files,
+    goes_on=_goes_on,
+    may_be_plain=True,
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""

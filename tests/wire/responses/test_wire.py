@@ -298,7 +298,7 @@ def test_a_request_is_read_as_views_of_its_items_and_written_with_their_bytes(it
 
 def test_members_that_are_given_stand_for_those_that_came():
     request = read(USER, max_output_tokens=9)
-    assert request.reply_limit == ("max_output_tokens", 9)
+    assert request.asked.reply_tokens == 9
     rendered = RESPONSES.render(request, [], {"max_output_tokens": b"5"})
     assert json.loads(rendered) == {"model": "m", "input": [], "max_output_tokens": 5}
 
@@ -527,7 +527,7 @@ def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items,
     assert found["input"] == [*map(json.loads, results), *told] if count else found["input"] == told
     assert {**found, "input": 0} == {**body, "previous_response_id": "resp_2", "input": 0}
     assert (whole.is_rewritten, whole.put_in) == (True, tuple(range(count)))
-    assert (whole.shape, whole.stream, RESPONSES.continues(whole)) == (HELD, True, "resp_2")
+    assert (whole.shape, whole.asked.stream, RESPONSES.continues(whole)) == (HELD, True, "resp_2")
     assert [message.is_companion for message in whole.conversation] == [False, True, True, True, True][
         : len(whole.conversation)
     ]
