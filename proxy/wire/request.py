@@ -9,8 +9,9 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.exchange import Unpaired
 from proxy.core.conversation.message import Conversation, Message, ToolCall
@@ -18,6 +19,7 @@ from proxy.core.models.names import stating
 from proxy.core.models.profile import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
+from proxy.core.text.discreet import Discreet
 from proxy.core.text.jsontext import Path, Raw
 from proxy.errors import MalformedRequest
 
@@ -94,18 +96,24 @@ class Asked(NamedTuple):
     """The window that the upstream is asked to use for this request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Discreet, frozen=True):
     """One request, read once."""
 
-    body: bytes = field(repr=False)
+    body: bytes
     """As received, decompressed."""
-    members: Mapping[str, Raw] = field(repr=False)
+    members: Mapping[str, Raw]
     """Its members in order, unopened; the list of messages is included only to keep its position."""
     conversation: Conversation
-    shape: RequestShape = field(repr=False)
-    asked: Asked
-    ends: tuple[int, ...] = field(repr=False, default=())
+    shape: RequestShape
+    model: str = ""
+    """The model's name; empty if there is none."""
+    stream: bool = False
+    """Whether the client asked for a stream."""
+    reply_tokens: int | None = None
+    """The limit of the reply."""
+    window_tokens: int | None = None
+    """The window that the upstream is asked to use for this request."""
+    ends: tuple[int, ...] = ()
     """Where in `body` the last item of each message ends, including whatever makes that end certain; empty if unknown,
     in which case nothing is reused. An inserted message ends where the one before it does."""
     added_bytes: int = 0
@@ -114,31 +122,24 @@ class Request:
     """Whether it may contain a part of an image."""
     has_files: bool = False
     """Whether it may contain a file, a film or sound."""
-    put_in: tuple[int, ...] = field(repr=False, default=())
+    put_in: tuple[int, ...] = ()
     """Indexes in the conversation of the messages that the client did not send."""
-    history: bytes = field(repr=False, default=b"")
+    history: bytes = b""
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
-    healed: tuple[int, ...] = field(repr=False, default=())
+    healed: tuple[int, ...] = ()
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
     is_rewritten: bool = False
     """Whether `body` is not what the client sent: its upstream waits for results of calls that the client does not
     know."""
-    named: str = ""
-    """The model's name if the body has none: the path may contain it."""
     is_lifted: bool = False
     """Whether its headers ask for a longer window than its model has without them."""
 
     @property
-    def model(self) -> str:
-        """The model's name; empty if there is none."""
-        return self.asked.model or self.named
-
-    @property
     def known_as(self) -> str:
         """The name under which lessons about its model are kept."""
-        if self.asked.window_tokens is not None:
-            return stating(self.model, self.asked.window_tokens)
+        if self.window_tokens is not None:
+            return stating(self.model, self.window_tokens)
         return self.model + LIFTED if self.is_lifted and not self.model.endswith(LIFTED) else self.model
 
     @property
@@ -215,7 +216,7 @@ class Request:
             members,
             Conversation(tuple(self.shape.joined(self.conversation.messages[:count] + tuple(messages)))),
             self.shape,
-            asked,
+            *asked,
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
             has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
@@ -288,20 +289,28 @@ class Request:
 def asked_in(shape: RequestShape, members: Mapping[str, Raw]) -> Asked:
     """What the members of a JSON body state."""
     model, stream = jsontext.opened(members.get("model")), jsontext.opened(members.get("stream"))
+    limited = _limited_at(shape, members)
     return Asked(
         model if isinstance(model, str) else "",
         stream if isinstance(stream, bool) else shape.streams,
-        next((limit for path in shape.reply_limits if (limit := _tokens_at(path, members))), None),
+        _tokens_at(limited, members) if limited else None,
         _tokens_at(shape.window, members) if shape.window else None,
     )
 
 
 def limiting(shape: RequestShape, members: Mapping[str, Raw], tokens: int) -> Mapping[str, Raw]:
     """The member of a JSON body that limits the reply to so many tokens, by the name that the body uses for it."""
-    stated = (path for path in shape.reply_limits if _tokens_at(path, members))
-    name, *inside = next(stated, shape.reply_limits[-1])
+    name, *inside = _limited_at(shape, members) or shape.reply_limits[-1]
     raw = members[str(name)] if isinstance(jsontext.opened(members.get(str(name))), dict) else b"{}"
     return {str(name): jsontext.spliced(raw, {tuple(inside): jsontext.dump(tokens)})}
+
+
+def _limited_at(shape: RequestShape, members: Mapping[str, Raw]) -> Path:
+    """The place that limits the reply; empty if none does."""
+    for path in shape.reply_limits:
+        if path[0] in members and _tokens_at(path, members):
+            return path
+    return ()
 
 
 def _tokens_at(path: Path, members: Mapping[str, Raw]) -> int | None:
@@ -344,10 +353,8 @@ def read_request(
     if array is not None and bytes(memoryview(array)[:1]) == b"[":
         members[name] = _ONLY_ITS_PLACE
     has_images, has_files = shape.may_hold_images(body), shape.may_hold_files(body)
-    asked = asked_in(shape, members)
-    return Request(
-        body, members, Conversation(messages), shape, asked, ends, has_images=has_images, has_files=has_files
-    )
+    asked, made = asked_in(shape, members), Conversation(messages)
+    return Request(body, members, made, shape, *asked, ends, has_images=has_images, has_files=has_files)
 
 
 def _begins_like(body: bytes, other: bytes, end: int) -> bool:

@@ -90,7 +90,7 @@ class Lines:
         if known is not None and shared:
             return known.followed(shared, body, members, messages, tuple(ends), _asked(members))
         conversation, has_images = Conversation(tuple(messages)), _may_hold_images(body)
-        return Request(body, members, conversation, SHAPE, _asked(members), tuple(ends), has_images=has_images)
+        return Request(body, members, conversation, SHAPE, *_asked(members), tuple(ends), has_images=has_images)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         head = _lines_of(request.body[: request.body.index(_BLANK)])

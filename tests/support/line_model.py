@@ -45,7 +45,7 @@ class LineModel:
         words = self._says.pop(0) if len(self._says) > 1 else self._says[0]
         ended = "calls" if "+ " in words else "done"
         lines = ["assistant", *words.split("\n"), f"ended: {ended}", f"counted: {tokens_of(request)} {len(words)}"]
-        if request.asked.stream:
+        if request.stream:
             await said(send, b"".join(event([line]) for line in lines), b"text/event-stream")
         else:
             await said(send, "\n".join(lines).encode(), LINES.content_type)
@@ -70,7 +70,7 @@ class LineModel:
 
     async def _refuse(self, send: Send, request: Request, refusal: str) -> None:
         lines = f"refused: {refusal}".split("\n")
-        if request.asked.stream and self._is_late:
+        if request.stream and self._is_late:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})

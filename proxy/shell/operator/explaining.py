@@ -95,7 +95,7 @@ class Explanation(Struct, frozen=True):
                 "bytes": plan.budget.room_bytes,
             },
             "reply_limit": {
-                "asked": planned.request.asked.reply_tokens,
+                "asked": planned.request.reply_tokens,
                 "sent": planned.reply_tokens,
             },
             "counted_by": planned.inputs.counted_by,

@@ -120,7 +120,7 @@ def _facts(explanation: Explanation, *, several: bool) -> Table:
     limits += [f"{number(budget.room_chars)} characters"] if budget.room_chars is not None else []
     limits += [f"{number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
     table.add_row("room", " · ".join(limits))
-    asked, sent = planned.request.asked.reply_tokens, planned.reply_tokens
+    asked, sent = planned.request.reply_tokens, planned.reply_tokens
     if asked is not None and sent is not None:
         table.add_row("reply limit", f"{number(asked)} → {number(sent)} tokens")
     ratio, measured = explanation.ratio

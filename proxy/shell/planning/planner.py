@@ -9,11 +9,10 @@ import copy
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
@@ -209,12 +208,12 @@ class Planner:
     async def plan_without_tool(self, refused: Planned, *, keeping: bool) -> Planned:
         """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
         terms, request = refused.inputs.terms, refused.request
-        terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
+        terms = terms._replace(tools=None, access=replace(terms.access, tool=False), keeping=keeping)
         calls = (call.name for message in request.conversation for call in message.calls)
         if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
             tenant = refused.tenant
             plain = refused.wire.parse(request.body, None, 0)
-            plain = replace(plain, named=request.named, is_lifted=request.is_lifted)
+            plain = replace(plain, model=request.model, is_lifted=request.is_lifted)
             request = self._healed(refused.wire, tenant, plain, 0)
         made = partial(self.made, reading=refused.reading)
         return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
@@ -325,7 +324,7 @@ class Planner:
             begun, begun_messages = came.beginning, len(came.beginning.conversation)
         request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
-            request = replace(request, named=came.model)
+            request = replace(request, model=came.model)
         if came.is_lifted:
             request = replace(request, is_lifted=True)
         if known is not None and request.healed and request.model != known.request.model:
@@ -335,7 +334,7 @@ class Planner:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
-            access = structs.replace(access, tool=True)
+            access = replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
                 if known is not None and known.unknown:
@@ -466,5 +465,5 @@ def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline
 
 
 def _lowered(request: Request, made: Plan) -> int | None:
-    asked = request.asked.reply_tokens
+    asked = request.reply_tokens
     return None if asked is None else clamped_reply(made.budget, asked, made.after.tokens)

@@ -103,7 +103,7 @@ class Judge:
             input_tokens=None,
             witness=Witness.LEARNED,
         )
-        asked = planned.request.asked.reply_tokens
+        asked = planned.request.reply_tokens
         own = counter_for(profile.tokenizer, profile.model)
         ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
         budget = budget_for(profile, asked, exact=measured, rules=BudgetRules(), ratio=ratio)
@@ -135,7 +135,7 @@ class Judge:
         model, profile = planned.request.known_as, planned.inputs.profile
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
         if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
-            reply = planned.reply_tokens or planned.request.asked.reply_tokens
+            reply = planned.reply_tokens or planned.request.reply_tokens
             room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply)
             self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
         if not planned.inputs.is_rough:
@@ -166,7 +166,7 @@ class Judge:
         scale = 1.0
         if counted is not None and counted.inputs.counted_by != refused.inputs.counted_by:
             scale = counted.plan.before.tokens / max(1, refused.plan.before.tokens)
-        reply = refused.reply_tokens or refused.request.asked.reply_tokens or 0
+        reply = refused.reply_tokens or refused.request.reply_tokens or 0
         size = max(1, int(refused.tokens_after * scale))
         if reply > size:  # rather both together are too much
             size, reply = size + reply, 0
@@ -291,7 +291,7 @@ class Judge:
 def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
     """Whether the upstream's count of a prompt is one of the text that we have counted. A stream is refused before the
     upstream's own tools have run."""
-    request, by_tools = planned.request, not (is_refused and planned.request.asked.stream)
+    request, by_tools = planned.request, not (is_refused and planned.request.stream)
     is_all = sum(planned.inputs.members.values()) <= planned.plan.after.tokens * RATIO_STEP
     return is_all and not planned.wire.adds_to_prompt(request, by_tools=by_tools)
 
@@ -316,7 +316,7 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         profile.certain_window_tokens if profile.is_rated else planned.plan.budget.certain_room_tokens,
         profile.certain_window_tokens is not None,
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
-        reply_tokens=planned.reply_tokens or planned.request.asked.reply_tokens,
+        reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
     )
     verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
     return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict

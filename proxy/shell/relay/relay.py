@@ -126,7 +126,7 @@ class Relay:
         if mode != "off":
             planned = await self._planned(wire, tenant, headers, received, decision, access, model)
         if early is not None and planned is not None:
-            early.client_streams = planned.request.asked.stream
+            early.client_streams = planned.request.stream
         sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
         if planned is None or mode == "observe":
             decision.observed = planned is not None
@@ -256,7 +256,7 @@ class Relay:
         del body  # its response may take minutes
         try:
             response = PeekedResponse(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
-            may_begin = fallback is None and response.may_begin_early(as_stream=send.planned.request.asked.stream)
+            may_begin = fallback is None and response.may_begin_early(as_stream=send.planned.request.stream)
             try:
                 await response.look(journey.early.pass_on if journey.early is not None and may_begin else None)
             except BaseException:
@@ -291,7 +291,7 @@ class Relay:
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
             done = [cure.cures for cure in sends.cures]
-            said = refused_twice(tokens, language, send.planned.request.asked.reply_tokens, done)
+            said = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
             raise overflow(said, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))

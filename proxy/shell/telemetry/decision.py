@@ -244,7 +244,7 @@ class Decision(Struct):
 def _described_plan(planned: Planned) -> dict[str, Any]:
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
-        "stream": planned.request.asked.stream,
+        "stream": planned.request.stream,
         "messages": planned.message_count,
         "tokens_before": planned.tokens_before,
         "tokens_after": planned.tokens_after,
@@ -349,5 +349,5 @@ def _beside_messages(planned: Planned) -> Iterator[dict[str, Any]]:
             continue
         line: dict[str, Any] = {"reasons": (reason,), "count": count}
         if reason == Reason.CLAMP_REPLY.value and planned.reply_tokens is not None:
-            line |= {"tokens_before": planned.request.asked.reply_tokens, "tokens_after": planned.reply_tokens}
+            line |= {"tokens_before": planned.request.reply_tokens, "tokens_after": planned.reply_tokens}
         yield line

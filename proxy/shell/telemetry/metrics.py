@@ -187,7 +187,7 @@ class Metrics:
             return
         for reason, count in planned.reasons.items():
             self._edits[reason].inc(count)
-        if planned.request.asked.stream:
+        if planned.request.stream:
             decision.counted_as_stream = True
             self.streams.inc()
 

@@ -115,7 +115,7 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         # Half a surrogate pair, which JSON can contain, has no UTF-8.
         "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
-        "gen_ai.request.stream": request.asked.stream,
+        "gen_ai.request.stream": request.stream,
         "context_proxy.messages": planned.message_count,
         "context_proxy.tokens.before": planned.tokens_before,
         "context_proxy.tokens.after": decision.sent_tokens,
@@ -123,6 +123,6 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
     }
     if (room := planned.room_tokens) is not None:
         found["context_proxy.tokens.room"] = room
-    if request.asked.reply_tokens is not None:
-        found["gen_ai.request.max_tokens"] = request.asked.reply_tokens
+    if request.reply_tokens is not None:
+        found["gen_ai.request.max_tokens"] = request.reply_tokens
     return found | {f"context_proxy.edits.{reason}": count for reason, count in planned.reasons.items()}

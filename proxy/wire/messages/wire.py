@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted
@@ -183,9 +184,8 @@ class Messages(JsonWire):
         if not _goes_on_a_thread(request.members):
             return request
         items = [bytes(item) for item in jsontext.items(dict(jsontext.members(body))[SHAPE.messages])]
-        asked = request.asked._replace(reply_tokens=None)
         new = Conversation((ignored(items),))
-        return replace(request, conversation=new, shape=_HELD, asked=asked, ends=(), has_images=False)
+        return replace(request, conversation=new, shape=_HELD, reply_tokens=None, ends=(), has_images=False)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """The views of one API message are joined again. Thinking is disabled where a repair has left out that of a

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
@@ -268,7 +268,7 @@ class Responses(JsonWire):
         body = self.render(request, messages, {PREVIOUS: jsontext.dump(name)})
         whole = self.parse(body, will_be_known=False)
         put_in = (*range(len(results)), *(index + len(results) for index in request.put_in))
-        return replace(whole, named=request.named, put_in=put_in, is_rewritten=True)
+        return replace(whole, model=request.model, put_in=put_in, is_rewritten=True)
 
     def unanswered_in(self, refusal: str) -> str:
         """By OpenAI's words, which name one call."""
