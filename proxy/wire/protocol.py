@@ -18,6 +18,7 @@ from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
 from proxy.wire.request import Request
+from proxy.wire.streams import Framing
 
 
 class Wire(Protocol):
@@ -53,6 +54,10 @@ class Wire(Protocol):
     @property
     def results_may_repeat(self) -> bool:
         """Whether a call may have several results."""
+
+    @property
+    def framing(self) -> Framing:
+        """Of a reply that is a stream."""
 
     # Requests
 

@@ -36,7 +36,7 @@ from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.error_bodies import report_of
 from proxy.wire.request import Request, RequestShape
-from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire.streams import SSE, EventSplitter, data_of
 from support.line_wire import LineMessage, assistant, meant_by
 
 _BLANK: Final = b"\n\n"
@@ -66,6 +66,7 @@ class Lines:
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
     id_header: Final = b"x-request-id"
+    framing: Final = SSE
 
     def trial(self, words: str) -> tuple[Mapping[str, object], str]:
         return {"messages": words}, "assistant"

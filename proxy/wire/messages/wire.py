@@ -35,7 +35,7 @@ from proxy.wire.messages.reading import (
 )
 from proxy.wire.messages.replies import AnswerBody, counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape, read_request
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 

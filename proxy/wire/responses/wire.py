@@ -27,7 +27,7 @@ from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hol
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
 from proxy.wire.responses.replies import ReplyBody, error_in_stream, missing_result, result_of, unanswered_in
 from proxy.wire.responses.reply_stream import ReplyStream
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 

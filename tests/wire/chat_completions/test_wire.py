@@ -17,7 +17,7 @@ from proxy.wire.chat_completions.wire import (
     tool_for,
     with_tool,
 )
-from proxy.wire.sse import TAIL_BYTES, Tail
+from proxy.wire.streams import TAIL_BYTES, Tail
 
 # Tools
 

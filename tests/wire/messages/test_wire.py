@@ -28,7 +28,7 @@ from proxy.wire.messages.wire import (
     tool_names,
     with_tool,
 )
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 

@@ -29,7 +29,7 @@ from proxy.wire.responses.wire import (
     tool_names,
     with_tool,
 )
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 
