@@ -7,8 +7,9 @@ the members of its JSON; its users see messages, tool lists and replies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Message, ToolCall

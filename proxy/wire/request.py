@@ -9,14 +9,16 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from msgspec.structs import force_setattr, replace
 
 from proxy.core.conversation.exchange import Unpaired
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.models.profile import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
+from proxy.core.text.discreet import Discreet
 from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest
 
@@ -76,17 +78,16 @@ class RequestShape(NamedTuple):
     """Whether items of the message list may add tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Discreet, frozen=True):
     """One request, read once."""
 
-    body: bytes = field(repr=False)
+    body: bytes
     """As received, decompressed."""
-    members: Mapping[str, Raw] = field(repr=False)
+    members: Mapping[str, Raw]
     """Its members in order, unopened; the list of messages is included only to keep its position."""
     conversation: Conversation
-    shape: RequestShape = field(repr=False)
-    ends: tuple[int, ...] = field(repr=False, default=())
+    shape: RequestShape
+    ends: tuple[int, ...] = ()
     """Where in `body` the last item of each message ends, including whatever makes that end certain; empty if unknown,
     in which case nothing is reused. An inserted message ends where the one before it does."""
     added_bytes: int = 0
@@ -95,12 +96,12 @@ class Request:
     """Whether it may contain a part of an image."""
     has_files: bool = False
     """Whether it may contain a file, a film or sound."""
-    put_in: tuple[int, ...] = field(repr=False, default=())
+    put_in: tuple[int, ...] = ()
     """Indexes in the conversation of the messages that the client did not send."""
-    history: bytes = field(repr=False, default=b"")
+    history: bytes = b""
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
-    healed: tuple[int, ...] = field(repr=False, default=())
+    healed: tuple[int, ...] = ()
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
     is_rewritten: bool = False
     """Whether `body` is not what the client sent: its upstream waits for results of calls that the client does not
@@ -109,18 +110,18 @@ class Request:
     """The model's name if the body has none: the path may contain it."""
     is_lifted: bool = False
     """Whether its headers ask for a longer window than its model has without them."""
-    model: str = field(init=False)
+    model: str = ""
     """The model's name; empty if there is none."""
-    stream: bool = field(init=False)
+    stream: bool = False
     """Whether the client asked for server-sent events."""
-    reply_limit: tuple[str, int] | None = field(init=False)
+    reply_limit: tuple[str, int] | None = None
     """The member that limits the reply, and its tokens."""
 
     def __post_init__(self) -> None:
-        """Opened once, because every step asks for them."""
-        object.__setattr__(self, "model", self._opened("model", str) or self.named)
-        object.__setattr__(self, "stream", self._opened("stream", bool) or False)
-        object.__setattr__(self, "reply_limit", self._found_reply_limit())
+        """Every step asks for these, so they are opened once."""
+        force_setattr(self, "model", self._opened("model", str) or self.named)
+        force_setattr(self, "stream", self._opened("stream", bool) or False)
+        force_setattr(self, "reply_limit", self._found_reply_limit())
 
     @property
     def known_as(self) -> str:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.json_bytes import BLANKS, MESSAGE_LISTS, messages
 from support.request_bodies import bodies, joined, next_bodies
 

@@ -9,11 +9,10 @@ import copy
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
@@ -209,7 +208,7 @@ class Planner:
     async def plan_without_tool(self, refused: Planned, *, keeping: bool) -> Planned:
         """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
         terms, request = refused.inputs.terms, refused.request
-        terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
+        terms = terms._replace(tools=None, access=replace(terms.access, tool=False), keeping=keeping)
         calls = (call.name for message in request.conversation for call in message.calls)
         if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
             tenant = refused.tenant
@@ -335,7 +334,7 @@ class Planner:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
-            access = structs.replace(access, tool=True)
+            access = replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
                 if known is not None and known.unknown:

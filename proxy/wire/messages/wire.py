@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.hidden_calls import OwnCall

@@ -684,6 +684,21 @@ def test_the_last_two_exchanges_may_be_rewritten_and_only_they_are_read_again():
     assert again.within(len(history)) is not None
 
 
+def test_a_newest_message_that_is_written_anew_again_and_again_is_all_that_is_read():
+    history, counter = [system(), user("task")], CountingCounter()
+    for number in range(12):
+        history += exchange([f"line {number}\n" * 200], first_call=number)
+        history.append({"role": "assistant", "content": f"Step {number} is done."})
+    steps = pipeline(Budget(100_000), counter=counter)
+    _, progress = plan(conversation([*history, user("go")]), Size(), steps)
+    for number in range(6):
+        counter.calls = 0
+        found = conversation([*history, user(f"no, {number}")])
+        made, progress = plan(found, Size(), steps, progress.within(len(history)))
+        assert counter.calls == 1
+        assert made == planned(found, steps)
+
+
 def long_run(exchanges: int, task: str = "task", clock: str = "16:10") -> Conversation:
     history = [system(f"It is {clock}."), user(task)]
     for number in range(exchanges):

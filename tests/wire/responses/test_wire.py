@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.json_bytes import spelled_array
 from support.model_turns import Reply, Usage
 from support.responses_answers import answered
