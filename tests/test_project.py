@@ -13,7 +13,7 @@ import yaml
 from proxy import __main__, __version__, reference
 from proxy.config.settings import Settings, load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
