@@ -7,12 +7,12 @@ import base64
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
-from support.journey import World, long_text
+from support.journey import KEY, World, long_text
 from support.journey_models import said
 from support.line_api import LINES
 from support.line_model import LineModel, tokens_of
@@ -36,8 +36,9 @@ def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
     return build
 
 
-def asked(world: World, content: bytes, **how: Any) -> httpx.Response:
-    return world.ask(content, path=LINES.path, **how)
+def asked(world: World, content: bytes, *, proxy: int = 0) -> httpx.Response:
+    root = world.proxies[proxy].removesuffix("/v1")
+    return world.client.post(root + LINES.path, content=content, headers={"authorization": f"Bearer {KEY}"})
 
 
 def message(head: str, text: str) -> bytes:
@@ -252,6 +253,23 @@ def test_what_is_too_long_by_itself_is_refused_before_it_is_sent(lines: Build) -
     assert (answer.status_code, told(answer)[0]) == (400, "refused: context_length_exceeded")
     assert "messages[0] (system" in words(answer)
     assert world.upstream.received == []
+
+
+def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(lines: Build) -> None:
+    world = lines(answer=LineModel())
+    broken = [
+        *TASK,
+        b"assistant fetch look\n= {}\n= {}",
+        message("tool", "one"),
+        b"assistant\n> Oh.",
+        b"user\n> Go on.",
+    ]
+    for attempts in ("2", "1"):
+        answer = asked(world, body(broken))
+        assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, attempts)
+        *before, added, oh, more = sent(world)
+        assert [one.raw for one in (*before, oh, more)] == broken
+        assert (added.role, added.name, added.answers) == ("tool", "look", "2")
 
 
 def test_what_repeats_the_words_of_the_request_teaches_nothing(lines: Build) -> None:

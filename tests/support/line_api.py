@@ -103,11 +103,12 @@ class LineFraming:
 
 
 class Lines:
-    """`/lines`; what each member is for stands with the protocol."""
+    """`/api/lines`; what each member is for stands with the protocol."""
 
     name: Final = "lines"
-    path: Final = "/lines"
-    end: Final = b"/lines"
+    path: Final = "/api/lines"
+    end: Final = b"/api/lines"
+    is_on_host: Final = True
     results_hold_media: Final = False
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
@@ -140,6 +141,15 @@ class Lines:
         head |= {name: bytes(raw) for name, raw in members.items()}
         blocks = [b"\n".join(b"%b: %b" % (name.encode(), value) for name, value in head.items())]
         return b"".join(block + _BLANK for block in (*blocks, *(message.raw for message in messages)))
+
+    def model_in(self, body: bytes) -> str:
+        return _asked(_lines_of(body.partition(_BLANK)[0])).model
+
+    def closed(self, beginning: bytes) -> bytes:
+        return beginning
+
+    def list_headers(self, key: str) -> Mapping[bytes, bytes]:
+        return dict(self.credentials(key))
 
     def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
         limits = _limits(request.members) | {"most": tokens}

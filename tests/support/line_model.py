@@ -53,7 +53,7 @@ class LineModel:
                     return "unpaired\n> There is a result without its call."
                 waiting -= 1
             elif waiting:
-                return "unpaired\n> There is a call without its result."
+                return "unpaired\n> Calls must be followed by tool messages that respond to each of them."
             waiting += len(message.calls)
         if self._is_blind and any(message.images for message in request.conversation):
             return "unsupported\n> This model does not support image input."
