@@ -19,7 +19,7 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer
-from proxy.wire.request import Request
+from proxy.wire.request import Request, limiting
 from proxy.wire.streams import SSE, Framing
 
 _MAX_MESSAGE_CHARS: Final = 2_000
@@ -165,6 +165,10 @@ class JsonWire:
             or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
             or (by_tools and has_others(self.tools(request), self.client_tools))
         )
+
+    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
+        """In the place that the request uses."""
+        return limiting(request.shape, request.members, tokens)
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`: a model that must call something would call ours, round after round, and the client would

@@ -72,6 +72,9 @@ class Wire(Protocol):
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """The body with these messages, and with these members instead of its own; everything else keeps its bytes."""
 
+    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
+        """The members that limit the reply of a request to so many tokens."""
+
     def message(self, raw: bytes) -> Message:
         """A message from its bytes."""
 

@@ -245,6 +245,7 @@ class LinePool(Struct, frozen=True):
                 for name in names_in(message.text()):
                     used.pop(name, None)
                     used[name] = None
+                called.update(dict.fromkeys([call.id for call in message.calls], ""))  # an id may return
                 for trace in traces_of(message):
                     called[trace.call_id] = trace.source
                     _replace(sources, trace, Sight.of(entry, exchange))

@@ -9,8 +9,9 @@ cut, and one hash for each conversation, for the record only.
 from __future__ import annotations
 
 import hashlib
+import operator
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -20,7 +21,6 @@ from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Resolved
-from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire.protocol import Wire
@@ -50,17 +50,20 @@ def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
     return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
 
 
+_RAW: Final = operator.attrgetter("raw")
+
+
 def share_kept(before: tuple[Message, ...], now: tuple[Message, ...]) -> float:
     """The share of the bytes of `before` that is in messages with which `now` also begins; a changed message counts as
     lost."""
     if now[: len(before)] == before:  # immediate for messages that are the same objects, like those of a known turn
         return 1.0
-    kept = 0
-    for earlier, later in zip(before, now, strict=False):
-        if earlier != later:
-            break
-        kept += len(earlier.raw)
-    return kept / sum([len(message.raw) for message in before])
+    are_same = [*map(operator.eq, before, now), False]
+    return _bytes_of(before[: are_same.index(False)]) / _bytes_of(before)
+
+
+def _bytes_of(messages: Iterable[Message]) -> int:
+    return sum(map(len, map(_RAW, messages)))
 
 
 _MESSAGE_BYTES: Final = 600
@@ -94,8 +97,8 @@ class Planned(Struct):
     """Number of messages known before this request: their edits have been logged."""
     reasons: Mapping[str, int]
     """How many edits there are for each reason."""
-    reply_limit: tuple[str, int] | None
-    """The member that limits the reply and its new value, if it must be lowered."""
+    reply_tokens: int | None
+    """The new limit of the reply, if it must be lowered."""
     last_sent: LastSent = field(default_factory=LastSent)
     """What its conversation sent before; the same object for all its remembered turns."""
     resolved: Resolved = field(default_factory=dict)
@@ -129,7 +132,7 @@ class Planned(Struct):
         budget = self.plan.budget
         room = self.inputs.budget.certain_room_tokens
         self.message_count = len(self.request.conversation)
-        self.changed = self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
+        self.changed = self._is_rendered or self.reply_tokens is not None or self.request.is_rewritten
         self.tokens_before = budget.model_tokens(self.plan.before.tokens)
         self.tokens_after = budget.model_tokens(self.plan.after.tokens)
         self.room_tokens = None if room is None else budget.model_tokens(room)
@@ -188,14 +191,12 @@ class Planned(Struct):
 
     def body(self, reply_tokens: int | None = None) -> bytes:
         """What to send: the request's bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
-        limit = self.reply_limit
-        if reply_tokens is not None:
-            limit = ((self.request.reply_limit or (self.request.shape.reply_limits[-1], 0))[0], reply_tokens)
+        limit = self.reply_tokens if reply_tokens is None else reply_tokens
         if not self._is_rendered and limit is None:
             return self.request.body
         members = dict(self.members)
         if limit is not None:
-            members[limit[0]] = jsontext.dump(limit[1])
+            members |= self.wire.limiting(self.request, limit)
         if self.offered and self.inputs.terms.tools is not None:
             members[self.request.shape.tools] = self.inputs.terms.tools
         return self.wire.render(self.request, self.plan.sent, members)

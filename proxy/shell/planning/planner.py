@@ -213,7 +213,7 @@ class Planner:
         if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
             tenant = refused.tenant
             plain = refused.wire.parse(request.body, None, 0)
-            plain = replace(plain, named=request.named, is_lifted=request.is_lifted)
+            plain = replace(plain, model=request.model, is_lifted=request.is_lifted)
             request = self._healed(refused.wire, tenant, plain, 0)
         made = partial(self.made, reading=refused.reading)
         return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
@@ -324,7 +324,7 @@ class Planner:
             begun, begun_messages = came.beginning, len(came.beginning.conversation)
         request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
-            request = replace(request, named=came.model)
+            request = replace(request, model=came.model)
         if came.is_lifted:
             request = replace(request, is_lifted=True)
         if known is not None and request.healed and request.model != known.request.model:
@@ -464,9 +464,6 @@ def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline
     return resolving(inputs.pipeline, resolved)
 
 
-def _lowered(request: Request, made: Plan) -> tuple[str, int] | None:
-    asked = request.reply_limit
-    if asked is None:
-        return None
-    lowered = clamped_reply(made.budget, asked[1], made.after.tokens)
-    return None if lowered is None else (asked[0], lowered)
+def _lowered(request: Request, made: Plan) -> int | None:
+    asked = request.reply_tokens
+    return None if asked is None else clamped_reply(made.budget, asked, made.after.tokens)

@@ -72,12 +72,12 @@ class Journey(Discreet, frozen=True):
     def situation(self) -> Situation:
         """What the retry strategy must know."""
         first = self.first
-        plan, reply = first.plan, first.reply_limit or first.request.reply_limit
+        plan = first.plan
         return Situation(
             estimate_tokens=plan.after.tokens,
             chars=plan.after.chars,
             bytes=plan.after.bytes,
-            reply_tokens=reply[1] if reply else None,
+            reply_tokens=first.reply_tokens or first.request.reply_tokens,
             edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),
             tried_over_tokens=None if self.larger is None else self.planned.inputs.profile.window_tokens,
@@ -96,8 +96,8 @@ class Journey(Discreet, frozen=True):
             return self.headers, self.received.body
         plain = without_encoding(self.headers)
         reply = attempt.reply_tokens
-        if reply is not None and planned.reply_limit is not None:
-            reply = min(reply, planned.reply_limit[1])
+        if reply is not None and planned.reply_tokens is not None:
+            reply = min(reply, planned.reply_tokens)
         return plain, planned.body(reply)
 
 

@@ -209,7 +209,7 @@ class SendPlans:
             window_is_told=is_told,
             is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
-            reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
+            reply_tokens=planned.request.reply_tokens,
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 

@@ -220,7 +220,7 @@ class Recorder:
     def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
         """The record of a request that has just arrived; from now on, all log lines of its task carry its id."""
         write_lines_for(request_id)
-        self._metrics.running.inc()
+        self._metrics.begun()
         decision = Decision(request_id, started=time.perf_counter())
         self._under_way[id(decision)] = decision
         if self._tracer is not None:

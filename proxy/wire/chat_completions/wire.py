@@ -97,7 +97,7 @@ def _may_hold_files(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape(
-    "messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images, _may_hold_files
+    "messages", (("max_completion_tokens",), ("max_tokens",)), _read, _may_hold_images, _may_hold_files
 )
 """Of the two limits, the newer name takes precedence."""
 

@@ -140,7 +140,13 @@ def _may_hold_files(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape(
-    "input", ("max_output_tokens",), read_items, may_hold_images, _may_hold_files, goes_on=_goes_on, may_be_plain=True
+    "input",
+    (("max_output_tokens",),),
+    read_items,
+    may_hold_images,
+    _may_hold_files,
+    goes_on=_goes_on,
+    may_be_plain=True,
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
@@ -262,7 +268,7 @@ class Responses(JsonWire):
         body = self.render(request, messages, {PREVIOUS: jsontext.dump(name)})
         whole = self.parse(body, will_be_known=False)
         put_in = (*range(len(results)), *(index + len(results) for index in request.put_in))
-        return replace(whole, named=request.named, put_in=put_in, is_rewritten=True)
+        return replace(whole, model=request.model, put_in=put_in, is_rewritten=True)
 
     def unanswered_in(self, refusal: str) -> str:
         """By OpenAI's words, which name one call."""

@@ -855,3 +855,29 @@ def test_rows_and_roles_are_those_that_came(sizes, protected):
     made = compressed(talk, steps(), protected)
     assert [message.role for message in made.messages] == [message.role for message in talk]
     assert [message.answers for message in made.messages] == [message.answers for message in talk]
+
+
+def test_a_call_with_the_id_of_one_that_read_a_page_reads_none():
+    long = "\n".join(f"line {number} of the output" for number in range(5_000))
+    page = {"command": "sed -n '81,161p' '/d/tool_sh_0123456789abcdef.txt'"}
+    read = exchange(["a page"], tool="bash", arguments=json.dumps(page))
+    alone = planned([user(), *exchange([long], tool="bash")], pipeline(Budget(100_000)))
+    both = planned([user(), *read, *exchange([long], tool="bash")], pipeline(Budget(100_000)))
+    assert both.sent[-1] == alone.sent[-1]
+
+
+@thorough
+@given(valid_histories(), budgets())
+def test_ids_of_calls_need_to_be_unique_in_their_message_only(messages, budget):
+    """What is cut is the same if every message names its calls alike."""
+    unique, repeated = json.loads(json.dumps(messages)), json.loads(json.dumps(messages))
+    for number, (one, other) in enumerate(zip(unique, repeated, strict=True)):
+        for place, (call, again) in enumerate(zip(one.get("tool_calls", ()), other.get("tool_calls", ()), strict=True)):
+            name = call["id"]
+            call["id"], again["id"] = f"{number:04}{place:04}", f"{0:04}{place:04}"
+            for answer, same in zip(unique[number:], repeated[number:], strict=True):
+                if answer.get("tool_call_id") == name:
+                    answer["tool_call_id"], same["tool_call_id"] = call["id"], again["id"]
+    first, second = (planned(found, pipeline(budget)) for found in (unique, repeated))
+    assert [(edit.message, edit.reason) for edit in first.edits] == [(e.message, e.reason) for e in second.edits]
+    assert pairing_faults(list(second.messages)) == []
