@@ -91,8 +91,8 @@ class RequestRules:
             return
         if self.is_valid(request.body):
             assert self.is_valid(sent)
-        # For a goal that cannot be met, the retry strategy sees that it is smaller.
-        if planned.inputs.terms.goal_tokens is None:
+        # For a goal that cannot be met, the retry strategy sees that it is smaller; what does not fit is not sent.
+        if planned.inputs.terms.goal_tokens is None and planned.plan.may_be_sent:
             assert planned.plan.after.tokens <= max(planned.plan.before.tokens, planned.plan.budget.room_tokens)
 
 

@@ -166,8 +166,13 @@ class Outcome(Struct, frozen=True):
         return VerdictKind.PAIRING if self.is_unpaired else VerdictKind.SEAL if self.has_broken_seals else None
 
     def proves(self, cures: Sequence[Attempt]) -> bool:
-        """Whether the upstream, after these cures, names another reason: then it has none left of theirs."""
-        return self.reason is not None and all(self.reason is not cure.cures for cure in cures)
+        """Whether the upstream, after these cures, names another reason: then it has none left of theirs. Each kind of
+        media is a reason of its own."""
+        return self.reason is not None and not any(self._is_cured_by(cure) for cure in cures)
+
+    def _is_cured_by(self, cure: Attempt) -> bool:
+        is_other_media = cure.refused and self.verdict.refused and not cure.refused & self.verdict.refused
+        return self.reason is cure.cures and not is_other_media
 
     @property
     def is_final(self) -> bool:
@@ -188,7 +193,7 @@ def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt
     names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
     if not outcome.proves(cures) and not (found.rung is Rung.WITHOUT_TOOL and names_a_member):
         return None
-    if found.cures in [cure.cures for cure in cures]:
+    if found.cures in [cure.cures for cure in cures] and not found.refused:
         return None
     lowered = [one.reply_tokens for one in (*cures, found) if one.reply_tokens is not None]
     return structs.replace(found, reply_tokens=min(lowered, default=None))

@@ -296,6 +296,15 @@ def test_another_named_reason_is_cured_too_and_the_same_one_is_not(first, then):
     assert then.proves(made[1:2]) is (first is not then)
 
 
+def test_each_kind_of_media_is_a_reason_of_its_own():
+    files, images = frozenset({Modality.FILE}), frozenset({Modality.VISION})
+    first, then = (Outcome(400, Verdict(VerdictKind.MEDIA, refused=one), files | images) for one in (files, images))
+    made = sends(SENT, first, then)
+    assert [attempt.refused for attempt in made[1:]] == [files, files | images]
+    assert then.proves(made[1:2])
+    assert not first.proves(made[1:2])
+
+
 @pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
 def test_a_refusal_that_names_no_reason_proves_no_cure(then):
     assert len(sends(SENT, OF_MEDIA, then)) == 2
