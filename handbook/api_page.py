@@ -1,4 +1,4 @@
-"""`docs/api.md`: the operator's endpoints as `/openapi.json` describes them.
+"""`docs/api.md`: the endpoints as `/openapi.json` describes them.
 
 Rule: this module describes no endpoint; each is described where it is declared. No proxy is started: a description
 needs the routes, not the parts that they use.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.shell.endpoints.operator_api import create_operator_api
+from proxy.shell.endpoints.api import create_api
 
 Schema = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ Written by `make docs/api.md` from what the proxy serves at `/openapi.json`; a r
 
 def described() -> Schema:
     """The content of `/openapi.json`."""
-    return create_operator_api().openapi()
+    return create_api().openapi()
 
 
 def render() -> str:

@@ -102,7 +102,7 @@ def _models(options: argparse.Namespace) -> int:
 
 
 def _forget_everywhere(settings: Settings) -> str | None:
-    from proxy.app import create_folder, create_tenants  # noqa: PLC0415 - for this command alone
+    from proxy.preflight import create_folder, create_tenants  # noqa: PLC0415 - for this command alone
     from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
 
     assert settings.state.url is not None
@@ -113,9 +113,9 @@ def _forget_everywhere(settings: Settings) -> str | None:
 
 
 def _artifacts(options: argparse.Namespace) -> int:
-    from proxy.app import create_folder  # noqa: PLC0415 - for this command alone
     from proxy.core.artifact_reading.pages import Query  # noqa: PLC0415 - for this command alone
     from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - for this command alone
+    from proxy.preflight import create_folder  # noqa: PLC0415 - for this command alone
     from proxy.shell.artifacts import command  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)

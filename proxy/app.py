@@ -1,36 +1,36 @@
-"""Composition root: settings in, ASGI application out. The only place where objects are wired together."""
+"""Composition root: settings in, FastAPI application out. The only place where objects are wired together."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from fastapi import FastAPI
 from msgspec import Struct, field
-from starlette.types import ASGIApp
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
+from proxy.preflight import create_folder, create_tenants
+from proxy.reloading import Load, Reloader
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
-from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
+from proxy.shell.artifacts.folder import ArtifactFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import look_after
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.artifacts.tools import ArtifactTools
+from proxy.shell.endpoints.api import EachRequest, create_api
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
-from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
+from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
-from proxy.shell.endpoints.lifespan import MadeWhenAsked
-from proxy.shell.endpoints.parts import Parts, Reload, WithParts
-from proxy.shell.endpoints.probes import probes
+from proxy.shell.endpoints.services import Current, Services
 from proxy.shell.models.catalogue import Prices
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -56,7 +56,6 @@ from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
-    from proxy.shell.artifacts.bucket import Bucket
     from proxy.shell.endpoints.mcp_server import McpEndpoint
     from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.resources.state_contact import StateContact
@@ -107,29 +106,38 @@ def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
     return Destination(one, _planner(settings, models, learning), models, learning.ratio)
 
 
-@functools.cache
-def _operator_api() -> ASGIApp:
-    """One for all applications of the process: FastAPI's caches keep each that is created."""
-    from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
-
-    return create_operator_api()
-
-
 class Inherited(Struct):
-    """What one application passes on to the next one in its process when the settings are reloaded."""
+    """What services pass on to the next ones in their process when the settings are reloaded."""
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: RecentDecisions = field(default_factory=RecentDecisions)
     replacements: Replacements = field(default_factory=Replacements)
     history: History | None = None
-    """None before the first application."""
-    operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
+    """None before the first services."""
 
 
-def create_app(settings: Settings, inherited: Inherited | None = None, reload: Reload | None = None) -> Dispatcher:
-    """The proxy as an ASGI application; connections open when it starts and close when it stops. `reload` puts another
-    one in its place."""
-    inherited = inherited or Inherited()
+def create_app(settings: Settings, load: Load | None = None, tell_others: Callable[[], None] = lambda: None) -> FastAPI:
+    """The proxy; its services start and stop with it. `load` reads the settings again: SIGHUP and `POST /-/reload` then
+    replace the services, and `tell_others` makes other workers do so."""
+    create = functools.partial(create_services, inherited=Inherited())
+    current = Current(create(settings))
+    reloader = None if load is None else Reloader(current, settings, create, load, tell_others)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with current.running():
+            if reloader is not None:
+                reloader.listen()
+            yield
+
+    app = create_api(lifespan)
+    app.add_middleware(EachRequest, current=current)
+    app.state.current, app.state.reload = current, None if reloader is None else reloader.reload
+    return app
+
+
+def create_services(settings: Settings, inherited: Inherited) -> Services:
+    """What serves requests with these settings; connections open when it runs."""
     configure_logging(settings.log)
     metrics, tracer = inherited.metrics, _tracer(settings)
     history = _history(settings, inherited)
@@ -155,7 +163,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     readiness = _readiness(settings, lanes, store)
 
     @contextlib.asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
+    async def running() -> AsyncIterator[None]:
         tune_interpreter()
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, even if closing another fails
             if tracer is not None:
@@ -184,37 +192,28 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 await at_the_end.enter_async_context(mcp.running())
             yield
 
-    fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload, room)
-    explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     guard = _guard(settings)
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if contact is not None:
         notes["state"] = lambda: contact.problem
-    asked = probes(readiness, notes)
     named = zip(settings.named_upstreams, lanes, strict=True)
-    parts = Parts(
+    return Services(
         settings.server,
+        routes.default.base_path,
         guard,
+        FittedEndpoint(routes, recorder, ways, settings.server, workload, room),
+        PassThrough(routes, settings.server.body_timeout_seconds),
+        _compress_api(settings, routes, shared, guard, workload),
+        mcp,
         metrics,
-        asked,
+        readiness,
+        notes,
         recorder.recent,
         history,
         Overview(history, readiness.looked, [lane.priced(name) for name, lane in named], state=notes.get("state")),
-        explainer,
+        Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here),
         ArtifactRoute(reader, rights, inherited.replacements),
-        reload,
-    )
-    compress_api = _compress_api(settings, routes, shared, guard, workload)
-    return Dispatcher(
-        fitted,
-        PassThrough(routes, settings.server.body_timeout_seconds),
-        asked,
-        WithParts(inherited.operator_api, parts),
-        lifespan,
-        routes.default.base_path,
-        guard,
-        compress_api,
-        mcp,
+        running,
     )
 
 
@@ -275,37 +274,6 @@ def _history(settings: Settings, inherited: Inherited) -> History:
     elif inherited.history.outbox is None:
         inherited.history.outbox = Outbox()
     return inherited.history
-
-
-def create_folder(settings: Settings) -> PrivateFolder | Bucket:
-    """Where the artifacts are kept; nothing is created or requested yet."""
-    scheme, _, path = (settings.artifacts.url or "").partition("://")
-    if scheme and scheme != "file":
-        from proxy.shell.artifacts.bucket import Bucket  # noqa: PLC0415 - 4 MB that a local folder does not need
-
-        return Bucket(settings.artifacts.url or "")
-    return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
-
-
-def unwritable(settings: Settings) -> str | None:
-    """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
-    bucket."""
-    folder = create_folder(settings)
-    if not isinstance(folder, PrivateFolder):
-        return None
-    try:
-        folder.put(TRIAL_KEY, b"ok\n")
-    except TROUBLE as error:
-        where = f"{folder.address} (data_dir, or artifacts.url for another place)"
-        return f"nothing can be kept in {where}: {reason_of(error)}"
-    return None
-
-
-def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
-    """What tells the owners of artifacts apart."""
-    if settings.artifacts.url is None:
-        return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _guard(settings: Settings) -> Guard:

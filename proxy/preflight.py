@@ -1,5 +1,7 @@
-"""Checks, before the first request, for what makes a start pointless: each gives the reason in a sentence, or
-nothing."""
+"""Checks, before the first request, for what makes a start pointless, and the place where artifacts are kept.
+
+Rule: a check returns the reason in a sentence, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,48 @@ import contextlib
 import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
+from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, PrivateFolder, reason_of
+from proxy.shell.artifacts.tenants import Tenants
+
+if TYPE_CHECKING:
+    from proxy.shell.artifacts.bucket import Bucket
+
+
+def create_folder(settings: Settings) -> PrivateFolder | Bucket:
+    """Where the artifacts are kept; nothing is created or requested yet."""
+    scheme, _, path = (settings.artifacts.url or "").partition("://")
+    if scheme and scheme != "file":
+        from proxy.shell.artifacts.bucket import Bucket  # noqa: PLC0415 - 4 MB that a local folder does not need
+
+        return Bucket(settings.artifacts.url or "")
+    return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
+
+
+def unwritable(settings: Settings) -> str | None:
+    """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
+    bucket."""
+    folder = create_folder(settings)
+    if not isinstance(folder, PrivateFolder):
+        return None
+    try:
+        folder.put(TRIAL_KEY, b"ok\n")
+    except TROUBLE as error:
+        where = f"{folder.address} (data_dir, or artifacts.url for another place)"
+        return f"nothing can be kept in {where}: {reason_of(error)}"
+    return None
+
+
+def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
+    """What tells the owners of artifacts apart."""
+    if settings.artifacts.url is None:
+        return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 def leads_here(upstreams: Mapping[str, UpstreamSettings], host: str, port: int) -> str:

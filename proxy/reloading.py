@@ -1,7 +1,6 @@
-"""Replaces the running application with another: what SIGHUP and `POST /-/reload` do.
+"""Replaces what serves requests: what SIGHUP and `POST /-/reload` do.
 
-Rule: a request stays with the application that it began with, to its last byte; the next one goes to the new one.
-Settings that are invalid, or that cannot work, change nothing. Counts and recent decisions continue.
+Rule: settings that are invalid, or that cannot work, change nothing. Counts and recent decisions continue.
 """
 
 from __future__ import annotations
@@ -12,15 +11,10 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from starlette.types import Message, Receive, Scope, Send
-
-from proxy.app import Inherited, create_app, unwritable
 from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
-from proxy.preflight import leads_here
-from proxy.shell.endpoints.dispatch import Dispatcher
-from proxy.shell.endpoints.parts import Reloaded
-from proxy.shell.resources.interpreter import forget_what_is_gone
+from proxy.preflight import leads_here, unwritable
+from proxy.shell.endpoints.services import Current, Reloaded, Services
 from proxy.shell.resources.logs import logger
 
 Load: TypeAlias = Callable[[], Settings]
@@ -60,33 +54,40 @@ def _value(settings: Settings, name: str) -> Any:
     return getattr(getattr(settings, section) if section else settings, key)
 
 
-class Reloadable:
-    """The application as the server sees it."""
+class Reloader:
+    """Reads the settings again, and replaces the services if they are new. To be created in the main thread of the
+    process that serves."""
 
-    def __init__(self, settings: Settings, load: Load, tell_others: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        current: Current,
+        settings: Settings,
+        create: Callable[[Settings], Services],
+        load: Load,
+        tell_others: Callable[[], None],
+    ) -> None:
+        self._current = current
         self._settings = settings
+        self._create = create
         self._load = load
         self._tell_others = tell_others
-        self._inherited = Inherited()
-        self._current = _Generation(create_app(settings, self._inherited, self.reload))
-        self._retiring: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._is_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """While the application is served."""
+        self._by_signal: asyncio.Task[None] | None = None
         # A closing terminal must not end running streams, and an early SIGHUP must not end a worker that does not serve
         # yet.
         signal.signal(signal.SIGHUP, lambda *_: self._note_hangup())
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            await self._current(scope, receive, send)
+    def listen(self) -> None:
+        """From now on SIGHUP reloads; one that came before does so now."""
+        self._loop = asyncio.get_running_loop()
+        if self._is_due:
+            self._begin_reload()
 
     async def reload(self) -> Reloaded:
-        """Reload the settings and continue with them, here and in the other workers; the outcome. Raises
-        SettingsRefused."""
+        """Reload the settings, here and in the other workers; the outcome. Raises SettingsRefused."""
         found = await self._reload()
         self._tell_others()
         return found
@@ -97,7 +98,7 @@ class Reloadable:
                 settings, waiting = await asyncio.to_thread(loaded_again, self._load, self._settings)
                 is_new = settings != self._settings
                 if is_new:
-                    await self._go_on_with(settings)
+                    await self._replace(settings)
             except SettingsRefused as refused:
                 logger().error("settings_not_reloaded", problem=refused.message)
                 raise
@@ -105,115 +106,25 @@ class Reloadable:
         logger().info("settings_reloaded", status=found.status, restart_needed=waiting)
         return found
 
-    async def _go_on_with(self, settings: Settings) -> None:
+    async def _replace(self, settings: Settings) -> None:
         """Raises SettingsRefused."""
         try:
-            # In a thread, as it reads files and may load libraries; requests continue meanwhile.
-            app = await asyncio.to_thread(create_app, settings, self._inherited, self.reload)
-            following = _Generation(app)
-            await following.start()
+            # In a thread, as it reads files and may load libraries; requests are served meanwhile.
+            await self._current.replace(await asyncio.to_thread(self._create, settings))
         except Exception as error:
             logger().exception("settings_not_reloaded", problem=type(error).__name__)
             raise SettingsRefused(f"nothing can be served with these settings: {type(error).__name__}") from error
-        former, self._current, self._settings = self._current, following, settings
-        task = asyncio.create_task(self._retire(former))
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
-
-    async def _retire(self, generation: _Generation) -> None:
-        try:
-            await generation.idle()
-        finally:
-            await generation.stop()
-        del generation
-        forget_what_is_gone()
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """The server's start and end: starts the first application, and stops everything at the end."""
-        await receive()
-        try:
-            await self._current.start()
-        except Exception as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        self._loop = asyncio.get_running_loop()
-        if self._is_due:
-            self._begin_reload()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        self._loop = None
-        for task in self._retiring:
-            task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
-        try:
-            await self._current.stop()
-        except RuntimeError as error:
-            await send({"type": "lifespan.shutdown.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.shutdown.complete"})
+        self._settings = settings
 
     def _note_hangup(self) -> None:
         if self._loop is None:
             self._is_due = True
-        else:
+        elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._begin_reload)
 
     def _begin_reload(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._reload_by_signal())
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        async def reload() -> None:
+            with contextlib.suppress(SettingsRefused):  # it is in the log, and nobody waits for a response
+                await self._reload()
 
-    async def _reload_by_signal(self) -> None:
-        with contextlib.suppress(SettingsRefused):  # it is in the log, and nobody waits for an answer
-            await self._reload()
-
-
-class _Generation:
-    """One application, from its start until its last request is over."""
-
-    def __init__(self, app: Dispatcher) -> None:
-        self._app = app
-        self._running = 0
-        self._is_idle = asyncio.Event()
-        self._messages: asyncio.Queue[Message] = asyncio.Queue()
-        self._said: asyncio.Queue[Message] = asyncio.Queue()
-        self._life: asyncio.Task[None] | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._running += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._is_idle.set()
-
-    async def start(self) -> None:
-        """Raises RuntimeError when the application cannot start."""
-        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": {}}
-        self._life = asyncio.create_task(self._app(scope, self._messages.get, self._said.put))
-        try:
-            await self._tell("lifespan.startup")
-        except RuntimeError:
-            await asyncio.gather(self._life, return_exceptions=True)
-            raise
-
-    async def idle(self) -> None:
-        """Wait until no request is under way; no new ones arrive."""
-        if self._running:
-            self._is_idle.clear()
-            await self._is_idle.wait()
-
-    async def stop(self) -> None:
-        """Stop the application. Raises RuntimeError if something in it could not be closed."""
-        assert self._life is not None
-        try:
-            await self._tell("lifespan.shutdown")
-        finally:
-            await asyncio.gather(self._life, return_exceptions=True)
-
-    async def _tell(self, kind: str) -> None:
-        await self._messages.put({"type": kind})
-        answer = await self._said.get()
-        if answer["type"] != f"{kind}.complete":
-            raise RuntimeError(answer.get("message", ""))
+        self._by_signal = asyncio.create_task(reload())

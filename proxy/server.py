@@ -20,11 +20,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from proxy.app import unwritable
+from proxy.app import create_app
 from proxy.config.settings import ServerSettings, Settings
 from proxy.errors import SettingsRefused
-from proxy.preflight import leads_here
-from proxy.reloading import Load, Reloadable, loaded_again
+from proxy.preflight import leads_here, unwritable
+from proxy.reloading import Load, loaded_again
 from proxy.shell.http.connection import ConnectionLimits, Connections, telling
 from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
@@ -100,9 +100,9 @@ def _dashboard(host: str, port: int) -> str:
 def _application(settings: Settings, load: Load) -> ASGIApp:
     """Made in the process that serves it."""
     if settings.server.workers == 1:
-        return telling(Reloadable(settings, load))
+        return telling(create_app(settings, load))
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    return telling(Reloadable(settings, load, _tell_parent))
+    return telling(create_app(settings, load, _tell_parent))
 
 
 def _tell_parent() -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy import reloading
+from proxy import app, reloading
+from proxy.app import create_app
 from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
-from proxy.reloading import FIXED, Reloadable, loaded_again
+from proxy.reloading import FIXED, loaded_again
+from proxy.shell.endpoints import services
+from proxy.shell.endpoints.guard import Guard
+from proxy.shell.endpoints.services import Reloaded
 
 
 def settings(folder: Path, **stated: Any) -> Settings:
@@ -51,38 +58,40 @@ def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path) -> None
         loaded_again(lambda: wanted, settings(tmp_path))
 
 
-class Application:
-    """Answers with its mode; one that is off cannot start."""
+class Made:
+    """Services that answer with their mode; those that are off cannot start, those that observe cannot be closed."""
 
-    def __init__(self, stated: Settings, *_: Any) -> None:
+    base_path = b"/v1"
+    guard = Guard(None, frozenset())
+
+    def __init__(self, stated: Settings) -> None:
         self.mode = stated.mode
         self.ended = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await receive()
-            if self.mode == "off":
-                await send({"type": "lifespan.startup.failed", "message": "it is off"})
-                return
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-            self.ended = True
-            await send({"type": "lifespan.shutdown.complete"})
-        else:
-            await receive()
-            await send({"type": self.mode})
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        if self.mode == "off":
+            raise OSError("it is off")
+        yield
+        self.ended = True
+        if self.mode == "observe":
+            raise OSError("it stays open")
+
+    async def fitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": self.mode})
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Application]:
-    found: list[Application] = []
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Made]:
+    found: list[Made] = []
 
-    def make(*given: Any) -> Application:
-        found.append(Application(*given))
+    def make(stated: Settings, inherited: Any) -> Made:
+        found.append(Made(stated))
         return found[-1]
 
-    monkeypatch.setattr(reloading, "create_app", make)
-    monkeypatch.setattr(reloading, "forget_what_is_gone", lambda: None)
+    monkeypatch.setattr(app, "create_services", make)
+    monkeypatch.setattr(services, "forget_what_is_gone", lambda: None)
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     return found
 
@@ -90,20 +99,21 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Application]:
 class Server:
     """Starts and stops an application as uvicorn does."""
 
-    def __init__(self, app: Reloadable) -> None:
-        self._app = app
+    def __init__(self, api: FastAPI) -> None:
+        self._api = api
         self._told: asyncio.Queue[Message] = asyncio.Queue()
         self._said: asyncio.Queue[Message] = asyncio.Queue()
 
-    async def start(self) -> str:
-        self._life = asyncio.create_task(self._app({"type": "lifespan"}, self._told.get, self._said.put))
+    async def start(self) -> Message:
+        scope = {"type": "lifespan", "state": {}}
+        self._life = asyncio.create_task(self._api(scope, self._told.get, self._said.put))
         return await self.tell("startup")
 
-    async def tell(self, kind: str) -> str:
+    async def tell(self, kind: str) -> Message:
         await self._told.put({"type": f"lifespan.{kind}"})
-        answer: str = (await self._said.get())["type"]
-        if kind == "shutdown":
-            await self._life
+        answer = await self._said.get()
+        if not answer["type"].endswith("startup.complete"):
+            await asyncio.gather(self._life, return_exceptions=True)
         return answer
 
     async def ask(self, until: asyncio.Event | None = None) -> str:
@@ -117,52 +127,65 @@ class Server:
         async def send(message: Message) -> None:
             said.append(message["type"])
 
-        await self._app({"type": "http"}, receive, send)
+        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [], "query_string": b""}
+        await self._api(scope, receive, send)
         return said[0]
 
+    async def reload(self) -> Reloaded:
+        found: Reloaded = await self._api.state.reload()
+        return found
 
-async def test_a_request_ends_where_it_began_and_the_former_application_after_it(
-    tmp_path: Path, made: list[Application]
-) -> None:
+
+async def test_a_request_ends_where_it_began_and_the_former_services_after_it(tmp_path: Path, made: list[Made]) -> None:
     wanted = [settings(tmp_path, mode="observe")]
-    app = Reloadable(settings(tmp_path), lambda: wanted[0])
-    server, go_on = Server(app), asyncio.Event()
-    assert await server.start() == "lifespan.startup.complete"
+    server, go_on = Server(create_app(settings(tmp_path), lambda: wanted[0])), asyncio.Event()
+    assert (await server.start())["type"] == "lifespan.startup.complete"
     early = asyncio.create_task(server.ask(go_on))
     await asyncio.sleep(0)
-    assert (await app.reload()).status == "reloaded"
+    assert (await server.reload()).status == "reloaded"
     assert await server.ask() == "observe"
     assert not made[0].ended
     go_on.set()
     assert await early == "on"
-    assert (await app.reload()).status == "unchanged"
-    assert await server.tell("shutdown") == "lifespan.shutdown.complete"
-    assert [one.ended for one in made] == [True, True]
+    assert (await server.reload()).status == "unchanged"
+    wanted[0] = settings(tmp_path, mode="on")
+    assert (await server.reload()).status == "reloaded"
+    assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
+    assert [one.ended for one in made] == [True, True, True]
 
 
-async def test_an_application_that_cannot_start_takes_nobodys_place(tmp_path: Path, made: list[Application]) -> None:
-    app = Reloadable(settings(tmp_path), lambda: settings(tmp_path, mode="off"))
-    server = Server(app)
+async def test_services_that_cannot_start_take_nobodys_place(tmp_path: Path, made: list[Made]) -> None:
+    server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="off")))
     await server.start()
-    with pytest.raises(SettingsRefused, match="nothing can be served with these settings: RuntimeError"):
-        await app.reload()
+    with pytest.raises(SettingsRefused, match="nothing can be served with these settings: OSError"):
+        await server.reload()
     assert await server.ask() == "on"
-    assert await server.tell("shutdown") == "lifespan.shutdown.complete"
+    assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
     assert [one.ended for one in made] == [True, False]
 
 
-async def test_a_first_application_that_cannot_start_is_told_to_the_server(
-    tmp_path: Path, made: list[Application]
-) -> None:
-    server = Server(Reloadable(settings(tmp_path, mode="off"), lambda: settings(tmp_path)))
-    assert await server.start() == "lifespan.startup.failed"
+async def test_the_server_is_told_why_the_first_services_cannot_start(tmp_path: Path, made: list[Made]) -> None:
+    failed = await Server(create_app(settings(tmp_path, mode="off"), lambda: settings(tmp_path))).start()
+    assert failed["type"] == "lifespan.startup.failed"
+    assert "OSError: it is off" in failed["message"]
     assert len(made) == 1
 
 
-async def test_a_hangup_before_the_start_is_not_lost(tmp_path: Path, made: list[Application]) -> None:
-    app = Reloadable(settings(tmp_path), lambda: settings(tmp_path, mode="observe"))
-    app._note_hangup()
-    server = Server(app)
+async def test_the_server_is_told_what_could_not_be_closed(tmp_path: Path, made: list[Made]) -> None:
+    server = Server(create_app(settings(tmp_path, mode="observe"), lambda: settings(tmp_path)))
+    await server.start()
+    failed = await server.tell("shutdown")
+    assert failed["type"] == "lifespan.shutdown.failed"
+    assert "OSError: it stays open" in failed["message"]
+
+
+async def test_a_hangup_before_the_start_is_not_lost(
+    tmp_path: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangups: list[Any] = []
+    monkeypatch.setattr(reloading.signal, "signal", lambda _, handler: hangups.append(handler))
+    server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="observe")))
+    hangups[0](1, None)
     await server.start()
     async with asyncio.timeout(20):
         while len(made) < 2 or await server.ask() != "observe":  # noqa: ASYNC110

@@ -21,12 +21,13 @@ import httpx
 from rich.console import Console
 from rich.text import Text
 
-from proxy.app import create_app, create_folder
+from proxy.app import create_app
 from proxy.config.settings import LogSettings, Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.profile import ModelProfile
 from proxy.demo.servers import serving
 from proxy.errors import ProxyError
+from proxy.preflight import create_folder
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, reason_of
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning

@@ -11,9 +11,9 @@ import os
 import sys
 from importlib.util import find_spec
 
-from proxy.app import create_folder, create_tenants
 from proxy.config.settings import Settings
 from proxy.config.types import client_keys
+from proxy.preflight import create_folder, create_tenants
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants

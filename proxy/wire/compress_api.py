@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import replace
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.compaction.plan import Compressed
 from proxy.core.text import jsontext

@@ -1,6 +1,6 @@
-"""What wires have in common whose bodies are JSON and whose keys are bearer tokens; a wire overrides what differs. The
-tool list of a request with the proxy's own tool at its end, in which the client's own entries keep their bytes; and
-errors in OpenAI's shape: those of its APIs, and of the proxy's own pages.
+"""What wires have in common whose bodies are JSON, whose streams are server-sent events and whose keys are bearer
+tokens; a wire overrides what differs. The tool list of a request with the proxy's own tool at its end, in which the
+client's own entries keep their bytes; and errors in OpenAI's shape: those of its APIs, and of the proxy's own pages.
 
 Rule: nothing in here knows a member of any API but `tools` and `tool_choice`, which all of them have.
 """
@@ -19,7 +19,8 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer
-from proxy.wire.request import Request
+from proxy.wire.request import Request, limiting
+from proxy.wire.streams import SSE, Framing
 
 _MAX_MESSAGE_CHARS: Final = 2_000
 
@@ -134,6 +135,7 @@ class JsonWire:
 
     id_header: ClassVar[bytes] = b"x-request-id"
     content_type: ClassVar[bytes] = b"application/json"
+    framing: ClassVar[Framing] = SSE
     client_tools: ClassVar[re.Pattern[str]] = re.compile("(?:function|custom)?")
     """Types of tools that the client runs; any other one is the server's."""
     read_members: ClassVar[frozenset[str]] = frozenset({"tools"})
@@ -163,6 +165,10 @@ class JsonWire:
             or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
             or (by_tools and has_others(self.tools(request), self.client_tools))
         )
+
+    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
+        """In the place that the request uses."""
+        return limiting(request.shape, request.members, tokens)
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`: a model that must call something would call ours, round after round, and the client would

@@ -7,8 +7,9 @@ the members of its JSON; its users see messages, tool lists and replies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Message, ToolCall
@@ -18,6 +19,7 @@ from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
 from proxy.wire.request import Request
+from proxy.wire.streams import Framing
 
 
 class Wire(Protocol):
@@ -54,6 +56,10 @@ class Wire(Protocol):
     def results_may_repeat(self) -> bool:
         """Whether a call may have several results."""
 
+    @property
+    def framing(self) -> Framing:
+        """Of a reply that is a stream."""
+
     # Requests
 
     def parse(
@@ -65,6 +71,9 @@ class Wire(Protocol):
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """The body with these messages, and with these members instead of its own; everything else keeps its bytes."""
+
+    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
+        """The members that limit the reply of a request to so many tokens."""
 
     def message(self, raw: bytes) -> Message:
         """A message from its bytes."""

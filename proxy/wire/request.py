@@ -9,15 +9,18 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.exchange import Unpaired
 from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.models.names import stating
 from proxy.core.models.profile import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text.discreet import Discreet
+from proxy.core.text.jsontext import Path, Raw
 from proxy.errors import MalformedRequest
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
@@ -51,8 +54,8 @@ class RequestShape(NamedTuple):
 
     messages: str
     """The member with the list of messages."""
-    reply_limits: tuple[str, ...]
-    """Members that limit the reply, in tokens; the first one present takes precedence."""
+    reply_limits: tuple[Path, ...]
+    """The places in a JSON body that limit the reply, in tokens; the first one present takes precedence."""
     read: ReadItems
     may_hold_images: Callable[[bytes], bool]
     may_hold_files: Callable[[bytes], bool] = lambda _: False
@@ -74,19 +77,43 @@ class RequestShape(NamedTuple):
     """The member with the tool list."""
     items_add_tools: bool = False
     """Whether items of the message list may add tools."""
+    window: Path = ()
+    """The place in a JSON body that states the window of this request, in tokens; empty if the API has none."""
+    streams: bool = False
+    """Whether a JSON body that does not say so asks for a stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Asked(NamedTuple):
+    """What a request states besides its content."""
+
+    model: str = ""
+    """The model's name; empty if it states none."""
+    stream: bool = False
+    """Whether the client asked for a stream."""
+    reply_tokens: int | None = None
+    """The limit of the reply."""
+    window_tokens: int | None = None
+    """The window that the upstream is asked to use for this request."""
+
+
+class Request(Discreet, frozen=True):
     """One request, read once."""
 
-    body: bytes = field(repr=False)
+    body: bytes
     """As received, decompressed."""
-    members: Mapping[str, Raw] = field(repr=False)
+    members: Mapping[str, Raw]
     """Its members in order, unopened; the list of messages is included only to keep its position."""
     conversation: Conversation
-    shape: RequestShape = field(repr=False)
-    ends: tuple[int, ...] = field(repr=False, default=())
+    shape: RequestShape
+    model: str = ""
+    """The model's name; empty if there is none."""
+    stream: bool = False
+    """Whether the client asked for a stream."""
+    reply_tokens: int | None = None
+    """The limit of the reply."""
+    window_tokens: int | None = None
+    """The window that the upstream is asked to use for this request."""
+    ends: tuple[int, ...] = ()
     """Where in `body` the last item of each message ends, including whatever makes that end certain; empty if unknown,
     in which case nothing is reused. An inserted message ends where the one before it does."""
     added_bytes: int = 0
@@ -95,36 +122,24 @@ class Request:
     """Whether it may contain a part of an image."""
     has_files: bool = False
     """Whether it may contain a file, a film or sound."""
-    put_in: tuple[int, ...] = field(repr=False, default=())
+    put_in: tuple[int, ...] = ()
     """Indexes in the conversation of the messages that the client did not send."""
-    history: bytes = field(repr=False, default=b"")
+    history: bytes = b""
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
-    healed: tuple[int, ...] = field(repr=False, default=())
+    healed: tuple[int, ...] = ()
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
     is_rewritten: bool = False
     """Whether `body` is not what the client sent: its upstream waits for results of calls that the client does not
     know."""
-    named: str = ""
-    """The model's name if the body has none: the path may contain it."""
     is_lifted: bool = False
     """Whether its headers ask for a longer window than its model has without them."""
-    model: str = field(init=False)
-    """The model's name; empty if there is none."""
-    stream: bool = field(init=False)
-    """Whether the client asked for server-sent events."""
-    reply_limit: tuple[str, int] | None = field(init=False)
-    """The member that limits the reply, and its tokens."""
-
-    def __post_init__(self) -> None:
-        """Opened once, because every step asks for them."""
-        object.__setattr__(self, "model", self._opened("model", str) or self.named)
-        object.__setattr__(self, "stream", self._opened("stream", bool) or False)
-        object.__setattr__(self, "reply_limit", self._found_reply_limit())
 
     @property
     def known_as(self) -> str:
         """The name under which lessons about its model are kept."""
+        if self.window_tokens is not None:
+            return stating(self.model, self.window_tokens)
         return self.model + LIFTED if self.is_lifted and not self.model.endswith(LIFTED) else self.model
 
     @property
@@ -190,6 +205,7 @@ class Request:
         members: Mapping[str, Raw],
         messages: Sequence[Message],
         ends: tuple[int, ...],
+        asked: Asked,
     ) -> Request:
         """The request of another body whose first `count` messages are those of this one, byte for byte; `messages` are
         the others, and `ends` their ends."""
@@ -198,8 +214,9 @@ class Request:
         return Request(
             body,
             members,
-            Conversation(self.conversation.messages[:count] + tuple(messages)),
+            Conversation(tuple(self.shape.joined(self.conversation.messages[:count] + tuple(messages)))),
             self.shape,
+            *asked,
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
             has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
@@ -260,23 +277,49 @@ class Request:
         """The request with more messages at its end. No client's body continues from there."""
         known = len(self.conversation)
         put_in = (*self.put_in, *range(known, known + len(messages)))
-        return self._with(tuple(self.shape.joined((*self.conversation.messages, *messages))), (), put_in)
+        return self._with((*self.conversation.messages, *messages), (), put_in)
 
     def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...], put_in: tuple[int, ...]) -> Request:
         before, after = (sum(len(m.raw) for m in found) for found in (self.conversation.messages, messages))
         added_bytes = self.added_bytes + max(1, after - before)
-        return replace(self, conversation=Conversation(messages), ends=ends, added_bytes=added_bytes, put_in=put_in)
+        conversation = Conversation(tuple(self.shape.joined(messages)))
+        return replace(self, conversation=conversation, ends=ends, added_bytes=added_bytes, put_in=put_in)
 
-    def _found_reply_limit(self) -> tuple[str, int] | None:
-        for name in self.shape.reply_limits:
-            found = self._opened(name, int)
-            if found is not None and not isinstance(found, bool) and found > 0:
-                return name, found
-        return None
 
-    def _opened(self, name: str, kind: type[Any]) -> Any:
-        found = jsontext.opened(self.members.get(name))
-        return found if isinstance(found, kind) else None
+def asked_in(shape: RequestShape, members: Mapping[str, Raw]) -> Asked:
+    """What the members of a JSON body state."""
+    model, stream = jsontext.opened(members.get("model")), jsontext.opened(members.get("stream"))
+    limited = _limited_at(shape, members)
+    return Asked(
+        model if isinstance(model, str) else "",
+        stream if isinstance(stream, bool) else shape.streams,
+        _tokens_at(limited, members) if limited else None,
+        _tokens_at(shape.window, members) if shape.window else None,
+    )
+
+
+def limiting(shape: RequestShape, members: Mapping[str, Raw], tokens: int) -> Mapping[str, Raw]:
+    """The member of a JSON body that limits the reply to so many tokens, by the name that the body uses for it."""
+    name, *inside = _limited_at(shape, members) or shape.reply_limits[-1]
+    raw = members[str(name)] if isinstance(jsontext.opened(members.get(str(name))), dict) else b"{}"
+    return {str(name): jsontext.spliced(raw, {tuple(inside): jsontext.dump(tokens)})}
+
+
+def _limited_at(shape: RequestShape, members: Mapping[str, Raw]) -> Path:
+    """The place that limits the reply; empty if none does."""
+    for path in shape.reply_limits:
+        if path[0] in members and _tokens_at(path, members):
+            return path
+    return ()
+
+
+def _tokens_at(path: Path, members: Mapping[str, Raw]) -> int | None:
+    """The whole number above nothing at a place."""
+    name, *inside = path
+    found = jsontext.opened(members.get(str(name)))
+    for step in inside:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if type(found) is int and found > 0 else None
 
 
 def read_request(
@@ -310,7 +353,8 @@ def read_request(
     if array is not None and bytes(memoryview(array)[:1]) == b"[":
         members[name] = _ONLY_ITS_PLACE
     has_images, has_files = shape.may_hold_images(body), shape.may_hold_files(body)
-    return Request(body, members, Conversation(messages), shape, ends, has_images=has_images, has_files=has_files)
+    asked, made = asked_in(shape, members), Conversation(messages)
+    return Request(body, members, made, shape, *asked, ends, has_images=has_images, has_files=has_files)
 
 
 def _begins_like(body: bytes, other: bytes, end: int) -> bool:
@@ -355,7 +399,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     tail = {member: _ONLY_ITS_PLACE if member == name else bytes(raw) for member, raw in tail.items()}
     messages = [message for message, _ in read]
     ends = tuple([end + place for place in _ends_from(new, 0, items, read)])
-    return known.followed(count, body, {**head, **tail}, messages, ends)
+    both = {**head, **tail}
+    return known.followed(count, body, both, messages, ends, asked_in(known.shape, both))
 
 
 def _members_before_messages(known: Request) -> dict[str, Raw]:

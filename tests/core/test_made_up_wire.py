@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
-from support.line_wire import LineMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.line_wire import LineMessage, paired
 from support.media_samples import PNG, data_url
 from support.strategies import notices, pipeline
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import plan
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.media.placement import Routes
@@ -28,21 +32,15 @@ def run(exchanges: int, result: str = "handler(request) in src/app.py\n" * 20) -
     """A system text, a task, and exchanges of two parallel calls each."""
     found = [LineMessage(b"system\n> Be careful."), LineMessage(b"user\n> Find the bug in src/app.py.")]
     for number in range(exchanges):
-        ids = (f"call_{number}a", f"call_{number}b")
-        asks = " ".join(f"{call_id}=read_file" for call_id in ids)
-        found.append(
-            LineMessage(f'assistant {asks}\n= {{"path": "a{number}.py"}}\n= {{"path": "b.py"}}\n> Reading.'.encode())
-        )
-        found += [
-            LineMessage("\n".join([f"tool {call_id}", *(f"> {line}" for line in result.split("\n"))]).encode())
-            for call_id in ids
-        ]
-    return found
+        asks = f'= {{"path": "a{number}.py"}}\n= {{"path": "b.py"}}'
+        found.append(LineMessage(f"assistant read_file read_file\n{asks}\n> Reading.".encode()))
+        found += [LineMessage("\n".join(["tool", *(f"> {line}" for line in result.split("\n"))]).encode())] * 2
+    return paired(found)
 
 
 def sent(messages: list[LineMessage], budget: Budget) -> tuple[list[LineMessage], object]:
     made, _ = plan(Conversation(tuple(messages)), Size(), pipeline(budget))
-    return [LineMessage(raw) for raw in made.messages], made
+    return paired(map(LineMessage, made.messages)), made
 
 
 def test_what_fits_keeps_its_bytes():
@@ -57,7 +55,7 @@ def test_a_long_result_becomes_an_excerpt_with_a_notice_and_is_kept_whole():
     assert edit.artifact.content == LONG.encode()
     shown = run(1, LONG)[3].changed({edit.at: edit.becomes})
     assert "[context-proxy: " in shown.text()
-    assert (shown.role, shown.answers) == ("tool", "call_0a")
+    assert (shown.role, shown.answers) == ("tool", "1")
     assert len(shown.raw) < 10_000
 
 
@@ -102,8 +100,8 @@ def test_what_has_to_stay_is_cut_where_nothing_else_is_left_to_give():
 @pytest.mark.parametrize("target", [ToolImages.USER_AFTER_BATCH, ToolImages.KEEP])
 @pytest.mark.parametrize("reads", [frozenset({Modality.TEXT}), frozenset({Modality.TEXT, Modality.VISION})])
 def test_an_image_goes_where_the_model_reads_it(reads, target):
-    picture = LineMessage(f"tool call_0a\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode())
-    messages = [*run(1)[:3], picture, run(1)[4]]
+    picture = LineMessage(f"tool\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode())
+    messages = paired([*run(1)[:3], picture, LineMessage(b"tool\n> x")])
     every = pipeline(Budget(100_000))
     routing = replace(every, local=(RouteMedia(Routes(reads), target), *every.local))
     made, _ = plan(Conversation(tuple(messages)), Size(), routing)
@@ -115,3 +113,36 @@ def test_an_image_goes_where_the_model_reads_it(reads, target):
         assert made.artifacts[0].content == PNG
     else:
         assert shown == (["tool"] if target is ToolImages.KEEP else ["user"])
+
+
+CALLS = st.lists(st.sampled_from(["read_file", "grep"]), min_size=1, max_size=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(CALLS, st.booleans()), min_size=1, max_size=30), st.integers(300, 6_000), st.booleans())
+def test_leaving_out_never_separates_results_from_calls_that_have_no_ids(exchanges, room, asks_again):
+    """Parallel calls of the same tools; results name their tool, in another order, or nothing."""
+    messages = [LineMessage(b"user\n> Find the bug.")]
+    for number, (tools, are_named) in enumerate(exchanges):
+        marks = [f"mark{number}x{place}" for place in range(len(tools))]
+        head = " ".join(["assistant", *tools])
+        messages.append(LineMessage("\n".join([head, *(f'= {{"path": "{mark}"}}' for mark in marks)]).encode()))
+        answers = sorted(zip(tools, marks, strict=True)) if are_named else zip(tools, marks, strict=True)
+        for tool, mark in answers:
+            text = f"> {mark}\n" + "> handler(request) in src/app.py\n" * 9 + f"> {mark}"
+            messages.append(LineMessage(f"tool{f' {tool}' if are_named else ''}\n{text}".encode()))
+        if asks_again and number % 3 == 2:
+            messages += [LineMessage(b"assistant\n> Here."), LineMessage(b"user\n> Go on.")]
+    found, _ = sent(paired(messages), Budget(room))
+    whole = {message.raw for message in messages}
+    assert not unpaired(found)
+    asked: dict[str, str] = {}
+    for message in found:
+        asked |= {argument.call_id: mark_in(argument.text) for argument in message.arguments()}
+        if message.role == "tool" and message.raw in whole:
+            assert mark_in(message.text()) == asked[message.answers]
+
+
+def mark_in(text: str) -> str:
+    found = re.search(r"mark\d+x\d+", text)
+    return found[0] if found else ""

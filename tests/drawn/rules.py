@@ -279,9 +279,10 @@ async def _side(case: Case, folder: Path, *, remembers: bool = True) -> AsyncIte
         settings = _settings(case, folder, server.base_url)
         with contextlib.nullcontext() if remembers else mock.patch.object(planner, "MEMORY_BYTES", -1):
             app = create_app(settings)
-        async with app._lifespan():
+        async with app.router.lifespan_context(app):
             await asyncio.sleep(0)
-            await app._fitted._routes.default.relay._models.discovery.answered()  # or what is known depends on the time
+            fitted = app.state.current.generation.services.fitted
+            await fitted._routes.default.relay._models.discovery.answered()  # or what is known depends on the time
             yield Side(app, upstream, folder)
 
 

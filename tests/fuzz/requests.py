@@ -66,11 +66,8 @@ class RequestRules:
                     continue  # it ends within what makes the end of a message certain
                 again = self.wire.parse(case, known, known.shared_messages(case))
                 assert again.conversation == request.conversation
-                assert (again.model, again.stream, again.reply_limit) == (
-                    request.model,
-                    request.stream,
-                    request.reply_limit,
-                )
+                asked = again.model, again.stream, again.reply_tokens, again.window_tokens
+                assert asked == (request.model, request.stream, request.reply_tokens, request.window_tokens)
                 assert again.members.keys() == request.members.keys()
 
     def _check_plan(self, request: Request, window: int, tokenizer: str) -> None:
@@ -94,8 +91,8 @@ class RequestRules:
             return
         if self.is_valid(request.body):
             assert self.is_valid(sent)
-        # For a goal that cannot be met, the retry strategy sees that it is smaller.
-        if planned.inputs.terms.goal_tokens is None:
+        # For a goal that cannot be met, the retry strategy sees that it is smaller; what does not fit is not sent.
+        if planned.inputs.terms.goal_tokens is None and planned.plan.may_be_sent:
             assert planned.plan.after.tokens <= max(planned.plan.before.tokens, planned.plan.budget.room_tokens)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.wire.protocol import Wire
-from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire.streams import EventSplitter, data_of
 
 _LINE_ENDS_IN: Final = re.compile(rb"[\r\n]+")
 _LINE_ENDS: Final = (b"\n", b"\n", b"\n", b"\r\n", b"\r")

@@ -45,18 +45,17 @@ def message(head: str, text: str) -> bytes:
     return "\n".join([head, *(f"> {line}" for line in text.split("\n"))]).encode()
 
 
-def call(number: int) -> bytes:
-    return f"assistant call_{number}=fetch\n= {{}}".encode()
+CALL = b"assistant fetch\n= {}"
 
 
 def body(messages: Sequence[bytes], *, stream: bool = False, offers: str = "", **head: str) -> bytes:
-    named = {"model": "m", **({"stream": "yes"} if stream else {}), **({"offers": offers} if offers else {}), **head}
+    named = {"model": "m", **({} if stream else {"whole": "yes"}), **({"offers": offers} if offers else {}), **head}
     blocks = ["\n".join(f"{name}: {value}" for name, value in named.items()).encode(), *messages]
     return b"".join(block + b"\n\n" for block in blocks)
 
 
 def one_call(text: str = LONG) -> list[bytes]:
-    return [*TASK, call(1), message("tool call_1", text)]
+    return [*TASK, CALL, message("tool", text)]
 
 
 def sent(world: World, number: int = -1) -> Sequence[Message]:
@@ -96,7 +95,7 @@ def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(lines: Build) -> Non
     assert [found.raw for found in before] == messages[:-1]
     assert next(iter(world.kept)) in result.text()
     assert "[context-proxy: " in result.text()
-    assert (result.role, result.answers) == ("tool", "call_1")
+    assert (result.role, result.answers) == ("tool", "1")
     shown = world.client.get(f"{world.proxies[0].removesuffix('/v1')}/decisions/{answer.headers['x-request-id']}")
     assert [block["role"] for block in shown.json()["blocks"]] == ["system", "user", "assistant", "tool"]
     assert len(result.raw) < 51_200
@@ -108,9 +107,8 @@ def grown(exchanges: int) -> list[bytes]:
     found = list(TASK)
     for number in range(exchanges):
         ids = f"{number}a", f"{number}b"
-        named = " ".join(f"call_{one}=fetch" for one in ids)
-        found.append(f"assistant {named}\n= {{}}\n= {{}}\n> Step {number}.".encode())
-        found += [message(f"tool call_{one}", f"{one}\n" + long_text(15, f"row {one}")) for one in ids]
+        found.append(f"assistant fetch fetch\n= {{}}\n= {{}}\n> Step {number}.".encode())
+        found += [message("tool", f"{one}\n" + long_text(15, f"row {one}")) for one in ids]
     return found
 
 
@@ -121,7 +119,7 @@ def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(
     answers = LineModel(window_tokens=window)
     world = lines(window, answer=answers, proxies=[{}, {}], models=model, learning=learning)
     for exchanges in range(1, 41):
-        answer = asked(world, body(grown(exchanges), most="300"))
+        answer = asked(world, body(grown(exchanges), limits="most=300"))
         assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "1"), answer.text
     last = sent(world)
     assert [found.raw for found in last[:2]] == TASK
@@ -130,7 +128,7 @@ def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(
     bodies = [received.body for received in world.upstream.received]
     cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
     assert 0 < cuts < 8
-    assert asked(world, body(grown(40), most="300"), proxy=1).status_code == 200
+    assert asked(world, body(grown(40), limits="most=300"), proxy=1).status_code == 200
     assert world.upstream.last.body == bodies[-1], "a replica that has seen none of it sends the same"
     gone = [found.raw for found in LINES.parse(body(grown(40))).conversation if found not in last]
     note = next(found.text() for found in last if "earlier messages" in found.text())
@@ -146,9 +144,9 @@ def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(
 @pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
 def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str], lines: Build) -> None:
     world = lines(answer=LineModel(), models=[{"match": "*", "input": reads}])
-    result = f"tool call_1\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode()
+    result = f"tool\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode()
     shown = f"user\n> and this\n! {data_url(PNG, 'image/jpeg')}".encode()
-    answer = asked(world, body([*TASK, call(1), result, shown]))
+    answer = asked(world, body([*TASK, CALL, result, shown]))
     assert answer.status_code == 200, answer.text
     found = sent(world)
     payload = base64.b64encode(PNG)
@@ -159,7 +157,7 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
         assert payload not in world.upstream.last.body
         assert PNG in world.kept.values()
         assert "[cannot read]" in found[3].text()
-    assert found[3].answers == "call_1"
+    assert found[3].answers == "1"
 
 
 def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> None:
@@ -185,6 +183,34 @@ def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:
     asked(world, body(one_call(f"Here: {data_url(PNG, 'image/png')} is it.")))
     assert "[cannot read]" in sent(world)[3].text()
     assert base64.b64encode(PNG) not in world.upstream.last.body
+
+
+def test_a_window_that_a_request_states_binds_it_and_no_other(lines: Build) -> None:
+    world = lines(50_000, answer=LineModel())
+    for limits, is_cut in (("window=6000 most=300", True), ("most=300", False), ("window=6000", True)):
+        assert asked(world, body(grown(20), limits=limits)).status_code == 200
+        assert (len(sent(world)) < len(grown(20))) == is_cut
+        assert (tokens_of(LINES.parse(world.upstream.last.body)) <= 6_000) == is_cut
+
+
+def test_a_refusal_of_a_window_that_a_request_states_teaches_only_such_requests(lines: Build) -> None:
+    world = lines(50_000, answer=LineModel("> Done.", window_tokens=8_000))
+    stated = body(grown(30), limits="window=12000")
+    assert [asked(world, stated).headers["x-context-proxy-attempts"] for _ in range(2)] == ["2", "1"]
+    world.upstream.answer = LineModel()
+    for plain in (body(grown(30)), body(grown(30), limits="window=12001")):
+        asked(world, plain)
+        assert tokens_of(LINES.parse(world.upstream.last.body)) > 8_000
+
+
+def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_stands(lines: Build) -> None:
+    world = lines(answer=LineModel())
+    asked(world, body(TASK, limits="window=6000 most=9000", colour="blue"))
+    head = world.upstream.last.body.partition(b"\n\n")[0].decode().split("\n")
+    (limits,) = (line for line in head if line.startswith("limits: "))
+    assert limits.startswith("limits: window=6000 most=")
+    assert int(limits.rpartition("=")[2]) < 6_000
+    assert "colour: blue" in head
 
 
 @STREAMED
@@ -270,9 +296,9 @@ def learnt(lines: Build) -> tuple[World, str]:
     return world, next(iter(world.kept))
 
 
-def reads(name: str, number: int = 1, **asked: str) -> str:
+def reads(name: str, **asked: str) -> str:
     given = ", ".join(f'"{key}": "{value}"' for key, value in {"id": name, **asked}.items())
-    return f"+ own_{number}=read_artifact\n= {{{given}}}"
+    return f"+ read_artifact\n= {{{given}}}"
 
 
 @STREAMED
@@ -288,8 +314,8 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -
     assert second.body.startswith(first.body)
     made, page = sent(world)[-2:]
     given = f'{{"id": "{name}", "lines": "2500-2502"}}'
-    assert made.raw == f"assistant own_1=read_artifact\n= {given}\n> Let me look.".encode()
-    assert page.answers == "own_1"
+    assert made.raw == f"assistant read_artifact\n= {given}\n> Let me look.".encode()
+    assert page.answers == "1"
     assert page.text().rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
@@ -311,18 +337,21 @@ def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines:
 
 
 @STREAMED
-def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(stream: bool, lines: Build) -> None:
+@pytest.mark.parametrize("is_first", [True, False], ids=["ours_first", "ours_last"])
+def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
+    is_first: bool, stream: bool, lines: Build
+) -> None:
     world, name = learnt(lines)
-    mixed = f'{reads(name, lines="7-8")}\n+ call_2=fetch\n= {{"url": "x"}}'
+    mixed = "\n".join([reads(name, lines="7-8"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
     world.upstream.answer = LineModel(f"> Both.\n{mixed}", "> I see.")
     answer = asked(world, body(one_call(), offers="fetch", stream=stream))
-    assert told(answer)[1:5] == ["> Both.", "+ call_2=fetch", '= {"url": "x"}', "ended: calls"]
-    back = [*one_call(), b'assistant call_2=fetch\n= {"url": "x"}\n> Both.', message("tool call_2", "a page")]
+    assert told(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
+    back = [*one_call(), b'assistant fetch\n= {"url": "x"}\n> Both.', message("tool", "a page")]
     assert words(asked(world, body(back, offers="fetch"))) == "I see."
     whole, page, result = sent(world)[-3:]
     assert [one.name for one in whole.calls] == ["read_artifact", "fetch"]
     assert whole.text().endswith("Both.")
-    assert (page.answers, result.answers) == ("own_1", "call_2")
+    assert (page.answers, result.answers) == ("1", "2")
     assert "line 6: " in page.text()
     first = world.upstream.last.body
     asked(world, body([*back, b"assistant\n> I see.", b"user\n> Go on."], offers="fetch"))
@@ -333,9 +362,9 @@ def test_a_replica_that_has_seen_none_of_it_puts_back_the_same(lines: Build) -> 
     world = lines(answer=LineModel(), proxies=[{}, {}])
     asked(world, body(one_call(), offers="fetch"))
     name = next(iter(world.kept))
-    world.upstream.answer = LineModel(f"{reads(name)}\n+ call_2=fetch\n= {{}}", "> I see.")
+    world.upstream.answer = LineModel(f"{reads(name)}\n+ fetch\n= {{}}", "> I see.")
     asked(world, body(one_call(), offers="fetch"))
-    back = body([*one_call(), call(2), message("tool call_2", "a page")], offers="fetch")
+    back = body([*one_call(), CALL, message("tool", "a page")], offers="fetch")
     for proxy in (0, 1):
         asked(world, back, proxy=proxy)
     assert world.upstream.received[-1].body == world.upstream.received[-2].body

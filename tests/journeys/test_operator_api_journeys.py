@@ -14,6 +14,11 @@ from support.journey import KEY, World, call, long_text, one_call, result
 from proxy.shell.endpoints import answers
 
 PATHS = {
+    "/v1/chat/completions": "post",
+    "/v1/messages": "post",
+    "/v1/responses": "post",
+    "/v1/responses/compact": "post",
+    "/v1/{path}": "get",
     "/-/reload": "post",
     "/healthz": "get",
     "/readyz": "get",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support import responses_answers
 from support.journey import World, long_text
 from support.keeping_server import KeepingServer
 from support.model_turns import Call, Reply
@@ -135,16 +136,34 @@ def test_a_chain_continues_from_a_model_that_was_stopped(build: Any, stream: boo
     assert server.refusals == []
 
 
+TOO_LONG_FOR_A_PAGE = [*task(), {"role": "user", "content": "words " * 6_400}]
+SMALL = {"tool_output": {"max_bytes": 3_000}}
+
+
 @STREAMED
-def test_a_page_that_does_not_fit_is_answered_with_that(build: Any, stream: bool) -> None:
-    world, server, call = started(build, 8_000, tool_output={"max_bytes": 3_000})
+def test_without_room_for_a_page_the_model_is_told_so_and_goes_on(build: Any, stream: bool) -> None:
+    world, server, call = started(build, 8_000, **SMALL)
     chain = Chain(world, stream=stream)
-    server.replies += [Reply("", (call,))]
-    chain.ask([*task(), {"role": "user", "content": "words " * 6_400}])
-    assert len(server.bodies) == 1
+    server.replies += [Reply("", (call,)), Reply("It is 6.")]
+    assert chain.ask(TOO_LONG_FOR_A_PAGE)[-1]["content"][0]["text"] == "It is 6."
+    (result,) = results_in(server.bodies[-1]["input"])[1:]
+    assert "room" in result
+    assert PAGE not in result
     chain.ask(user("Go on."))
     assert server.refusals == []
-    assert len(results_in(server.bodies[-1]["input"])) == 1
+
+
+@STREAMED
+def test_an_upstream_without_room_for_one_line_gets_a_smaller_prompt_with_it(build: Any, stream: bool) -> None:
+    world, server, call = started(build, 8_000, **SMALL)
+    Chain(world, stream=stream).ask(TOO_LONG_FOR_A_PAGE)
+    world, full, _ = started(build, 8_000, **SMALL)
+    full.most_tokens = responses_answers.counted({"input": server.bodies[-1]["input"]})
+    full.replies += [Reply("", (call,)), Reply("It is 6.")]
+    chain = Chain(world, stream=stream)
+    assert chain.ask(TOO_LONG_FOR_A_PAGE)[-1]["content"][0]["text"] == "It is 6."
+    assert full.refusals == [responses_answers.EXCEEDED]
+    assert results_in(full.bodies[-1]["input"])[1:] == results_in(full.bodies[-2]["input"])[1:]
 
 
 @STREAMED

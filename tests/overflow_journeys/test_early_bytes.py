@@ -27,7 +27,7 @@ from support.overflow_words import conversation, too_long, window
 from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
 from support.tool_rounds import WITH_TOOLS, error_of, reading
 
-from proxy.shell.http.keepalive import COMMENT
+from proxy.wire.streams import SSE
 
 WAITING = b": OPENROUTER PROCESSING\n\n"
 """https://openrouter.ai/docs/api-reference/streaming"""
@@ -233,11 +233,11 @@ async def test_own_comments_and_the_upstreams_go_together(tmp_path: Path) -> Non
         stage.model.plays(streaming(WAITING, arrived, REFUSAL), accepting)
         async with asyncio.timeout(10), stage.client.post(stage.url, data=STREAMED) as answer:
             body = b""
-            while COMMENT not in body.partition(WAITING)[2]:
+            while SSE.comment not in body.partition(WAITING)[2]:
                 body += await answer.content.readany()
             arrived.set()
             body += await answer.content.read()
-        assert body.replace(WAITING, b"", 1).replace(COMMENT, b"") == STREAM
+        assert body.replace(WAITING, b"", 1).replace(SSE.comment, b"") == STREAM
 
 
 async def test_a_client_that_leaves_after_a_comment_stops_the_upstream(tmp_path: Path) -> None:

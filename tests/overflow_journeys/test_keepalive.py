@@ -27,8 +27,9 @@ from support.overflow_words import conversation, too_long, window
 from support.scripted_upstream import soon
 from support.tool_rounds import WITH_TOOLS, error_of, reading
 
-from proxy.shell.http.keepalive import COMMENT
+from proxy.wire.streams import SSE, ServerSentEvents
 
+COMMENT = SSE.comment
 OFTEN = window(12_000, overflow={"keepalive_seconds": 0.02})
 REQUEST = conversation(9_500, stream=True)
 
@@ -163,6 +164,23 @@ async def test_who_asked_for_no_stream_or_no_proxy_gets_no_comments(
         stage.model.plays(after(ticks, accepting))
         answer = await stage.ask(body, **headers)
         assert answer.body in (COMPLETION, STREAM)
+
+
+@pytest.mark.parametrize(
+    ("first", "body"), [(accepting, REQUEST), (reading(), WITH_TOOLS)], ids=["first event", "rounds"]
+)
+async def test_an_api_whose_clients_skip_nothing_gets_no_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Scene, body: bytes
+) -> None:
+    monkeypatch.setattr(ServerSentEvents, "comment", b"")
+    async with staged(tmp_path, **OFTEN) as stage:
+        slow, also_slow = asyncio.Event(), asyncio.Event()
+        stage.model.plays(after(slow, first), after(also_slow, accepting))
+        asyncio.get_running_loop().call_later(0.1, slow.set)  # five comments' time
+        asyncio.get_running_loop().call_later(0.2, also_slow.set)
+        lines = (await stage.ask(body)).body.split(b"\n\n")
+        assert lines.pop() == b""
+        assert all(line.startswith(b"data: ") for line in lines)
 
 
 async def test_a_client_that_leaves_after_a_comment_stops_the_upstream_at_once(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 JSON stands in any of it but in what a model writes for a call.
 
     model: m
-    stream: yes
-    most: 500
+    whole: yes
+    limits: most=500 window=8000
     offers: fetch look
 
     user
@@ -13,7 +13,7 @@ A request is blocks of lines, each with a blank line behind it: a head, and the 
 
     assistant
     > I look.
-    + call_1=fetch
+    + fetch
     = {"path": "a.py"}
     ended: calls
     counted: 1000 20
@@ -25,19 +25,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict, judge
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
-from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.error_bodies import report_of
-from proxy.wire.request import Request, RequestShape
-from proxy.wire.sse import EventSplitter, data_of
-from support.line_wire import LineMessage, assistant, meant_by
+from proxy.wire.request import Asked, Request, RequestShape
+from proxy.wire.streams import SSE, EventSplitter, data_of
+from support.line_wire import LineMessage, assistant, meant_by, paired
 
 _BLANK: Final = b"\n\n"
 _COUNTED: Final = re.compile(rb"^(?:data: )?counted: (\d{1,9}) (\d{1,9})$", re.MULTILINE)
@@ -46,14 +45,18 @@ _ENDED: Final = re.compile(rb"^data: (?:ended|refused): [^\n]*\n(?:[^\n]+\n)*\n"
 
 def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
     """Each block is a message."""
-    return [(LineMessage(bytes(raw)), count) for count, raw in enumerate(items, start=1)]
+    return [(message, count) for count, message in enumerate(paired(LineMessage(bytes(raw)) for raw in items), start=1)]
+
+
+def _joined(messages: Sequence[Message]) -> Sequence[Message]:
+    return paired(cast(Sequence[LineMessage], messages))
 
 
 def _may_hold_images(raw: bytes) -> bool:
     return b"\n! " in raw
 
 
-SHAPE: Final = RequestShape("messages", ("most",), _read, _may_hold_images, tools="offers")
+SHAPE: Final = RequestShape("messages", (), _read, _may_hold_images, joined=_joined, tools="offers")
 
 
 class Lines:
@@ -66,6 +69,7 @@ class Lines:
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
     id_header: Final = b"x-request-id"
+    framing: Final = SSE
 
     def trial(self, words: str) -> tuple[Mapping[str, object], str]:
         return {"messages": words}, "assistant"
@@ -75,23 +79,28 @@ class Lines:
     ) -> Request:
         if not body.endswith(_BLANK):
             raise MalformedRequest("a request ends with a blank line")
-        head = body[: body.index(_BLANK) + len(_BLANK)]
-        start = known.ends[shared - 1] if known is not None and shared else len(head)
+        head, _, _ = body.partition(_BLANK)
+        members: Mapping[str, Raw] = _lines_of(head)
+        start = known.ends[shared - 1] if known is not None and shared else len(head) + len(_BLANK)
         blocks = body[start:].split(_BLANK)[:-1]
         messages = [message for message, _ in _read(blocks)]
         ends: list[int] = []
         for block in blocks:
             ends.append((ends[-1] if ends else start) + len(block) + len(_BLANK))
         if known is not None and shared:
-            return known.followed(shared, body, _members(head), messages, tuple(ends))
-        conversation = Conversation(tuple(messages))
-        return Request(body, _members(head), conversation, SHAPE, tuple(ends), has_images=_may_hold_images(body))
+            return known.followed(shared, body, members, messages, tuple(ends), _asked(members))
+        conversation, has_images = Conversation(tuple(messages)), _may_hold_images(body)
+        return Request(body, members, conversation, SHAPE, *_asked(members), tuple(ends), has_images=has_images)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         head = _lines_of(request.body[: request.body.index(_BLANK)])
         head |= {name: bytes(raw) for name, raw in members.items()}
         blocks = [b"\n".join(b"%b: %b" % (name.encode(), value) for name, value in head.items())]
         return b"".join(block + _BLANK for block in (*blocks, *(message.raw for message in messages)))
+
+    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
+        limits = _limits(request.members) | {"most": tokens}
+        return {"limits": " ".join(f"{name}={limit}" for name, limit in limits.items()).encode()}
 
     def message(self, raw: bytes) -> Message:
         return LineMessage(raw)
@@ -149,10 +158,10 @@ class Lines:
         return "must call" in members
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
-        return "\n".join([f"tool {call.id}", *_spoken(text)]).encode()
+        return "\n".join([f"tool {call.name}", *_spoken(text)]).encode()
 
-    def result(self, call: OwnCall, text: str) -> bytes:
-        return "\n".join([f"tool {call.id}", *_spoken(text)]).encode()
+    def result(self, _: OwnCall, text: str) -> bytes:
+        return "\n".join(["tool", *_spoken(text)]).encode()
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         return evidence.startswith((b"assistant\n", b"data: assistant\n")) and b"refused: " not in evidence
@@ -257,7 +266,7 @@ class _Rounds:
         """What the model said in this round, if it called us and is to have an answer."""
         calls = ["\n".join(call).encode() for call in self._calls]
         own = tuple(
-            OwnCall(position, call[0].split("=")[0], call[1][2:], calls[position])
+            OwnCall(position, "", call[1][2:], calls[position])
             for position, call in enumerate(self._calls)
             if _is_own(call)
         )
@@ -337,7 +346,7 @@ def event(lines: Sequence[str]) -> bytes:
 
 
 def _is_own(call: Sequence[str]) -> bool:
-    return call[0].endswith(f"={RETRIEVAL_TOOL}")
+    return call[0] == RETRIEVAL_TOOL
 
 
 def _spoken(text: str) -> list[str]:
@@ -350,8 +359,14 @@ def _lines_of(head: bytes) -> dict[str, bytes]:
     return {name.decode(): value for name, _, value in named}
 
 
-def _members(head: bytes) -> dict[str, Raw]:
-    """The same as a request wants them: what is asked of any request, as JSON."""
-    found = _lines_of(head.removesuffix(_BLANK))
-    as_json = {"model": jsontext.dump(found.get("model", b"").decode()), "stream": jsontext.dump("stream" in found)}
-    return {**found, **as_json}
+def _limits(members: Mapping[str, Raw]) -> dict[str, int]:
+    """What the line `limits` states, by name."""
+    stated = (limit.split("=") for limit in bytes(members.get("limits", b"")).decode().split())
+    return {name: int(tokens) for name, tokens in stated}
+
+
+def _asked(members: Mapping[str, Raw]) -> Asked:
+    """What a head states; an answer is a stream unless it says otherwise."""
+    limits = _limits(members)
+    model = bytes(members.get("model", b"")).decode()
+    return Asked(model, "whole" not in members, limits.get("most"), limits.get("window"))

@@ -52,15 +52,15 @@ class LineModel:
         return True
 
     def _refusal(self, request: Request) -> str:
-        tokens, open_calls = tokens_of(request), set[str]()
+        tokens, waiting = tokens_of(request), 0
         for message in request.conversation.messages:
-            if message.answers:
-                if message.answers not in open_calls:
+            if message.role == "tool":
+                if not waiting:
                     return "unpaired\n> There is a result without its call."
-                open_calls.remove(message.answers)
-            elif open_calls:
+                waiting -= 1
+            elif waiting:
                 return "unpaired\n> There is a call without its result."
-            open_calls |= {call.id for call in message.calls}
+            waiting += len(message.calls)
         if self._is_blind and any(message.images for message in request.conversation):
             return "unsupported\n> This model does not support image input."
         if tokens > self._window_tokens:

@@ -1,26 +1,32 @@
 """A made-up API whose messages are lines of text and no JSON at all: what the core can do, it can do for this one.
 
-    assistant call_1=read_file
+    assistant read_file grep
     = {"path": "a.py"}
+    = {"pattern": "parse"}
     > I look at it.
 
-    tool call_1
+    tool
     > def parse(): …
     ! data:image/png;base64,…
 
-Head: role and, of a result, the call that it answers, or the calls it makes. Then `=` the arguments of the calls in
-order, `>` the lines of a text, `!` an image, here or at an address. A part is a run of lines with one sign.
+    tool grep
+    > a.py:1
+
+Head: role and the tools it calls, or the tool whose result it is, if it says so. Nothing names a call: results are in
+the order of the calls. Then `=` the arguments of the calls in order, `>` the lines of a text, `!` an image, here or at
+an address. A part is a run of lines with one sign.
 """
 
 from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from proxy.core.content_types.texts import data_url, is_address, last_of
+from proxy.core.conversation.exchange import paired_by_order
 from proxy.core.conversation.message import (
     Address,
     Argument,
@@ -49,7 +55,10 @@ class LineMessage:
     """One message of this API."""
 
     raw: bytes
-    name: str = ""
+    answers: str = ""
+    """The call whose result it is: the first one of a message is `1`."""
+    hidden: int = 0
+    """How many of its first calls its client does not know."""
     reasoning_bytes: int = 0
     is_companion: bool = False
     must_stay: bool = False
@@ -75,12 +84,12 @@ class LineMessage:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        named = (word.split("=") for word in self._head[1:] if "=" in word)
-        return tuple(ToolCall(call_id, tool) for call_id, tool in named)
+        names = enumerate(self._head[1:] if self.role == "assistant" else (), start=1 - self.hidden)
+        return tuple(ToolCall(str(place) if place > 0 else f"hidden {place}", tool) for place, tool in names)
 
     @property
-    def answers(self) -> str:
-        return self._head[1] if self.role == "tool" else ""
+    def name(self) -> str:
+        return self._head[1] if self.role == "tool" and len(self._head) > 1 else ""
 
     @property
     def images(self) -> int:
@@ -126,7 +135,8 @@ class LineMessage:
         return ALL, Parts((*parts, Words(note)) if after else (Words(note), *parts))
 
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        return self.again(role.encode())._saying([Words(items)] if isinstance(items, str) else items)
+        made = replace(self, raw=role.encode(), answers="", hidden=0)
+        return made._saying([Words(items)] if isinstance(items, str) else items)
 
     def images_among(self, items: Sequence[Item]) -> int:
         return sum(_line_of(item).startswith("!") for item in items)
@@ -141,18 +151,16 @@ class LineMessage:
         return meant_by(self._written_calls) if self.calls else self.text()
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        written = self._written_calls
-        for position, call in calls.items():
-            written.insert(position, call)
+        """The hidden ones come first, because their results do."""
         said = [_written(sign, text) for sign, text in self._runs if sign != "="]
-        return self.again(assistant(written, said))
+        whole = self.again(assistant([*calls.values(), *self._written_calls], said))
+        return replace(whole, hidden=len(calls))
 
     @property
     def _written_calls(self) -> list[bytes]:
-        """Each call as a piece of its own: `call_1=read_file`, and its arguments in the next line."""
-        named = [word for word in self._head[1:] if "=" in word]
+        """Each call as a piece of its own: `read_file`, and its arguments in the next line."""
         given = [text for sign, text in self._runs if sign == "="]
-        return [f"{word}\n= {text}".encode() for word, text in zip(named, given, strict=True)]
+        return [f"{tool}\n= {text}".encode() for tool, text in zip(self._head[1:], given, strict=True)]
 
     def again(self, raw: bytes) -> Self:
         return replace(self, raw=raw)
@@ -169,9 +177,13 @@ def assistant(calls: Sequence[bytes], said: Sequence[str]) -> bytes:
 
 
 def meant_by(calls: Sequence[bytes]) -> list[list[str]]:
-    """Id, name and arguments of each call."""
-    pieces = [call.decode().split("\n= ") for call in calls]
-    return [[*named.split("="), given] for named, given in pieces]
+    """Name and arguments of each call."""
+    return [call.decode().split("\n= ") for call in calls]
+
+
+def paired(messages: Iterable[LineMessage]) -> list[LineMessage]:
+    """The messages, each result with the call that it answers."""
+    return list(paired_by_order(messages, lambda result, answers: replace(result, answers=answers)))
 
 
 def _part(sign: str, text: str) -> Part:

@@ -91,6 +91,8 @@ def _shape(number: int, item: Item) -> Iterator[str]:
     kind, at = kind_of(item), f"input[{number}]"
     if kind == "message":
         yield from _message(at, item)
+    if kind == "item_reference" and not item.get("id"):
+        yield f"Missing required parameter: '{at}.id'."
     if kind in CALLS and kind != "tool_search_call" and not item.get("call_id"):
         yield f"Missing required parameter: '{at}.call_id'."
     if kind in RESULTS and kind != "tool_search_output" and not item.get(RESULTS[kind].result_key):

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.overflow import VerdictKind
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL

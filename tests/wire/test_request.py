@@ -1,20 +1,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.json_bytes import BLANKS, MESSAGE_LISTS, messages
+from support.line_api import LINES
 from support.request_bodies import bodies, joined, next_bodies
 
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import request as request_module
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.request import Request
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
+from proxy.wire.request import Asked, Request, limiting, read_request
 from proxy.wire.responses.wire import RESPONSES
 
 
@@ -153,7 +154,7 @@ def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pie
     else:
         assert isinstance(request.model, str)
         assert isinstance(request.stream, bool)
-        assert request.reply_limit is None or request.reply_limit[1] > 0
+        assert request.reply_tokens is None or request.reply_tokens > 0
         for message in request.conversation:
             message.text()
             list(message.media())
@@ -218,7 +219,50 @@ def test_members_of_an_odd_type_read_as_absent(members, model, stream):
     ],
 )
 def test_the_reply_limit_is_a_whole_number_above_nothing(members, limit):
-    assert CHAT_COMPLETIONS.parse(b'{"messages":[],' + members + b"}").reply_limit == limit
+    name, tokens = limit or ("max_tokens", None)
+    request = CHAT_COMPLETIONS.parse(b'{"messages":[],' + members + b"}")
+    assert request.reply_tokens == tokens
+    assert CHAT_COMPLETIONS.limiting(request, 7) == {name: b"7"}
+
+
+NESTED = SHAPE._replace(reply_limits=(("options", "most"),), window=("options", "window"), streams=True)
+"""Of an API that streams by default and has its limits in a member together."""
+
+
+def asked_of(request):
+    return Asked(request.model, request.stream, request.reply_tokens, request.window_tokens)
+
+
+@pytest.mark.parametrize(
+    ("members", "asked", "limited"),
+    [
+        (b'"options":{"most":9, "window":100,"x":1.0}', Asked("", True, 9, 100), b'{"most":7,"window":100,"x":1.0}'),
+        (b'"options":{"most":-1,"window":"100"},"stream":false', Asked("", False), b'{"most":7,"window":"100"}'),
+        (b'"options":{"window":true},"model":"m"', Asked("m", True), b'{"window":true,"most":7}'),
+        (b'"options":null,"most":5,"window":5', Asked("", True), b'{"most":7}'),
+        (b'"options":[{"most":5}]', Asked("", True), b'{"most":7}'),
+        (b'"stream":null', Asked("", True), b'{"most":7}'),
+    ],
+)
+def test_what_a_body_states_may_be_inside_a_member_which_keeps_the_rest_of_its_bytes(members, asked, limited):
+    request = read_request(NESTED, b'{"messages":[],' + members + b"}")
+    assert asked_of(request) == asked
+    assert limiting(NESTED, request.members, 7) == {"options": limited}
+
+
+def test_what_a_body_states_is_read_anew_in_the_next_turn():
+    first = b'{"options":{"window":5},"messages":[{"role":"user","content":"a"}'
+    known = read_request(NESTED, first + b"]}")
+    body = first + b',{"role":"user","content":"b"}],"stream":false,"model":"m"}'
+    assert asked_of(read_request(NESTED, body, known, known.shared_messages(body))) == Asked("m", False, None, 5)
+
+
+def test_results_of_a_later_turn_that_name_no_call_answer_those_that_are_known():
+    first = b"model: m\n\nuser\n> a\n\nassistant a b\n= 1\n= 2\n\ntool\n> 1\n\n"
+    known = LINES.parse(first)
+    request = LINES.parse(first + b"tool\n> 2\n\n", known, known.shared_messages(first + b"tool\n> 2\n\n"))
+    assert [message.answers for message in request.conversation] == ["", "", "1", "2"]
+    assert request.conversation == LINES.parse(request.body).conversation
 
 
 @given(bodies(), st.data())

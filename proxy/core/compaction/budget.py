@@ -71,12 +71,17 @@ class Mark(Struct, frozen=True):
 
     def excess(self, size: Size) -> Size | None:
         """By how much a size exceeds the mark, in each unit; None if it exceeds it in none."""
-        tokens = size.tokens - self.tokens if self.tokens is not None else 0
-        chars = size.chars - self.chars if self.chars is not None else 0
-        in_bytes = size.bytes - self.bytes if self.bytes is not None else 0
-        if tokens <= 0 and chars <= 0 and in_bytes <= 0:
+        if (
+            (self.tokens is None or size.tokens <= self.tokens)
+            and (self.chars is None or size.chars <= self.chars)
+            and (self.bytes is None or size.bytes <= self.bytes)
+        ):
             return None
-        return Size(max(0, tokens), max(0, chars), max(0, in_bytes))
+        return Size(
+            0 if self.tokens is None else max(0, size.tokens - self.tokens),
+            0 if self.chars is None else max(0, size.chars - self.chars),
+            0 if self.bytes is None else max(0, size.bytes - self.bytes),
+        )
 
     def share_beside(self, fixed: Size, share: float) -> Mark:
         """The mark at `fixed` plus a share of the remainder. The share is taken only of the remainder, so that the rest

@@ -9,9 +9,11 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation.exchange import is_quotable
@@ -208,8 +210,7 @@ _Texts: TypeAlias = dict[str, list[Sequence[Line]]]
 """By source, the lines of each of its texts, in the order in which they were seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinePool:
+class LinePool(Struct, frozen=True):
     """Lines of everything that is left out so far."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
@@ -219,9 +220,7 @@ class LinePool:
     """Names in assistant messages that are left out; those used last are last."""
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of each line, by its text."""
-    _extensions: list[tuple[list[tuple[Message, Size]], LinePool]] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
+    _extensions: list[tuple[list[tuple[Message, Size]], LinePool]] = field(default_factory=list)
     """What the last cut left out, and the pool after it: if a client rewords its last message in the next turn, the
     same cut is made again."""
 
@@ -246,6 +245,7 @@ class LinePool:
                 for name in names_in(message.text()):
                     used.pop(name, None)
                     used[name] = None
+                called.update(dict.fromkeys([call.id for call in message.calls], ""))  # an id may return
                 for trace in traces_of(message):
                     called[trace.call_id] = trace.source
                     _replace(sources, trace, Sight.of(entry, exchange))

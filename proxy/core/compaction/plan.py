@@ -259,16 +259,19 @@ def _lasting(messages: Sequence[Message]) -> int:
 
 
 def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]:
-    """Where to keep a point to go back to: after the last assistant messages between `start` and `stop`, as clients
-    rewrite only what comes after them."""
-    said = (index + 1 for index in range(stop - 1, start - 1, -1) if messages[index].role == "assistant")
+    """Where to keep a point to go back to: after the last assistant messages up to `stop`, as clients rewrite only what
+    comes after them. `start`: where the plan begins, which is such a point if the turn before was taken back."""
+    said = (index + 1 for index in range(stop - 1, max(0, start - 1) - 1, -1) if messages[index].role == "assistant")
     return list(islice(said, _STEPS_BACK))[::-1]
 
 
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
+    high, images = pipeline.budget.high_mark, pipeline.images
     for index, message, tool in _arriving(messages, progress.messages, tools):
+        for call in message.calls if pages else ():
+            pages.pop(call.id, None)  # ids need to be unique in their message only
         if message.calls and (b"/tool_" in message.raw or b"\\tool_" in message.raw):
             asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
             pages.update((call_id, page) for call_id, page in asked if page is not None)
@@ -276,9 +279,12 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size
         window.add(entry)
-        if pipeline.images is not None:
+        if images is not None:
             window.images_at_most += entry.images
-        if window.complete and pipeline.is_replayed:
+        is_too_much = window.over(high) is not None or (
+            images is not None and window.images_at_most > images.max_images
+        )
+        if is_too_much and pipeline.is_replayed and window.complete:
             _limit_images(window, pipeline)
             if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)

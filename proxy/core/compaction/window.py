@@ -99,8 +99,9 @@ class ContextWindow:
     def __init__(self, base: Size, counter: Counter) -> None:
         self.entries: list[TrackedMessage | None] = []
         """None: left out."""
-        self.units: list[ToolExchange] = []
-        """In order, without those that are left out."""
+        self._units: list[ToolExchange] = []
+        self._grouped = 0
+        """How many of the messages are in units, or were."""
         self.omission_note = OmissionNote()
         self._blocks: list[MessageReport] = []
         """What became of each message, without the omission note."""
@@ -149,6 +150,17 @@ class ContextWindow:
         return twin
 
     @property
+    def units(self) -> list[ToolExchange]:
+        """In order, without those that are left out. Messages are grouped when somebody asks: nobody does as long as
+        all of them fit."""
+        new = self.entries[self._grouped :]
+        self._grouped = len(self.entries)
+        for entry in new:
+            assert entry is not None, "only whole units are left out"
+            self._group(entry)
+        return self._units
+
+    @property
     def has_gaps(self) -> bool:
         """Whether anything is left out, so that a note is needed."""
         return bool(self._gone) or self.omission_note.messages > 0
@@ -170,42 +182,48 @@ class ContextWindow:
 
     def add(self, entry: TrackedMessage) -> None:
         """Add the next message."""
-        role, is_result, is_later = entry.message.role, entry.message.role in TOOL_ROLES, entry.is_later_system_message
-        is_companion = entry.message.is_companion or is_later
+        message, size = entry.message, entry.sent_size
+        is_result, is_later = message.role in TOOL_ROLES, entry.is_later_system_message
         if self._moved and not (is_result or is_later):
             self.end_batch()
-        if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
+        if message.role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
             self._put(before_a_user(last, self._counter))
         if entry.is_system_text:
-            self._fixed += entry.sent_size
+            self._fixed += size
         self.entries.append(entry)
         self._blocks.append(MessageReport.of(entry))
-        self._total += entry.sent_size
+        self._total += size
         if entry.edits:
             self._edited = True
             self._moved += entry.moved
         if is_result:
-            self._open_calls.discard(entry.message.answers)
-        else:
-            if not is_companion:
-                self._open_calls.clear()
-            self._open_calls.update([call.id for call in entry.message.calls])
+            self._open_calls.discard(message.answers)
+        elif not (is_later or message.is_companion):
+            self._open_calls.clear()
+        if message.calls and not is_result:
+            self._open_calls.update([call.id for call in message.calls])
         if self._moved and not self._open_calls:
             self.end_batch()
-        self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
+
+    def _group(self, entry: TrackedMessage) -> None:
+        """Join the next message to the newest unit, or begin a unit with it."""
+        message, role = entry.message, entry.message.role
+        is_result, is_later = role in TOOL_ROLES, entry.is_later_system_message
+        is_companion = message.is_companion or is_later
+        self._has_calls = self._has_calls or is_result or bool(message.calls)
         joins = is_result or is_companion or (role == "user" and not self._has_calls and self._may_be_output(entry))
-        before = self.units[-1] if self.units else None
+        before = self._units[-1] if self._units else None
         may_join = before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index
         if joins and before is not None and may_join and not (is_later and self._ends_a_run(before)):
-            must_stay = before.must_stay or entry.message.must_stay
+            must_stay = before.must_stay or message.must_stay
             last_user = entry.index if role == "user" and not is_companion else before.last_user
-            self.units[-1] = structs.replace(before, stop=entry.index + 1, must_stay=must_stay, last_user=last_user)
+            self._units[-1] = structs.replace(before, stop=entry.index + 1, must_stay=must_stay, last_user=last_user)
         else:
             # A companion without a message before it has nothing to go with.
-            must_stay = entry.message.must_stay or (entry.message.is_companion and role not in SYSTEM_ROLES)
+            must_stay = message.must_stay or (message.is_companion and role not in SYSTEM_ROLES)
             role = "tool" if is_later else role
             last_user = entry.index if role == "user" else -1
-            self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user))
+            self._units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user))
 
     def _ends_a_run(self, unit: ToolExchange) -> bool:
         """Whether as many system messages as may belong to one unit stand at the end of this newest one."""
@@ -220,7 +238,7 @@ class ContextWindow:
         was_seen = begun in self._openings
         if begun:
             self._openings.add(begun)
-        before = self.units[-1] if self.units else None
+        before = self._units[-1] if self._units else None
         if before is None or before.role != "assistant":
             return False
         # Of user messages in a row, people who ask again repeat an opening; a tool does not.

@@ -8,8 +8,8 @@ judged by itself and by the messages before it, never by those that follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -103,6 +103,29 @@ def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> li
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))
     return found
+
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+def paired_by_order(
+    messages: Iterable[AnyMessage], answering: Callable[[AnyMessage, str], AnyMessage]
+) -> Iterator[AnyMessage]:
+    """The messages of an API whose results name no call. In a run of results, each answers the first call of the
+    message before the run that has no result yet: the first of its own tool, if it names one. `answering`: a result,
+    and the id of the call → the result as its answer."""
+    waiting: list[ToolCall] = []
+    for message in messages:
+        if message.role not in TOOL_ROLES:
+            waiting = list(message.calls)
+        elif message.answers:
+            waiting = [call for call in waiting if call.id != message.answers]
+        elif waiting:
+            answered = next((call for call in waiting if call.name == message.name), waiting[0])
+            waiting.remove(answered)
+            yield answering(message, answered.id)
+            continue
+        yield message
 
 
 class Unanswered(Struct, frozen=True):

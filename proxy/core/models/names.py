@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.core.models.profile import LIFTED, ToolImages
@@ -58,16 +58,38 @@ _DEPLOYED: Final = re.compile(rf"^(?:{_DEPLOYMENT}[-_.])+|(?:[-_.]{_DEPLOYMENT})
 
 
 _LIFTED_TOKENS: Final = 1_000_000
+_STATED: Final = re.compile(r"\[window=([1-9]\d{0,8})\]\Z")
 
 
-def unlifted(name: str) -> tuple[str, int | None]:
-    """The plain name, and the window that this end of it asks for, in tokens.
+class AskedWindow(NamedTuple):
+    """What the end of a name says about the requests whose lessons are kept under it."""
 
-    >>> unlifted("claude-sonnet-4-5[1m]"), unlifted("claude-sonnet-4-5")
-    (('claude-sonnet-4-5', 1000000), ('claude-sonnet-4-5', None))
+    plain: str
+    """The name without it."""
+    tokens: int | None = None
+    """The window that they ask for."""
+    is_stated: bool = False
+    """Whether the upstream uses that window for them, whatever it uses for others."""
+
+
+def asked_window(name: str) -> AskedWindow:
+    """The window that the end of a name asks for.
+
+    >>> asked_window("claude-sonnet-4-5[1m]")
+    AskedWindow(plain='claude-sonnet-4-5', tokens=1000000, is_stated=False)
+    >>> asked_window(stating("qwen3:8b", 8192)), asked_window("qwen3:8b").tokens
+    (AskedWindow(plain='qwen3:8b', tokens=8192, is_stated=True), None)
     """
-    plain = name.removesuffix(LIFTED)
-    return plain, None if plain == name else _LIFTED_TOKENS
+    if name.endswith(LIFTED):
+        return AskedWindow(name.removesuffix(LIFTED), _LIFTED_TOKENS)
+    if stated := _STATED.search(name):
+        return AskedWindow(name[: stated.start()], int(stated[1]), is_stated=True)
+    return AskedWindow(name)
+
+
+def stating(model: str, window_tokens: int) -> str:
+    """The name for lessons about a model where its requests state this window."""
+    return f"{model}[window={window_tokens}]"
 
 
 def last_part(name: str) -> str:

@@ -95,15 +95,15 @@ class ModelProfile(Struct, frozen=True):
     """Of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
     """Of the prompt alone, where an upstream limits its characters."""
-    is_lifted: bool = False
-    """Whether its requests ask for a longer window than the model has without that."""
+    suffix: str = ""
+    """Of the name under which lessons about it are kept, if its requests ask for a window."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value comes from: by field name, a phrase such as `config models[0]` or `default`."""
 
     @property
     def known_as(self) -> str:
         """The name under which lessons about it are kept."""
-        return self.model + LIFTED if self.is_lifted else self.model
+        return self.model + self.suffix
 
     @property
     def window_is_guessed(self) -> bool:

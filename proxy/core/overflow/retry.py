@@ -196,8 +196,13 @@ class Outcome(Struct, frozen=True):
         return verdict.kind if self.is_repairable else None
 
     def proves(self, cures: Sequence[Attempt]) -> bool:
-        """Whether the upstream, after these cures, names another reason: then it has none left of theirs."""
-        return self.reason is not None and all(self.reason is not cure.cures for cure in cures)
+        """Whether the upstream, after these cures, names another reason: then it has none left of theirs. Each kind of
+        media is a reason of its own."""
+        return self.reason is not None and not any(self._is_cured_by(cure) for cure in cures)
+
+    def _is_cured_by(self, cure: Attempt) -> bool:
+        is_other_media = cure.refused and self.verdict.refused and not cure.refused & self.verdict.refused
+        return self.reason is cure.cures and not is_other_media
 
     @property
     def is_final(self) -> bool:
@@ -219,7 +224,7 @@ def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attemp
     names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
     if not outcome.proves(cures) and not (cure.rung is Rung.WITHOUT_TOOL and names_a_member):
         return ()
-    if cure.cures in [earlier.cures for earlier in cures]:
+    if cure.cures in [earlier.cures for earlier in cures] and not cure.refused:
         return ()
     return [structs.replace(one, reply_tokens=_least_reply(*cures, one)) for one in found]
 

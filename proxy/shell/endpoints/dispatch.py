@@ -1,16 +1,15 @@
-"""The HTTP face: handlers as raw ASGI.
+"""What answers agents, as raw ASGI applications: requests that are fitted, and the rest of the API.
 
-Rule: the hot route passes no middleware and no model of the body.
+Rule: no model of the body on the hot route; it is read once, by its wire.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from proxy.config.settings import ServerSettings
 from proxy.errors import (
@@ -22,8 +21,6 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
-from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
@@ -38,25 +35,16 @@ from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 from proxy.wire.roads import Road, like, road_of, wire_over
 
+ROAD: Final = "context_proxy.road"
+"""The key in a request's scope: where it goes, or None if it belongs to no API."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
 of the API that the upstream's base URL names."""
 _NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
 """A 426 must name a supported protocol: RFC 9110 15.5.22."""
-
-
-class CompressPaths(Protocol):
-    """What answers the paths of the compress API."""
-
-    def serves(self, path: str) -> bool:
-        """Whether a path is one of them."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
 
 
 class FittedEndpoint:
@@ -80,7 +68,10 @@ class FittedEndpoint:
         self._room = room
         self._log = logger()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, wire: Wire, road: Road) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        road: Road = scope[ROAD]
+        assert road.wire is not None, "the route is a wire's"
+        wire = road.wire
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
@@ -160,15 +151,20 @@ class PassThrough:
         self._pause_seconds = body_pause_seconds
         self._log = logger()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        road: Road = scope[ROAD]
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         write_lines_for(request_id.decode())
         wire = wire_over(road.path)
         sender = ResponseSender(send, request_id, wire)
+        if _asks_for_websocket(scope):
+            error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
+            await sender.refuse(error, _NO_UPGRADE)
+            return
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
-            if _has_dot_segment(scope["path"]):
+            if has_dot_segment(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
             told_by = (upload.finished, None) if upload else (None, connection_of(scope))
             async with UntilClientLeaves(receive, *told_by) as client:
@@ -199,65 +195,6 @@ class PassThrough:
             await sender.refuse(error)
 
 
-class Dispatcher:
-    """The application as the server sees it: requests of agents and probes go directly to their handlers, the rest to
-    FastAPI, whose router and middleware take about a fourteenth of the CPU of a small request."""
-
-    def __init__(
-        self,
-        fitted: FittedEndpoint,
-        pass_through: PassThrough,
-        probes: Mapping[str, ASGIApp],
-        rest: ASGIApp,
-        lifespan: Lifespan,
-        base_path: bytes,
-        guard: Guard,
-        compress_api: CompressPaths | None = None,
-        mcp: ASGIApp | None = None,
-    ) -> None:
-        """`base_path`: of the upstream's base URL. `compress_api`: what answers its own paths; None: they are passed
-        through like others. `mcp`: what answers `/mcp`; None: nothing is there."""
-        self._fitted = fitted
-        self._base_path = base_path
-        self._guard = guard
-        self._compress_api = compress_api
-        self._mcp = mcp
-        self._pass_through = pass_through
-        self._probes = probes
-        self._rest = rest
-        self._lifespan = lifespan
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await run_lifespan(self._lifespan, receive, send)
-        elif (stranger := self._guard.stranger(scope)) is not None:
-            logger().info("request_refused", status=stranger.status, outcome=stranger.code, problem=stranger.message)
-            road = road_of(scope["method"], _raw_path(scope), self._base_path)
-            wire = CHAT_COMPLETIONS if road is None else road.wire or wire_over(road.path)
-            await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)
-        elif self._compress_api is not None and self._compress_api.serves(scope["path"]):
-            await self._compress_api(scope, receive, send)
-        elif (road := road_of(scope["method"], _raw_path(scope), self._base_path)) is not None:
-            await self._api(scope, receive, send, road)
-        elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):
-            await self._probes[scope["path"]](scope, receive, send)
-        elif self._mcp is not None and scope["path"] == "/mcp":
-            await self._mcp(scope, receive, send)
-        elif scope["path"] == "/" and scope["method"] == "HEAD":
-            await _here(send, request_id_of(scope["headers"]))
-        else:
-            await self._rest(scope, receive, send)
-
-    async def _api(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
-        if _asks_for_websocket(scope):
-            error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
-            await ResponseSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
-        elif road.wire is None or _has_dot_segment(scope["path"]):
-            await self._pass_through(scope, receive, send, road)
-        else:
-            await self._fitted(scope, receive, send, road.wire, road)
-
-
 def _announced_bytes(headers: Headers) -> int:
     announced = header(headers, b"content-length")
     return int(announced) if announced.isdigit() else 0
@@ -267,8 +204,8 @@ def _has_body(headers: Headers) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
 
 
-def _raw_path(scope: Scope) -> bytes:
-    """With the escapes that the client wrote."""
+def raw_path(scope: Scope) -> bytes:
+    """The path with the escapes that the client wrote."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     return path
 
@@ -282,10 +219,11 @@ def _on(route: Route, scope: Scope, road: Road, routes: Routes) -> Road:
     """The same road on another upstream's host."""
     if route is routes.default:
         return road
-    return road_of(scope["method"], _raw_path(scope), route.base_path) or road
+    return road_of(scope["method"], raw_path(scope), route.base_path) or road
 
 
-def _has_dot_segment(path: str) -> bool:
+def has_dot_segment(path: str) -> bool:
+    """Whether a server could resolve the path to another one."""
     return "." in path and _DOT_SEGMENT.search(path) is not None  # hardly any path has a dot
 
 
@@ -294,17 +232,10 @@ def _asks_for_websocket(scope: Scope) -> bool:
     return scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"])
 
 
-async def _here(send: Send, request_id: bytes) -> None:
-    """A 200 without a body, for clients that check whether the server is there."""
-    headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", b"0"), (b"x-request-id", request_id)]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
-
-
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
     """404 for an unknown path, with the base URL that was probably meant."""
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
-    meant = like(_raw_path(scope))
+    meant = like(raw_path(scope))
     hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
     error = UnknownPath(f"nothing is served at this path; {hint}")
     await ResponseSender(send, request_id_of(scope["headers"])).refuse(error)

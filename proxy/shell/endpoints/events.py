@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.core.text import jsontext
 from proxy.errors import TooManyListeners
-from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.endpoints.refusals import refusal
+from proxy.shell.endpoints.services import SERVICES, Services
 from proxy.shell.http.disconnect import STATE_KEY
 
 LOOK_SECONDS: Final = 1.0
@@ -64,8 +64,8 @@ class EventStream(Response):
 
 async def _tell(scope: Scope, send: Send) -> None:
     """Events until the server stops."""
-    parts: Parts = scope[PARTS]
-    history = parts.history
+    services: Services = scope[SERVICES]
+    history = services.history
     connection = scope.get("state", {}).get(STATE_KEY)
     last, told = await history.newest(), b"[]"
     await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})

@@ -1,18 +1,21 @@
-"""The operator's endpoints: decisions, the dry run, the description of the API, the dashboard.
+"""The operator's endpoints: status, decisions, the dry run, the description of the API, the dashboard.
 
-Rule: each of them calls the guard first; none of them shows a key or the content of a message.
+Rule: status is quick, and open to everybody who reaches the port; everything else calls the guard first. None of them
+shows a key or the content of a message.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from msgspec.structs import replace
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BeforeValidator
 
 from proxy.core.conversation.edit import Reason
@@ -20,24 +23,22 @@ from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
 from proxy.shell.endpoints import answers
 from proxy.shell.endpoints.events import EventStream
-from proxy.shell.endpoints.parts import Parts
 from proxy.shell.endpoints.refusals import (
     HEADERS,
     MAX_CONVERSATIONS,
     MAX_WORDS_CHARACTERS,
     OPERATOR_KEY,
     REFUSED,
+    Endpoint,
     guarded,
-    parts_of,
 )
+from proxy.shell.endpoints.services import Reload, Services, services_of
 from proxy.shell.http.bodies import read_body
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.telemetry.ledger import Wanted
 from proxy.shell.telemetry.recent import MAX_DECISIONS
-
-Handler: TypeAlias = Callable[[], Awaitable[Response]]
 
 _DEFAULT_LIMIT: Final = 50
 _DASHBOARD_TYPES: Final = {
@@ -110,139 +111,195 @@ _Some = Annotated[
 _Conversation = Annotated[str, Query(max_length=64, description="Only the requests of this conversation.")]
 
 
-def add_operator_endpoints(app: FastAPI) -> None:
-    """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/-/reload`, `/openapi.json`, `/docs`, and the
-    dashboard at `/`."""
-    operator = APIRouter(
-        route_class=app.router.route_class, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED
-    )
+class Exposition(Response):
+    """The format of Prometheus."""
 
-    @operator.get(
-        "/decisions",
-        summary="The latest requests",
-        tags=["decisions"],
-        response_model=answers.Decisions,
-    )
-    async def decisions(
-        request: Request,
-        limit: _Limit = _DEFAULT_LIMIT,
-        before: _Before = None,
-        q: _Words = "",
-        show: _Show = "all",
-        conversation: _Conversation = "",
-    ) -> Response:
-        """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
-        content. With `decisions.stored: 0` only of the process that responds, since its start."""
-        wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
-        return _json(await _decisions(parts_of(request), wanted))
-
-    @operator.get(
-        "/overview",
-        summary="Whether all is well, and what was saved",
-        tags=["decisions"],
-        response_model=answers.Overview,
-    )
-    async def overview(request: Request, hours: _Hours = 24) -> Response:
-        """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
-        answer, at most every ten seconds."""
-        return _json(await parts_of(request).overview.of(hours))
-
-    @operator.get(
-        "/conversations",
-        summary="The latest conversations",
-        tags=["decisions"],
-        response_model=answers.Conversations,
-    )
-    async def conversations(request: Request, limit: _Some = 20) -> Response:
-        """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-        return _json({"conversations": await parts_of(request).history.conversations(limit)})
-
-    @operator.get(
-        "/events",
-        summary="Requests as they happen",
-        tags=["decisions"],
-        response_class=EventStream,
-        responses={
-            200: {
-                "description": "Server-sent events, each with `decisions` that have finished, the newest first, and "
-                "all that are `running`, as `/decisions` has them.",
-                "content": {"text/event-stream": {}},
-            }
-        },
-    )
-    async def events() -> Response:
-        """Begins with the next change; ends after a minute, so that the client connects again."""
-        return EventStream()
-
-    @operator.get(
-        "/decisions/{request_id:path}",  # a client's id may contain a slash
-        summary="One request, message by message",
-        tags=["decisions"],
-        response_model=answers.DecisionDetail,
-    )
-    async def decision(request: Request, request_id: str) -> Response:
-        """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
-        that responds. After a restart, and of other workers, the messages only of requests that were edited."""
-        parts = parts_of(request)
-        found = await parts.history.find(request_id)
-        if found is None:
-            is_kept, workers = parts.history.is_kept, parts.server.workers
-            others = f"; each of the {workers} workers remembers its own, so ask again"
-            raise UnknownDecision(f"no request of this id is remembered{others if workers > 1 and not is_kept else ''}")
-        return _json(await parts.overview.priced(found))
-
-    @operator.post(
-        "/explain",
-        summary="What would be done to a chat request",
-        tags=["decisions"],
-        response_model=answers.Explanation,
-        openapi_extra=_CHAT_REQUEST,
-    )
-    async def explain(request: Request) -> Response:
-        """A dry run: nothing is sent or stored."""
-        parts = parts_of(request)
-        max_body_bytes, pause_seconds = parts.server.max_body_bytes, parts.server.body_timeout_seconds
-        announced = request.headers.get("content-length", "")
-        length = int(announced) if announced.isdigit() else 0
-        body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
-        explanation = await parts.explainer.explain(_unpacked(body, request, max_body_bytes))
-        return _json(explanation.described())
-
-    @operator.post(
-        "/-/reload",
-        summary="Reload the settings",
-        tags=["status"],
-        response_model=answers.Reloaded,
-    )
-    async def reload_settings(request: Request) -> Response:
-        """As SIGHUP does: running responses end with the settings that they began with, and invalid settings change
-        nothing (422, with a line for each mistake)."""
-        parts = parts_of(request)
-        if parts.reload is None:
-            raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
-        return _json({**(await parts.reload())._asdict(), "workers": parts.server.workers})
-
-    app.include_router(operator)
-
-    async def openapi() -> Response:
-        return _json(app.openapi())
-
-    async def docs() -> Response:
-        page = api_page(app.openapi())
-        return Response(page, media_type="text/html", headers=HEADERS | _PAGE_HEADERS)
-
-    for path, handler in (
-        ("/openapi.json", openapi),
-        ("/docs", docs),
-        ("/", _file("index.html")),
-        *((f"/dashboard/{name}", _file(name)) for name in _DASHBOARD_TYPES),
-    ):
-        app.add_api_route(path, handler, dependencies=[Depends(guarded)], include_in_schema=False)
+    media_type = CONTENT_TYPE_LATEST
 
 
-async def _decisions(parts: Parts, wanted: Wanted) -> dict[str, Any]:
+status = APIRouter(route_class=Endpoint, tags=["status"])
+operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
+pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include_in_schema=False)
+
+
+@status.get("/healthz", summary="Whether the process is alive", response_model=answers.Alive)
+async def healthz() -> Response:
+    """Always, as long as there is a response."""
+    return _json({"status": "ok"})
+
+
+@status.get(
+    "/readyz",
+    summary="Whether requests would be served well",
+    responses={503: {"model": answers.NotReady, "description": "No upstream responds, or nothing can be stored."}},
+    response_model=answers.Ready,
+)
+async def readyz(request: Request) -> Response:
+    """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
+    services = services_of(request)
+    is_ready, problems = await services.readiness.looked()
+    if not is_ready:
+        return _json({"status": "not ready", "reasons": problems}, 503)
+    noted = {name: why for name, note in services.notes.items() if (why := note()) is not None}
+    unavailable = {**problems, **noted}
+    return _json({"status": "ready", "unavailable": unavailable} if unavailable else {"status": "ready"})
+
+
+@status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
+async def exposed(request: Request) -> Response:
+    """Of all workers together; docs/metrics.md describes each."""
+    return Exposition(services_of(request).metrics.exposed())
+
+
+@operator.get(
+    "/decisions",
+    summary="The latest requests",
+    tags=["decisions"],
+    response_model=answers.Decisions,
+)
+async def decisions(
+    request: Request,
+    limit: _Limit = _DEFAULT_LIMIT,
+    before: _Before = None,
+    q: _Words = "",
+    show: _Show = "all",
+    conversation: _Conversation = "",
+) -> Response:
+    """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
+    content. With `decisions.stored: 0` only of the process that responds, since its start."""
+    wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
+    return _json(await _decisions(services_of(request), wanted))
+
+
+@operator.get(
+    "/overview",
+    summary="Whether all is well, and what was saved",
+    tags=["decisions"],
+    response_model=answers.Overview,
+)
+async def overview(request: Request, hours: _Hours = 24) -> Response:
+    """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
+    answer, at most every ten seconds."""
+    return _json(await services_of(request).overview.of(hours))
+
+
+@operator.get(
+    "/conversations",
+    summary="The latest conversations",
+    tags=["decisions"],
+    response_model=answers.Conversations,
+)
+async def conversations(request: Request, limit: _Some = 20) -> Response:
+    """Each with the sizes of its latest turns: how it grew, and where it was cut."""
+    return _json({"conversations": await services_of(request).history.conversations(limit)})
+
+
+@operator.get(
+    "/events",
+    summary="Requests as they happen",
+    tags=["decisions"],
+    response_class=EventStream,
+    responses={
+        200: {
+            "description": "Server-sent events, each with `decisions` that have finished, the newest first, and "
+            "all that are `running`, as `/decisions` has them.",
+            "content": {"text/event-stream": {}},
+        }
+    },
+)
+async def events() -> Response:
+    """Begins with the next change; ends after a minute, so that the client connects again."""
+    return EventStream()
+
+
+@operator.get(
+    "/decisions/{request_id:path}",  # a client's id may contain a slash
+    summary="One request, message by message",
+    tags=["decisions"],
+    response_model=answers.DecisionDetail,
+)
+async def decision(request: Request, request_id: str) -> Response:
+    """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
+    that responds. After a restart, and of other workers, the messages only of requests that were edited."""
+    services = services_of(request)
+    found = await services.history.find(request_id)
+    if found is None:
+        is_kept, workers = services.history.is_kept, services.server.workers
+        others = f"; each of the {workers} workers remembers its own, so ask again"
+        raise UnknownDecision(f"no request of this id is remembered{others if workers > 1 and not is_kept else ''}")
+    return _json(await services.overview.priced(found))
+
+
+@operator.post(
+    "/explain",
+    summary="What would be done to a chat request",
+    tags=["decisions"],
+    response_model=answers.Explanation,
+    openapi_extra=_CHAT_REQUEST,
+)
+async def explain(request: Request) -> Response:
+    """A dry run: nothing is sent or stored."""
+    services = services_of(request)
+    max_body_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
+    announced = request.headers.get("content-length", "")
+    length = int(announced) if announced.isdigit() else 0
+    body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
+    explanation = await services.explainer.explain(_unpacked(body, request, max_body_bytes))
+    return _json(explanation.described())
+
+
+@operator.post(
+    "/-/reload",
+    summary="Reload the settings",
+    tags=["status"],
+    response_model=answers.Reloaded,
+)
+async def reload_settings(request: Request) -> Response:
+    """As SIGHUP does: running responses end with the settings that they began with, and invalid settings change
+    nothing (422, with a line for each mistake)."""
+    reload: Reload | None = request.app.state.reload
+    if reload is None:
+        raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
+    return _json({**(await reload())._asdict(), "workers": services_of(request).server.workers})
+
+
+@status.head("/", include_in_schema=False)
+async def here() -> Response:
+    """For clients that check whether the server is there."""
+    return Response(media_type="text/html")
+
+
+@pages.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    """The description of the API."""
+    return _json(request.app.openapi())
+
+
+@pages.get("/docs")
+async def docs(request: Request) -> Response:
+    """The same for people."""
+    page = api_page(request.app.openapi())
+    return Response(page, media_type="text/html", headers=HEADERS | _PAGE_HEADERS)
+
+
+@pages.get("/")
+async def index() -> Response:
+    """The dashboard."""
+    return _file("index.html")
+
+
+@pages.get("/dashboard/{name}")
+async def part_of_page(name: str) -> Response:
+    """What the dashboard loads."""
+    return _file(name)
+
+
+ROUTERS: Final = (status, operator, pages)
+
+
+async def _decisions(services: Services, wanted: Wanted) -> dict[str, Any]:
     """The content of `/decisions`."""
-    recent, history = parts.recent, parts.history
+    recent, history = services.recent, services.history
     running = await history.running()
     totals = recent.totals.described()
     if history.is_kept:
@@ -262,7 +319,7 @@ async def _decisions(parts: Parts, wanted: Wanted) -> dict[str, Any]:
         "totals": {**totals, "running": len(running)},
         "worker": {
             "pid": os.getpid(),
-            "workers": parts.server.workers,
+            "workers": services.server.workers,
             "seconds": round(time.time() - recent.started),
             "remembered": await history.count(Wanted()),
             "shared": history.is_kept and history.problem is None,
@@ -272,14 +329,16 @@ async def _decisions(parts: Parts, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _file(name: str) -> Handler:
-    """Serves a file of the dashboard."""
-    content = importlib.resources.files("proxy").joinpath("dashboard", name).read_bytes()
+@functools.cache
+def _content(name: str) -> bytes:
+    return importlib.resources.files("proxy").joinpath("dashboard", name).read_bytes()
 
-    async def answer() -> Response:
-        return Response(content, media_type=_DASHBOARD_TYPES[name], headers=HEADERS | _PAGE_HEADERS)
 
-    return answer
+def _file(name: str) -> Response:
+    """A file of the dashboard."""
+    if name not in _DASHBOARD_TYPES:
+        raise UnknownPath("the dashboard has no such file")
+    return Response(_content(name), media_type=_DASHBOARD_TYPES[name], headers=HEADERS | _PAGE_HEADERS)
 
 
 def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
@@ -293,5 +352,5 @@ def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
     return unpack(body, encoding, max_bytes)
 
 
-def _json(found: Mapping[str, Any]) -> Response:
-    return Response(jsontext.dump(found), media_type="application/json", headers=HEADERS)
+def _json(found: Mapping[str, Any], status_code: int = 200) -> Response:
+    return Response(jsontext.dump(found), status_code, HEADERS, "application/json")

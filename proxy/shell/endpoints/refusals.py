@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.endpoints.answers import Refusal
-from proxy.shell.endpoints.parts import PARTS, Parts
+from proxy.shell.endpoints.services import services_of
 from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 from proxy.wire.json_wire import error_body
@@ -89,15 +89,9 @@ class Endpoint(APIRoute):
         return "GET" if method == "HEAD" and "GET" in (self.methods or ()) else method
 
 
-def parts_of(request: Request) -> Parts:
-    """The parts that a request carries."""
-    found: Parts = request.scope[PARTS]
-    return found
-
-
 async def guarded(request: Request) -> None:
     """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
-    await parts_of(request).guard.admit(request.scope)
+    await services_of(request).guard.admit(request.scope)
 
 
 def add_refusals(app: FastAPI) -> None:

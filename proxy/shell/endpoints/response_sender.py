@@ -21,7 +21,7 @@ from proxy.shell.relay.watching import StreamedResponse
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
-from proxy.wire.sse import TAIL_BYTES, Tail
+from proxy.wire.streams import TAIL_BYTES, Tail
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is copied from a client into logs and headers: visible ASCII of bounded length."""

@@ -18,9 +18,6 @@ from starlette.types import Message, Send
 from proxy.shell.upstream.client import Headers
 from proxy.wire.protocol import Wire
 
-COMMENT: Final = b": keepalive\n\n"
-"""Clients skip lines that begin with a colon."""
-_HEAD: Final[Headers] = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 _MAX_BODY_BYTES: Final = 1024 * 1024
 """Of a response that must be sent in another form; errors are far shorter."""
 
@@ -47,7 +44,7 @@ class KeepAlive:
     async def comments(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> AsyncIterator[None]:
         """Sends a comment at this interval. `wanted` is called before each: whether the client wants a stream is known
         once its request has been read."""
-        ticking = asyncio.create_task(self._tick(seconds, wanted, [*_HEAD, *headers]))
+        ticking = asyncio.create_task(self._tick(seconds, wanted, headers))
         try:
             yield
         finally:
@@ -59,7 +56,7 @@ class KeepAlive:
             if not self._begun:
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
                 self._begun = self._committed = True
-                self._as_events = _is_stream(headers)
+                self._as_events = self._wire.framing.is_stream(headers)
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     @property
@@ -81,7 +78,7 @@ class KeepAlive:
             await self._send(message)
         elif is_start:
             self._status = message["status"]
-            fits = _is_stream(message["headers"]) if self._as_events else self._status < 400
+            fits = self._wire.framing.is_stream(message["headers"]) if self._as_events else self._status < 400
             self._whole = None if fits else bytearray()
         elif self._whole is None:
             await self._send(message)
@@ -92,11 +89,9 @@ class KeepAlive:
                 await self._send({"type": "http.response.body", "body": told(self._status, bytes(self._whole))})
 
     async def _tick(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> None:
-        while True:
+        framing = self._wire.framing
+        head = [(b"content-type", framing.content_type), (b"cache-control", b"no-cache"), *headers]
+        while framing.comment:
             await asyncio.sleep(seconds)
             if wanted():
-                await self.pass_on(headers, COMMENT)
-
-
-def _is_stream(headers: Headers) -> bool:
-    return any(name == b"content-type" and b"event-stream" in value.lower() for name, value in headers)
+                await self.pass_on(head, framing.comment)

@@ -1,11 +1,12 @@
 """The profile of a model, value by value: the first source that states a value decides.
 
-Rule: configuration › learned › `defaults` › what a self-hosted server has allocated › what the request's header asks
-for › the upstream's `/v1/models` › the catalogue › 128 000 tokens. The profile records where each value came from. A
-look-up never waits for the network; callers that can wait a moment for a window that nobody states call `settle` first.
-A window is certain unless it is asked for, the default, or the catalogue's from another provider:
-docs/decisions/0012-windows-certain-and-guessed.md. If a refusal has printed exactly that a configured window is too
-large, the refusal is believed until it is refuted or forgotten, and the operator is told.
+Rule: what the request itself states › configuration › learned › `defaults` › what a self-hosted server has allocated ›
+what the request's header asks for › the upstream's `/v1/models` › the catalogue › 128 000 tokens. The profile records
+where each value came from. A look-up never waits for the network; callers that can wait a moment for a window that
+nobody states call `settle` first. A window is certain unless it is asked for in a header, the default, or the
+catalogue's from another provider: docs/decisions/0012-windows-certain-and-guessed.md. If a refusal has printed exactly
+that a configured window is too large, the refusal is believed until it is refuted or forgotten, and the operator is
+told.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
 from proxy.core.models.facts import Search
-from proxy.core.models.names import unlifted
+from proxy.core.models.names import asked_window
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
@@ -71,6 +72,7 @@ MAX_PROFILES: Final = 1024
 _BEFORE_LISTS: Final = 2
 """Where a window that requests ask for stands among the sources."""
 _LIFT: Final = "the requests ask for it"
+_STATED: Final = "the request states it"
 
 _VALUES: Final = (
     "window_tokens",
@@ -142,7 +144,7 @@ class ModelResolver:
             return False
         before = self.profile(name, by)
         if before.window_is_guessed or before.cuts_silently or self.discovery.is_in_doubt:
-            await self.discovery.settle(unlifted(name)[0])
+            await self.discovery.settle(asked_window(name).plain)
         after = self.profile(name, by)
         if after.window_is_guessed:
             self._tell_guess(after)
@@ -181,7 +183,8 @@ class ModelResolver:
         """Compare what was learned with what a self-hosted server reports now, if that is news."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
-            window = self.discovery.stated(unlifted(model)[0])
+            asked = asked_window(model)
+            window = None if asked.is_stated else self.discovery.stated(asked.plain)
             if learned is not None and window is not None and self._stated.get(model) != window:
                 self._stated.put(model, window)
                 learned.note_allocated(model, window)
@@ -236,13 +239,17 @@ class ModelResolver:
         stated_by = {"window_tokens": "default"}
         witness, taken = Witness.GUESSED, 0
         learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
-        plain, lifted_tokens = unlifted(model)
+        plain, asked_tokens, is_stated = asked_window(model)
         sources = [source(plain) for source in self._sources]
-        if lifted_tokens is not None and self._may_be_lifted(plain, lifted_tokens):
-            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=lifted_tokens, witness=Witness.GUESSED), _LIFT))
         configured = self._configured(model) or self._configured(plain)
-        first = (configured, learned)
-        if configured is not None and learned is not None and _corrects(learned[0], configured[0]):
+        first: Sequence[tuple[ModelLimits, str] | None] = (configured, learned)
+        if asked_tokens is not None and is_stated:
+            stated = self._stated_window(plain, asked_tokens, configured)
+            is_less = learned is not None and (learned[0].window_tokens or asked_tokens) < asked_tokens
+            first = (learned, stated, configured) if is_less else (stated, configured, learned)
+        elif asked_tokens is not None and self._may_be_lifted(plain, asked_tokens):
+            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=asked_tokens, witness=Witness.GUESSED), _LIFT))
+        if not is_stated and configured is not None and learned is not None and _corrects(learned[0], configured[0]):
             first = (learned[0], self._correction(model, learned, configured)), configured
         for said in (*first, *sources):
             limits, phrase = said or (NOTHING, "")
@@ -254,7 +261,15 @@ class ModelResolver:
                     values[name], stated_by[name] = value, phrase
         if witness is Witness.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
-        return ModelProfile(model=plain, is_lifted=plain != model, **values, witness=witness, sources=stated_by)
+        return ModelProfile(model=plain, suffix=model.removeprefix(plain), **values, witness=witness, sources=stated_by)
+
+    def _stated_window(
+        self, model: str, tokens: int, configured: tuple[ModelLimits, str] | None
+    ) -> tuple[ModelLimits, str]:
+        """The window of requests that state one: no more than the settings and the upstream's list allow the model.
+        What a server has allocated for other requests does not bind them."""
+        limits = (configured[0] if configured else NOTHING, self.discovery.limits(model))
+        return ModelLimits(window_tokens=min([tokens, *(one.window_tokens or tokens for one in limits)])), _STATED
 
     def _correction(self, model: str, learned: tuple[ModelLimits, str], configured: tuple[ModelLimits, str]) -> str:
         """The source of a window that corrects a configured one, for people; it is logged once."""

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.models.names import unlifted
+from proxy.core.models.names import asked_window
 from proxy.core.models.profile import ModelProfile
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
@@ -121,7 +121,7 @@ def _names(
     own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
     names = dict.fromkeys((*written, *learning.models, *resolver.discovery.names))
-    return tuple(name for name in names if settings.paths_to(upstream, unlifted(name)[0]))
+    return tuple(name for name in names if settings.paths_to(upstream, asked_window(name).plain))
 
 
 def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: TruncateToolOutput) -> Table:

@@ -75,7 +75,6 @@ class Explanation(Struct, frozen=True):
     def described(self) -> dict[str, Any]:
         """All of it as JSON."""
         planned, plan = self.planned, self.planned.plan
-        lowered = planned.reply_limit
         return {
             "model": self.profile.model,
             "upstream": {"base_url": self.base_url},
@@ -96,8 +95,8 @@ class Explanation(Struct, frozen=True):
                 "bytes": plan.budget.room_bytes,
             },
             "reply_limit": {
-                "asked": planned.request.reply_limit[1] if planned.request.reply_limit else None,
-                "sent": lowered[1] if lowered else None,
+                "asked": planned.request.reply_tokens,
+                "sent": planned.reply_tokens,
             },
             "counted_by": planned.inputs.counted_by,
             "profile": {name: self.value_of(name) for name in PROFILE_VALUES},

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.hidden_calls import (

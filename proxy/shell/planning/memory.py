@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Conversation, Message
 from proxy.errors import MalformedRequest

@@ -143,7 +143,7 @@ class KnownInputs:
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
         ratio, calibrated = self._ratio_of(request.known_as, texts.name, tenant, is_sure)
-        asked = request.reply_limit[1] if request.reply_limit else None
+        asked = request.reply_tokens
         key = (profile.known_as, profile.window_tokens, asked, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant

@@ -11,16 +11,15 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Resolved
-from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire.protocol import Wire
@@ -30,12 +29,11 @@ NAMED_BY_BYTES: Final = 4096
 """Of the first user message, with its length: no two tasks begin alike for so long and have the same length."""
 
 
-@dataclass(slots=True, weakref_slot=True)
-class LastSent:
+class LastSent(Struct, weakref=True):
     """The messages that were last sent upstream in one conversation. Its turns share this object; each records its own
     sends."""
 
-    messages: tuple[Message, ...] | None = field(default=None, repr=False)
+    messages: tuple[Message, ...] | None = None
     """None before the first send."""
     conversation: str = ""
     """Its name; empty until it is needed."""
@@ -80,8 +78,7 @@ class _Content(NamedTuple):
     resolved: Resolved
 
 
-@dataclass(slots=True)
-class Planned:
+class Planned(Struct):
     """A request, and what to send in its place."""
 
     wire: Wire
@@ -96,34 +93,34 @@ class Planned:
     """Number of messages known before this request: their edits have been logged."""
     reasons: Mapping[str, int]
     """How many edits there are for each reason."""
-    reply_limit: tuple[str, int] | None
-    """The member that limits the reply and its new value, if it must be lowered."""
-    last_sent: LastSent = field(default_factory=LastSent, repr=False)
+    reply_tokens: int | None
+    """The new limit of the reply, if it must be lowered."""
+    last_sent: LastSent = field(default_factory=LastSent)
     """What its conversation sent before; the same object for all its remembered turns."""
-    resolved: Resolved = field(default_factory=dict, repr=False)
+    resolved: Resolved = field(default_factory=dict)
     """What was found for the references in the messages."""
     lookup_seconds: float = 0.0
     """How long the look-ups for this request took: time of others, not the proxy's own."""
-    unknown: tuple[str, ...] = field(default=(), repr=False)
+    unknown: tuple[str, ...] = ()
     """Marks of messages that may hide calls of the proxy's own tool."""
-    members: Mapping[str, Raw] = field(default_factory=dict, repr=False)
+    members: Mapping[str, Raw] = field(default_factory=dict)
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
     reading: Reading | None = None
     """What the proxy has read for the model since the client's request."""
-    _last_sent: weakref.ref[LastSent] | None = field(default=None, init=False, repr=False)
-    is_here: bool = field(default=True, init=False)
+    _last_sent: weakref.ref[LastSent] | None = None
+    is_here: bool = True
     """Whether its content is: messages, edits, artifacts."""
-    message_count: int = field(init=False)
+    message_count: int = 0
     """Of the request as it came."""
-    changed: bool = field(init=False)
+    changed: bool = False
     """Whether anything but the client's own bytes is sent."""
-    tokens_before: int = field(init=False)
+    tokens_before: int = 0
     """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
-    tokens_after: int = field(init=False)
+    tokens_after: int = 0
     """Size of what the plan sends, in the model's tokens."""
-    room_tokens: int | None = field(init=False)
+    room_tokens: int | None = None
     """Room for a prompt, in the model's tokens: never more than its window. None if the window is only guessed."""
 
     def __post_init__(self) -> None:
@@ -131,17 +128,21 @@ class Planned:
         budget = self.plan.budget
         room = self.inputs.budget.certain_room_tokens
         self.message_count = len(self.request.conversation)
-        self.changed = self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
+        self.changed = self._is_rendered or self.reply_tokens is not None or self.request.is_rewritten
         self.tokens_before = budget.model_tokens(self.plan.before.tokens)
         self.tokens_after = budget.model_tokens(self.plan.after.tokens)
         self.room_tokens = None if room is None else budget.model_tokens(room)
+
+    def __repr__(self) -> str:
+        """Without its content, which must not reach a log."""
+        return f"{type(self).__name__}({self.message_count} messages)"
 
     def set_aside(self) -> object:
         """Take out its content, for `put_back`."""
         content = _Content(self.request, self.plan, self.resolved)
         self._last_sent = weakref.ref(self.last_sent)  # as long as the conversation is remembered
         self.request, self.resolved, self.progress = self.request.outline(), {}, None
-        self.plan = structs.replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
+        self.plan = replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
         self.last_sent = LastSent(conversation=self.last_sent.conversation)
         self.is_here = False
         return content
@@ -186,14 +187,12 @@ class Planned:
 
     def body(self, reply_tokens: int | None = None) -> bytes:
         """What to send: the request's bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
-        limit = self.reply_limit
-        if reply_tokens is not None:
-            limit = ((self.request.reply_limit or (self.request.shape.reply_limits[-1], 0))[0], reply_tokens)
+        limit = self.reply_tokens if reply_tokens is None else reply_tokens
         if not self._is_rendered and limit is None:
             return self.request.body
         members = dict(self.members)
         if limit is not None:
-            members[limit[0]] = jsontext.dump(limit[1])
+            members |= self.wire.limiting(self.request, limit)
         if self.offered and self.inputs.terms.tools is not None:
             members[self.request.shape.tools] = self.inputs.terms.tools
         return self.wire.render(self.request, self.plan.sent, members)

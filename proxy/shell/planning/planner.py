@@ -9,11 +9,10 @@ import copy
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
@@ -199,7 +198,7 @@ class Planner:
         calls = (call.name for message in request.conversation for call in message.calls)
         if not request.put_in or RETRIEVAL_TOOL not in calls:  # what a repair has put in stays
             return request
-        plain = replace(wire.parse(request.body, None, 0), named=request.named, is_lifted=request.is_lifted)
+        plain = replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
         return self._healed(wire, planned.tenant, plain, 0)
 
     def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
@@ -285,7 +284,7 @@ class Planner:
             begun, begun_messages = came.beginning, len(came.beginning.conversation)
         request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
-            request = replace(request, named=came.model)
+            request = replace(request, model=came.model)
         if came.is_lifted:
             request = replace(request, is_lifted=True)
         if known is not None and request.healed and request.model != known.request.model:
@@ -295,7 +294,7 @@ class Planner:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
-            access = structs.replace(access, tool=True)
+            access = replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
                 if known is not None and known.unknown:
@@ -425,9 +424,6 @@ def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline
     return resolving(inputs.pipeline, resolved)
 
 
-def _lowered(request: Request, made: Plan) -> tuple[str, int] | None:
-    asked = request.reply_limit
-    if asked is None:
-        return None
-    lowered = clamped_reply(made.budget, asked[1], made.after.tokens)
-    return None if lowered is None else (asked[0], lowered)
+def _lowered(request: Request, made: Plan) -> int | None:
+    asked = request.reply_tokens
+    return None if asked is None else clamped_reply(made.budget, asked, made.after.tokens)

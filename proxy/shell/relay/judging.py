@@ -98,10 +98,10 @@ class Judge:
             input_tokens=None,
             witness=Witness.LEARNED,
         )
-        asked = planned.request.reply_limit
+        asked = planned.request.reply_tokens
         own = counter_for(profile.tokenizer, profile.model)
         ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
-        budget = budget_for(profile, asked and asked[1], exact=measured, rules=BudgetRules(), ratio=ratio)
+        budget = budget_for(profile, asked, exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
     def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
@@ -130,8 +130,8 @@ class Judge:
         model, profile = planned.request.known_as, planned.inputs.profile
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
         if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
-            reply = planned.reply_limit or planned.request.reply_limit
-            room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply and reply[1])
+            reply = planned.reply_tokens or planned.request.reply_tokens
+            room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply)
             self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
@@ -161,8 +161,8 @@ class Judge:
         scale = 1.0
         if counted is not None and counted.inputs.counted_by != refused.inputs.counted_by:
             scale = counted.plan.before.tokens / max(1, refused.plan.before.tokens)
-        limit = refused.reply_limit or refused.request.reply_limit
-        size, reply = max(1, int(refused.tokens_after * scale)), limit[1] if limit else 0
+        reply = refused.reply_tokens or refused.request.reply_tokens or 0
+        size = max(1, int(refused.tokens_after * scale))
         if reply > size:  # rather both together are too much
             size, reply = size + reply, 0
         fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
@@ -316,7 +316,7 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         profile.certain_window_tokens if profile.is_rated else planned.plan.budget.certain_room_tokens,
         profile.certain_window_tokens is not None,
         has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
-        reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
+        reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
     )
     verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
     return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict

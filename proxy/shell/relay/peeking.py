@@ -7,7 +7,6 @@ was read is passed on with the rest, byte for byte. What has no content (comment
 from __future__ import annotations
 
 import asyncio
-import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Protocol, Self, TypeAlias
@@ -17,7 +16,7 @@ from proxy.shell.http.unpacking import is_zlibs
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.shell.upstream.tap import Taker
 from proxy.wire.protocol import Wire
-from proxy.wire.sse import QUIET_LINES, EventSplitter, Tail, data_of
+from proxy.wire.streams import Splitter, Tail
 
 PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
 """Takes what an upstream sends before its response has content, with the response's headers."""
@@ -29,20 +28,15 @@ HELD_BYTES: Final = 64 * 1024
 QUIET_BYTES: Final = 1024 * 1024
 """Limit for events without content at the beginning of a stream: some repeat all tools and instructions of the
 request."""
-_EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-"""A body that begins with one of these is a stream of events, whatever its content-type: some servers send none, or
-`application/json` as for their other errors."""
 _LARGE_BYTES: Final = 16 * 1024
 """Of a piece after which others have their turn: reading it may take milliseconds."""
 _ANY_ZLIB_FORMAT: Final = 47
 """zlib distinguishes gzip and deflate itself."""
 OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
 """Headers that no longer apply when the body has changed."""
-_BLANKS: Final = re.compile(rb"[ \t\r\n]*")
+_BLANKS: Final = b" \t\r\n"
 """What JSON may begin with; DeepSeek sends empty lines until its reply is ready.
 https://api-docs.deepseek.com/quick_start/rate_limit"""
-_QUIET_BEGINNINGS: Final = (b":", b" ", b"\t", b"\r", b"\n")
-"""What a match of either begins with."""
 _PIECES_OF_THE_END: Final = 8
 """Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
 
@@ -67,9 +61,9 @@ class PeekedResponse:
         """The end of what has arrived."""
         self._is_noted = False
         """Whether somebody else adds to it what `chunks` yields."""
-        types, codings = _described_by(answer.headers)
-        self._is_event_stream = any(b"event-stream" in value for value in types)
-        self._is_json = any(b"json" in value for value in types)
+        self._framing = wire.framing
+        self._is_called_a_stream = self._framing.is_stream(answer.headers)
+        codings = [value.strip().lower() for name, value in answer.headers if name == b"content-encoding"]
         self.is_plain = all(value in (b"", b"identity") for value in codings)
         """Whether the body is not compressed."""
         self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if any(map(is_zlibs, codings)) else None
@@ -93,12 +87,14 @@ class PeekedResponse:
         client asked for."""
         if self.status != 200 or not self.is_plain:
             return False
-        return self._is_event_stream if as_stream else self._is_json
+        if as_stream:
+            return self._is_called_a_stream
+        return any(name == b"content-type" and b"json" in value.lower() for name, value in self.headers)
 
     @property
     def is_stream(self) -> bool:
-        """Whether the body is a stream of events, by its content-type or by its beginning."""
-        return self._is_event_stream or self.evidence.lstrip().startswith(_EVENT_FIELDS)
+        """Whether the body is a stream of events, by its headers or by its beginning."""
+        return self._is_called_a_stream or self._framing.begins_stream(self.evidence)
 
     @property
     def telling(self) -> bytes:
@@ -118,15 +114,15 @@ class PeekedResponse:
     async def look(self, early: PassEarly | None = None) -> None:
         """Read as much as is needed to judge the response; bytes without content go to `early`. Raises
         UpstreamUnreachable and UpstreamTimeout."""
-        splitter = EventSplitter() if self.is_stream else None
+        splitter = self._framing.splitter() if self.is_stream else None
         seen, self.evidence = 0, b""
         async for piece in self._pieces:
             self._held.append(piece)
             readable = self._unpacked(piece)
             self.evidence += readable
             seen += len(piece)
-            if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
-                splitter, readable = EventSplitter(), self.evidence
+            if splitter is None and self._framing.begins_stream(self.evidence):
+                splitter, readable = self._framing.splitter(), self.evidence
             if splitter is not None and self._is_told(splitter.feed(readable), splitter):
                 return
             if early is not None:
@@ -141,13 +137,10 @@ class PeekedResponse:
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
         Nothing is passed on after content has begun to arrive: the response will be judged at once."""
-        if self.evidence[:1] not in _QUIET_BEGINNINGS:
-            return 0  # nearly always
-        quiet = (QUIET_LINES if self.is_stream else _BLANKS).match(self.evidence)
-        count = quiet.end() if quiet is not None else 0
-        told, rest = self.evidence[:count], self.evidence[count:]
-        if not told or not (rest in (b"", b"\r") or rest.startswith(b":")):
+        count = (self._framing.quiet_bytes if self.is_stream else _quiet_bytes)(self.evidence)
+        if not count:
             return 0
+        told, rest = self.evidence[:count], self.evidence[count:]
         self.evidence, self._held, self.has_begun = rest, [rest] if rest else [], True
         await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
         return count
@@ -196,20 +189,20 @@ class PeekedResponse:
         except zlib.error:
             return b""
 
-    def _is_told(self, events: Sequence[bytes], coming: EventSplitter) -> bool:
+    def _is_told(self, events: Sequence[bytes], coming: Splitter) -> bool:
         """Whether one of these events has content; more may be `coming`."""
         for position, event in enumerate(events):
             if self._tells(event):
                 self._telling = b"".join(events[position:]) + coming.rest
                 return True
-            if data := data_of(event):
+            if data := self._framing.data_of(event):
                 self._last_quiet = event
                 self._quiet_bytes += len(data)
         return False
 
     def _tells(self, event: bytes) -> bool:
         """Whether an event shows what the response is: a part of the reply, an error, or the end."""
-        return self._wire.says_something(data_of(event))
+        return self._wire.says_something(self._framing.data_of(event))
 
 
 class _Pieces:
@@ -231,12 +224,6 @@ class _Pieces:
         return piece
 
 
-def _described_by(headers: Headers) -> tuple[list[bytes], list[bytes]]:
-    """What the headers say of the body, in lower case: its types and its compressions."""
-    types, codings = list[bytes](), list[bytes]()
-    for name, value in headers:
-        if name == b"content-type":
-            types.append(value.strip().lower())
-        elif name == b"content-encoding":
-            codings.append(value.strip().lower())
-    return types, codings
+def _quiet_bytes(body: bytes) -> int:
+    """The length of a body of JSON that has not begun; 0 for one that has."""
+    return 0 if body.strip(_BLANKS) else len(body)

@@ -278,9 +278,8 @@ class Relay:
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
-            asked = send.planned.request.reply_limit
             done = [cure.cures for cure in journey.cures]
-            said = refused_twice(tokens, language, asked[1] if asked else None, done)
+            said = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
             raise overflow(said, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and not send.is_first:
             raise UpstreamEmpty(empty_twice(tokens, language))

@@ -119,8 +119,8 @@ class Journey(Discreet, frozen=True):
         planned, reply = send.planned, send.attempt.reply_tokens
         if send.attempt.rung is Rung.ORIGINAL or not (planned.changed or reply):
             return self.headers, self.received.body
-        if reply is not None and planned.reply_limit is not None:
-            reply = min(reply, planned.reply_limit[1])
+        if reply is not None and planned.reply_tokens is not None:
+            reply = min(reply, planned.reply_tokens)
         return without_encoding(self.headers), planned.body(reply)
 
 
@@ -188,14 +188,14 @@ class Sends:
     def _situation(self, journey: Journey) -> Situation:
         """What the retry strategy must know."""
         first = journey.first
-        plan, reply = first.plan, first.reply_limit or first.request.reply_limit
+        plan = first.plan
         search = self._judge.search_after(first)
         guess = None if search is None else int(search.guess / first.inputs.budget.ratio)
         return Situation(
             estimate_tokens=plan.after.tokens,
             chars=plan.after.chars,
             bytes=plan.after.bytes,
-            reply_tokens=reply[1] if reply else None,
+            reply_tokens=first.reply_tokens or first.request.reply_tokens,
             edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),
             terms=journey.planned.inputs.terms._replace(keeping=True),
@@ -268,7 +268,7 @@ class Sends:
             window_is_told=is_told,
             is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
-            reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
+            reply_tokens=planned.request.reply_tokens,
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 

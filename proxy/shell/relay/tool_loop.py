@@ -109,7 +109,7 @@ class ToolLoop(Struct):
             return None
         read = await self._read(said)
         for _ in range(2):
-            if read is None or not read.planned.plan.fits:
+            if read is None or not read.planned.plan.may_be_sent:
                 return None
             round_of = replace(self.journey, planned=read.planned, again=partial(self._again, said))
             try:

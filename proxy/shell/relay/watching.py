@@ -12,13 +12,12 @@ from typing import Final
 
 from proxy.core.overflow import Counted
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.http.keepalive import COMMENT
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.tool_loop import ToolLoop
 from proxy.shell.upstream.client import Headers
 from proxy.shell.upstream.tap import Taker, body_of
 from proxy.wire.protocol import StreamedReply
-from proxy.wire.sse import Tail
+from proxy.wire.streams import Tail
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Of a response that is not a stream; a longer one is passed on as it arrives."""
@@ -122,7 +121,8 @@ class StreamedResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The events, like UpstreamResponse.chunks. Raises ProxyError if a later round fails."""
-        stream = self._rounds.planned.wire.streamed_reply()
+        wire = self._rounds.planned.wire
+        stream = wire.streamed_reply()
         while True:
             if self._taker is not None:
                 self._current.hand_to(_Told(self._taker, stream, self._current.last))
@@ -136,12 +136,13 @@ class StreamedResponse:
                     await self._rounds.close(said, self._first, self._current)
                 yield stream.last_words()
                 return
-            if (seconds := self._rounds.retrieval.keepalive_seconds) is None:
+            seconds = self._rounds.retrieval.keepalive_seconds
+            if seconds is None or not wire.framing.comment:
                 following = await self._rounds.following(said)
             else:
                 self._coming = asyncio.create_task(self._rounds.following(said))
                 while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
-                    yield COMMENT
+                    yield wire.framing.comment
                 following, self._coming = self._coming.result(), None
             if following is None:
                 await self._rounds.close(said, self._first, self._current)

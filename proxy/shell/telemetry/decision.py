@@ -348,7 +348,6 @@ def _beside_messages(planned: Planned) -> Iterator[dict[str, Any]]:
         if reason in shown:
             continue
         line: dict[str, Any] = {"reasons": (reason,), "count": count}
-        if reason == Reason.CLAMP_REPLY.value and planned.reply_limit is not None:
-            asked = planned.request.reply_limit
-            line |= {"tokens_before": asked[1] if asked else None, "tokens_after": planned.reply_limit[1]}
+        if reason == Reason.CLAMP_REPLY.value and planned.reply_tokens is not None:
+            line |= {"tokens_before": planned.request.reply_tokens, "tokens_after": planned.reply_tokens}
         yield line

@@ -123,6 +123,6 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
     }
     if (room := planned.room_tokens) is not None:
         found["context_proxy.tokens.room"] = room
-    if request.reply_limit is not None:
-        found["gen_ai.request.max_tokens"] = request.reply_limit[1]
+    if request.reply_tokens is not None:
+        found["gen_ai.request.max_tokens"] = request.reply_tokens
     return found | {f"context_proxy.edits.{reason}": count for reason, count in planned.reasons.items()}

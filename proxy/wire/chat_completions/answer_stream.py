@@ -27,7 +27,7 @@ from proxy.wire.chat_completions.replies import (
     listed_calls,
     said_in,
 )
-from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire.streams import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one round's events, from which its message is assembled: 128 000 tokens, one per event, take about this much. A

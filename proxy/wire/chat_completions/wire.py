@@ -21,7 +21,7 @@ from proxy.wire.chat_completions.replies import AnswerBody, result_of
 from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, error_in_body, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
-from proxy.wire.sse import TAIL_BYTES, EventSplitter
+from proxy.wire.streams import TAIL_BYTES, EventSplitter
 
 # Tools
 
@@ -97,7 +97,7 @@ def _may_hold_files(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape(
-    "messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images, _may_hold_files
+    "messages", (("max_completion_tokens",), ("max_tokens",)), _read, _may_hold_images, _may_hold_files
 )
 """Of the two limits, the newer name takes precedence."""
 

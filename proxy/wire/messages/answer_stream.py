@@ -25,7 +25,7 @@ from proxy.wire.messages.replies import (
     said,
     said_in,
 )
-from proxy.wire.sse import EventSplitter
+from proxy.wire.streams import EventSplitter
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one round's events, from which its message is assembled, and of one event. A longer stream is the final response,

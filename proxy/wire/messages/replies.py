@@ -19,7 +19,7 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
-from proxy.wire.sse import data_of
+from proxy.wire.streams import data_of
 
 # Counts
 

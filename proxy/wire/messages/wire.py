@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted
@@ -35,7 +36,7 @@ from proxy.wire.messages.reading import (
 )
 from proxy.wire.messages.replies import AnswerBody, counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape, read_request
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 
@@ -148,14 +149,14 @@ def _may_hold_files(raw: bytes) -> bool:
 
 SHAPE: Final = RequestShape(
     "messages",
-    ("max_tokens",),
+    (("max_tokens",),),
     read,
     _may_hold_images,
     _may_hold_files,
     goes_on=goes_on,
     reads_anew=changes_what_was_read,
 )
-_HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
+_HELD: Final = SHAPE._replace(is_whole=False)
 """Of a request that continues a conversation that the upstream holds."""
 
 
@@ -183,7 +184,8 @@ class Messages(JsonWire):
         if not _goes_on_a_thread(request.members):
             return request
         items = [bytes(item) for item in jsontext.items(dict(jsontext.members(body))[SHAPE.messages])]
-        return replace(request, conversation=Conversation((ignored(items),)), shape=_HELD, ends=(), has_images=False)
+        new = Conversation((ignored(items),))
+        return replace(request, conversation=new, shape=_HELD, reply_tokens=None, ends=(), has_images=False)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """The views of one API message are joined again. Thinking is disabled where a repair has left out that of a

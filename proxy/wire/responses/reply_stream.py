@@ -29,7 +29,7 @@ from proxy.wire.responses.replies import (
     said_in,
 )
 from proxy.wire.responses.replies import event as written
-from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire.streams import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one event, and of the items of one round. A longer stream passes as it arrives, and is the final response."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.hidden_calls import OwnCall
@@ -27,7 +27,7 @@ from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hol
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
 from proxy.wire.responses.replies import ReplyBody, error_in_stream, missing_result, result_of, unanswered_in
 from proxy.wire.responses.reply_stream import ReplyStream
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 
@@ -140,7 +140,13 @@ def _may_hold_files(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape(
-    "input", ("max_output_tokens",), read_items, may_hold_images, _may_hold_files, goes_on=_goes_on, may_be_plain=True
+    "input",
+    (("max_output_tokens",),),
+    read_items,
+    may_hold_images,
+    _may_hold_files,
+    goes_on=_goes_on,
+    may_be_plain=True,
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
@@ -262,7 +268,7 @@ class Responses(JsonWire):
         body = self.render(request, messages, {PREVIOUS: jsontext.dump(name)})
         whole = self.parse(body, will_be_known=False)
         put_in = (*range(len(results)), *(index + len(results) for index in request.put_in))
-        return replace(whole, named=request.named, put_in=put_in, is_rewritten=True)
+        return replace(whole, model=request.model, put_in=put_in, is_rewritten=True)
 
     def unanswered_in(self, refusal: str) -> str:
         """By OpenAI's words, which name one call."""

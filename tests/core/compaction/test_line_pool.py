@@ -111,6 +111,15 @@ def test_lines_stand_under_the_path_that_they_come_from_without_their_numbers():
     ]
 
 
+def test_an_id_that_returns_names_the_newer_call():
+    caller, result = exchange(["def another_function():"])
+    del caller["tool_calls"][0]["function"]["arguments"]
+    assert told([*reading("def one_function():"), caller, result], room=1_000) == [
+        ("src/a.py", ["def one_function():"]),
+        ("", ["def another_function():"]),
+    ]
+
+
 def test_what_the_agent_wrote_itself_is_told_too():
     assert told(writing("def written_function():")) == [("src/a.py", ["def written_function():"])]
 

@@ -684,6 +684,21 @@ def test_the_last_two_exchanges_may_be_rewritten_and_only_they_are_read_again():
     assert again.within(len(history)) is not None
 
 
+def test_a_newest_message_that_is_written_anew_again_and_again_is_all_that_is_read():
+    history, counter = [system(), user("task")], CountingCounter()
+    for number in range(12):
+        history += exchange([f"line {number}\n" * 200], first_call=number)
+        history.append({"role": "assistant", "content": f"Step {number} is done."})
+    steps = pipeline(Budget(100_000), counter=counter)
+    _, progress = plan(conversation([*history, user("go")]), Size(), steps)
+    for number in range(6):
+        counter.calls = 0
+        found = conversation([*history, user(f"no, {number}")])
+        made, progress = plan(found, Size(), steps, progress.within(len(history)))
+        assert counter.calls == 1
+        assert made == planned(found, steps)
+
+
 def long_run(exchanges: int, task: str = "task", clock: str = "16:10") -> Conversation:
     history = [system(f"It is {clock}."), user(task)]
     for number in range(exchanges):
@@ -840,3 +855,29 @@ def test_rows_and_roles_are_those_that_came(sizes, protected):
     made = compressed(talk, steps(), protected)
     assert [message.role for message in made.messages] == [message.role for message in talk]
     assert [message.answers for message in made.messages] == [message.answers for message in talk]
+
+
+def test_a_call_with_the_id_of_one_that_read_a_page_reads_none():
+    long = "\n".join(f"line {number} of the output" for number in range(5_000))
+    page = {"command": "sed -n '81,161p' '/d/tool_sh_0123456789abcdef.txt'"}
+    read = exchange(["a page"], tool="bash", arguments=json.dumps(page))
+    alone = planned([user(), *exchange([long], tool="bash")], pipeline(Budget(100_000)))
+    both = planned([user(), *read, *exchange([long], tool="bash")], pipeline(Budget(100_000)))
+    assert both.sent[-1] == alone.sent[-1]
+
+
+@thorough
+@given(valid_histories(), budgets())
+def test_ids_of_calls_need_to_be_unique_in_their_message_only(messages, budget):
+    """What is cut is the same if every message names its calls alike."""
+    unique, repeated = json.loads(json.dumps(messages)), json.loads(json.dumps(messages))
+    for number, (one, other) in enumerate(zip(unique, repeated, strict=True)):
+        for place, (call, again) in enumerate(zip(one.get("tool_calls", ()), other.get("tool_calls", ()), strict=True)):
+            name = call["id"]
+            call["id"], again["id"] = f"{number:04}{place:04}", f"{0:04}{place:04}"
+            for answer, same in zip(unique[number:], repeated[number:], strict=True):
+                if answer.get("tool_call_id") == name:
+                    answer["tool_call_id"], same["tool_call_id"] = call["id"], again["id"]
+    first, second = (planned(found, pipeline(budget)) for found in (unique, repeated))
+    assert [(edit.message, edit.reason) for edit in first.edits] == [(e.message, e.reason) for e in second.edits]
+    assert pairing_faults(list(second.messages)) == []

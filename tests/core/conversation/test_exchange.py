@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.line_api import LINES
+from support.line_wire import LineMessage, paired
 from support.strategies import any_histories, exchange, pairing_faults, user, valid_histories
 
 from proxy.core.conversation.edit import Edit, Reason
@@ -26,6 +28,7 @@ from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.protocol import repaired as wire_repaired
 
 ROLES = st.lists(st.sampled_from(["user", "assistant", "assistant", "system", "developer", "tool"]), max_size=14)
 
@@ -132,6 +135,50 @@ def test_a_second_result_of_one_call_is_one_too_many_but_where_the_wire_allows_i
     conversation = request_of(messages).conversation.messages
     assert unpaired(conversation).orphans == (3,)
     assert not unpaired(conversation, may_repeat=True)
+
+
+def lines(*raws):
+    return [message.answers for message in paired(LineMessage(raw) for raw in raws)]
+
+
+@pytest.mark.parametrize(
+    ("raws", "answers"),
+    [
+        ((b"assistant a b", b"tool", b"tool"), ["", "1", "2"]),
+        ((b"assistant a b", b"tool b", b"tool a"), ["", "2", "1"]),
+        ((b"assistant a b a", b"tool a", b"tool", b"tool a"), ["", "1", "2", "3"]),
+        ((b"assistant a", b"tool x", b"tool"), ["", "1", ""]),
+        ((b"assistant a b", b"tool", b"assistant a", b"tool", b"tool"), ["", "1", "", "1", ""]),
+        ((b"tool", b"user", b"tool"), ["", "", ""]),
+    ],
+)
+def test_results_that_name_no_call_answer_the_calls_before_them_in_order(raws, answers):
+    assert lines(*raws) == answers
+
+
+def test_a_result_that_is_known_to_answer_a_call_leaves_the_others_to_those_behind_it():
+    known = paired(map(LineMessage, [b"assistant a b c", b"tool"]))
+    assert [message.answers for message in paired([*known, LineMessage(b"tool"), LineMessage(b"tool")])][2:] == [
+        "2",
+        "3",
+    ]
+
+
+@given(st.data())
+def test_a_repaired_history_without_ids_pairs_up(data):
+    """Whatever results are lost: a result answers the first call that is open, and what lacks is added behind it."""
+    raws: list[bytes] = [b"user"]
+    for _ in range(data.draw(st.integers(1, 4))):
+        calls = data.draw(st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4))
+        raws.append(" ".join(["assistant", *calls]).encode())
+        raws += [b"tool"] * data.draw(st.integers(0, 5))
+        raws += [b"user"] * data.draw(st.integers(0, 1))
+    body = b"".join(raw + b"\n\n" for raw in [b"model: m", *raws])
+    made = wire_repaired(LINES, LINES.parse(body), "", "lacking")
+    assert not unpaired(made.conversation.messages)
+    rendered = LINES.parse(LINES.render(made, made.conversation.messages, {}))
+    assert [one.answers for one in rendered.conversation] == [one.answers for one in made.conversation]
+    assert [one.raw for one in made.conversation if one.role != "tool"] == [raw for raw in raws if raw != b"tool"]
 
 
 def test_calls_at_the_end_lack_their_results_too():

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry import (
@@ -229,6 +230,16 @@ def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
 
 
+def test_the_plan_of_the_next_turn_comes_first_unless_a_page_has_to_get_smaller():
+    search = Search.begun(10_000, 0, 0, 0)
+    searching = replace(SENT, search=search)
+    planned = [attempt.terms for attempt in after(searching, 400, Verdict(VerdictKind.PROMPT))]
+    assert planned == [Terms(supposed=search), Terms(goal_tokens=5_000)]
+    with_a_page = replace(searching, holds_a_page=True)
+    for verdict in (Verdict(VerdictKind.PROMPT), over_rate(6_000, 14_000)):
+        assert {attempt.terms.goal_tokens for attempt in after(with_a_page, 400, verdict)} <= {3_600, 5_000}
+
+
 def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
     verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=20_000, unit=Unit.TOKENS)
     assert emergency_goal(verdict, SENT) == int(8_000 * 0.6 / 2)
@@ -307,6 +318,15 @@ def test_another_named_reason_is_cured_too_and_the_same_one_is_not(first, then):
     made = sends(SENT, first, then, first, then)
     assert len(made) == (2 if first is then else 3)
     assert then.proves(made[1:2]) is (first is not then)
+
+
+def test_each_kind_of_media_is_a_reason_of_its_own():
+    files, images = frozenset({Modality.FILE}), frozenset({Modality.VISION})
+    first, then = (Outcome(400, Verdict(VerdictKind.MEDIA, refused=one), files | images) for one in (files, images))
+    made = sends(SENT, first, then)
+    assert [attempt.refused for attempt in made[1:]] == [files, files | images]
+    assert then.proves(made[1:2])
+    assert not first.proves(made[1:2])
 
 
 @pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])

@@ -216,17 +216,17 @@ def test_the_name_follows_from_the_mark():
 
 
 def test_what_is_hidden_on_a_wire_without_json_comes_back_as_it_was():
-    own, others = b'call_2=read_artifact\n= {"id": "x"}', b"call_1=ls\n= {}"
-    call = OwnCall(1, "call_2", '{"id": "x"}', own)
+    own, others = b'read_artifact\n= {"id": "x"}', b"ls\n= {}"
+    call = OwnCall(1, "", '{"id": "x"}', own)
     said = AssistantMessage(b"", (call,), (others,), lines_meant_by([others]), {})
-    hidden = HiddenToolCalls.of(HISTORY, said, [b"tool call_2\n> page"])
+    hidden = HiddenToolCalls.of(HISTORY, said, [b"tool\n> page"])
     kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
     assert kept == hidden
-    returned = LineMessage(b"assistant call_1=ls\n= {}\n> I look.")
+    returned = LineMessage(b"assistant ls\n= {}\n> I look.")
     assert mark_in(HISTORY, returned) == hidden.mark
     assert [message.raw for message in kept.put_back(returned)] == [
-        b'assistant call_1=ls call_2=read_artifact\n= {}\n= {"id": "x"}\n> I look.',
-        b"tool call_2\n> page",
+        b'assistant read_artifact ls\n= {"id": "x"}\n= {}\n> I look.',
+        b"tool\n> page",
     ]
 
 

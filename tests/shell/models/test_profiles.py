@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.waiting import until
 
 from proxy.config.settings import Settings
+from proxy.core.models.names import stating
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver
@@ -283,7 +284,7 @@ async def test_a_window_that_requests_ask_for_is_a_guess_that_lists_and_the_cata
 )
 def test_a_window_of_the_settings_or_of_a_refusal_is_not_lifted(stated: dict[str, Any]) -> None:
     profile = resolver(**stated).profile("m[1m]")
-    assert (profile.certain_window_tokens, profile.is_lifted) == (50_000, True)
+    assert (profile.certain_window_tokens, profile.suffix) == (50_000, "[1m]")
 
 
 async def test_a_stated_window_of_a_million_stays_certain_when_requests_ask_for_it() -> None:
@@ -298,3 +299,45 @@ async def test_a_window_that_a_server_of_ones_own_states_is_not_lifted() -> None
         made = resolver(upstream={"base_url": "http://127.0.0.1:8000/v1"})
         assert await made.discovery.ask() is None
     assert made.profile("m[1m]").certain_window_tokens == 32_768
+
+
+@pytest.mark.parametrize(
+    ("others", "window", "source"),
+    [
+        ({}, 50_000, "the request states it"),
+        ({"defaults": {"context_window": 9_000}}, 50_000, "the request states it"),
+        ({"models": [{"match": "m", "context_window": 90_000}]}, 50_000, "the request states it"),
+        ({"models": [{"match": "m", "context_window": 9_000}]}, 9_000, "the request states it"),
+        ({"learned": (ModelLimits(9_000, witness=Witness.LEARNED), "a refusal")}, 9_000, "a refusal"),
+        ({"learned": (ModelLimits(90_000, witness=Witness.LEARNED), "a refusal")}, 50_000, "the request states it"),
+        ({"learned": (ModelLimits(output_tokens=500), "a refusal")}, 50_000, "the request states it"),
+    ],
+)
+def test_a_window_that_the_request_states_binds_it_within_what_the_model_is_allowed(
+    others: dict[str, Any], window: int, source: str
+) -> None:
+    profile = resolver(**others).profile(stating("m", 50_000))
+    assert (profile.model, profile.known_as) == ("m", "m[window=50000]")
+    assert profile.sources["window_tokens"] == source
+    assert profile.certain_window_tokens == window
+
+
+async def test_a_window_that_the_request_states_is_no_longer_than_the_upstreams_list_says() -> None:
+    made = await asked({"id": "m", "context_length": 40_000})
+    assert made.profile(stating("m", 50_000)).certain_window_tokens == 40_000
+    assert made.profile(stating("m", 30_000)).certain_window_tokens == 30_000
+
+
+async def test_what_a_server_has_allocated_says_nothing_of_requests_that_state_their_window() -> None:
+    compared: list[str] = []
+
+    class Lessons(Taught):
+        def note_allocated(self, model: str, _: int) -> None:
+            compared.append(model)
+
+    with respx.mock:
+        respx.get("http://127.0.0.1:8000/v1/models").respond(json={"data": [{"id": "m", "max_model_len": 32_768}]})
+        respx.route().respond(404)
+        made = resolver(Lessons(models=("m", stating("m", 50_000))), upstream={"base_url": "http://127.0.0.1:8000/v1"})
+        assert await made.discovery.ask() is None
+    assert compared == ["m"]

@@ -12,7 +12,7 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.shell.relay.peeking import NotingTaker
 from proxy.shell.relay.watching import StreamedResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.sse import Tail
+from proxy.wire.streams import Tail
 
 
 class Arriving:

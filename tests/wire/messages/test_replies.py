@@ -23,7 +23,7 @@ from proxy.wire.messages.replies import (
     said,
     said_in,
 )
-from proxy.wire.sse import EventSplitter
+from proxy.wire.streams import EventSplitter
 
 # Counts
 

@@ -28,7 +28,7 @@ from proxy.wire.messages.wire import (
     tool_names,
     with_tool,
 )
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 
@@ -223,7 +223,7 @@ def test_a_thread_that_the_upstream_holds_is_not_looked_into():
     body = spelled(body_of([user([result(1, "a")])], thread={"type": "continue", "previous_message_id": "m"}))
     request = MESSAGES.parse(body)
     assert [message.role for message in request.conversation] == ["ignored"]
-    assert (request.reply_limit, request.ends, request.shape.is_whole) == (None, (), False)
+    assert (request.reply_tokens, request.ends, request.shape.is_whole) == (None, (), False)
     assert MESSAGES.with_tool(request, "always") is None
 
 
@@ -314,7 +314,7 @@ def test_members_that_are_given_stand_for_those_that_came_and_the_others_keep_th
 
 
 def test_the_limit_of_the_reply_is_max_tokens():
-    assert MESSAGES.parse(spelled(body_of([user("a")]))).reply_limit == ("max_tokens", 1000)
+    assert MESSAGES.parse(spelled(body_of([user("a")]))).reply_tokens == 1000
 
 
 @pytest.mark.parametrize("content", [[IMAGE], [result(1, [IMAGE])]])

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.json_bytes import spelled_array
 from support.model_turns import Reply, Usage
 from support.responses_answers import answered
@@ -29,7 +29,7 @@ from proxy.wire.responses.wire import (
     tool_names,
     with_tool,
 )
-from proxy.wire.sse import TAIL_BYTES
+from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 
@@ -298,7 +298,7 @@ def test_a_request_is_read_as_views_of_its_items_and_written_with_their_bytes(it
 
 def test_members_that_are_given_stand_for_those_that_came():
     request = read(USER, max_output_tokens=9)
-    assert request.reply_limit == ("max_output_tokens", 9)
+    assert request.reply_tokens == 9
     rendered = RESPONSES.render(request, [], {"max_output_tokens": b"5"})
     assert json.loads(rendered) == {"model": "m", "input": [], "max_output_tokens": 5}
 
@@ -534,7 +534,7 @@ def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items,
 
 
 def test_a_model_that_the_path_names_stays_named():
-    request = replace(read(USER, model=None, previous_response_id="resp_1"), named="of the path", put_in=(0,))
+    request = replace(read(USER, model=None, previous_response_id="resp_1"), model="of the path", put_in=(0,))
     whole = RESPONSES.continued_from(request, "resp_1", [b'{"type":"function_call_output"}'])
     assert (whole.model, whole.put_in) == ("of the path", (0, 1))
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire import sse
-from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire import streams
+from proxy.wire.streams import EventSplitter, data_of
 
 QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -98,8 +98,8 @@ class CountingPattern:
 @pytest.mark.parametrize("piece_bytes", [1, 10])
 @pytest.mark.parametrize("event_bytes", [20, 1_000_000])
 def test_the_work_grows_with_the_stream_and_not_with_its_square(monkeypatch, piece_bytes, event_bytes):
-    counting = CountingPattern(sse._BLANK_LINE)
-    monkeypatch.setattr(sse, "_BLANK_LINE", counting)
+    counting = CountingPattern(streams._BLANK_LINE)
+    monkeypatch.setattr(streams, "_BLANK_LINE", counting)
     event = b"data: " + b"x" * (event_bytes - 8) + b"\n\n"
     stream = event * (1_000_000 // event_bytes)
     events, rest = split(stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes))

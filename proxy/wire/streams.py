@@ -1,27 +1,80 @@
-"""Server-sent events: bytes in any pieces → whole events, and the content of an event.
+"""A stream of a reply: pieces of bytes → whole events, and the content of an event, in the framing of an API.
 
 Rule: the events of a stream, joined, are the bytes of the stream; nothing is normalised, so they can be passed on.
-Framing follows https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Final
+from collections.abc import Iterable
+from typing import ClassVar, Final, Protocol
+
+
+class Splitter(Protocol):
+    """Takes pieces of a stream and returns the events that are complete."""
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The events that this piece completes, each with what ends it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """The number of bytes of an incomplete event so far."""
+
+    def holds(self, sought: bytes) -> bool:
+        """Whether the incomplete event contains these bytes so far."""
+
+    def release(self) -> bytes:
+        """Takes out what there is of an incomplete event; once it is complete, `feed` returns the rest of it."""
+
+    @property
+    def rest(self) -> bytes:
+        """What there is of an incomplete event; at the end of a stream, its last words."""
+
+
+class Framing(Protocol):
+    """How the replies of an API are streamed."""
+
+    @property
+    def content_type(self) -> bytes:
+        """Of a stream."""
+
+    @property
+    def comment(self) -> bytes:
+        """What clients skip, to keep a connection alive; empty if they skip nothing."""
+
+    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether a response is a stream, by its headers with names in lower case."""
+
+    def begins_stream(self, body: bytes) -> bool:
+        """Whether a body that begins like this is a stream, whatever its headers say."""
+
+    def splitter(self) -> Splitter:
+        """For one stream."""
+
+    def data_of(self, event: bytes) -> bytes:
+        """The content of an event; empty if it has none."""
+
+    def quiet_bytes(self, begun: bytes) -> int:
+        """How many bytes at the beginning of a stream have no content and may be passed on before the rest; 0 if
+        content has begun."""
+
+
+# Server-sent events
 
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
-QUIET_LINES: Final = re.compile(rb"(?:\n+|(?:\r\n)+|(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*+")
+_QUIET_LINES: Final = re.compile(rb"(?:\n+|(?:\r\n)+|(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*+")
 """Whole lines of a stream without content: `: OPENROUTER PROCESSING`, `: keep-alive`, blank ones. A carriage return at
 the end waits for the line feed that may follow. https://openrouter.ai/docs/api-reference/streaming"""
 _BEGIN_QUIET_LINES: Final = (b":", b"\n", b"\r")
 _SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
 """Every blank line contains one of these, at its first or second byte."""
 _LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
-TAIL_BYTES: Final = 16 * 1024
-"""The last bytes of a stream, which contain its end; final events are short, except for thought signatures."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """May precede the first event of a stream."""
+_EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""A body that begins with one of these is a stream of events, whatever its content-type: some servers send none, or
+`application/json` as for their other errors."""
 
 
 class EventSplitter:
@@ -99,7 +152,7 @@ class EventSplitter:
 
 
 def _end_of_quiet_lines(stream: bytes | bytearray, start: int) -> int:
-    found = QUIET_LINES.match(stream, start)
+    found = _QUIET_LINES.match(stream, start)
     return start if found is None else found.end()
 
 
@@ -119,6 +172,37 @@ def data_of(event: bytes) -> bytes:
         for line in lines
         if line == b"data" or line.startswith(b"data:")
     )
+
+
+class ServerSentEvents:
+    """https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream"""
+
+    content_type: ClassVar[bytes] = b"text/event-stream"
+    comment: ClassVar[bytes] = b": keepalive\n\n"
+    splitter = EventSplitter
+    data_of = staticmethod(data_of)
+
+    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """By the content-type."""
+        return any(name == b"content-type" and b"event-stream" in value.lower() for name, value in headers)
+
+    def begins_stream(self, body: bytes) -> bool:
+        """By the name of a field, or a comment."""
+        return body.lstrip().startswith(_EVENT_FIELDS)
+
+    def quiet_bytes(self, begun: bytes) -> int:
+        """Blank lines and comments. A comment that is incomplete waits, as does a carriage return at the end."""
+        count = _end_of_quiet_lines(begun, 0)
+        return count if begun[count : count + 1] in (b"", b":") or begun[count:] == b"\r" else 0
+
+
+SSE: Final[Framing] = ServerSentEvents()
+
+
+# Any framing
+
+TAIL_BYTES: Final = 16 * 1024
+"""The last bytes of a stream, which contain its end; final events are short, except for thought signatures."""
 
 
 class Tail:

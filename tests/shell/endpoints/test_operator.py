@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.shell.endpoints.api import EachRequest, create_api
+from proxy.shell.endpoints.guard import Guard
+from proxy.shell.endpoints.services import Current
+from proxy.shell.operator.readiness import Check, Readiness
+
+
+@pytest.mark.parametrize(
+    ("path", "problems", "status", "said"),
+    [
+        ("/healthz", {"store": "is full"}, 200, {"status": "ok"}),
+        ("/readyz", {}, 200, {"status": "ready"}),
+        ("/readyz", {"upstream": "is gone"}, 200, {"status": "ready", "unavailable": {"upstream": "is gone"}}),
+        ("/readyz", {"store": "is full"}, 503, {"status": "not ready", "reasons": {"store": "is full"}}),
+        ("/readyz", {"state": "is slow"}, 200, {"status": "ready", "unavailable": {"state": "is slow"}}),
+    ],
+)
+async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, said: dict[str, Any]) -> None:
+    def failing(name: str) -> Check:
+        async def check() -> str | None:
+            return problems.get(name)
+
+        return check
+
+    upstreams = {name: failing(name) for name in ("upstreams[0]", "upstream")}
+    services: Any = SimpleNamespace(
+        base_path=b"/v1",
+        guard=Guard(None, frozenset()),
+        compress_api=None,
+        mcp=None,
+        readiness=Readiness(upstreams, {"store": failing("store")}),
+        notes={"state": lambda: problems.get("state")},
+    )
+    api = create_api()
+    api.add_middleware(EachRequest, current=Current(services))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://proxy.example") as client:
+        heard = await client.get(path)
+    assert (heard.status_code, heard.json()) == (status, said)
