@@ -1,4 +1,4 @@
-"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`, `completion`.
+"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`.
 
 Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
 another's imports.
@@ -63,13 +63,6 @@ def _doctor(options: argparse.Namespace) -> int:
     from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
 
     return doctor(_settings(options), options.model)
-
-
-def _completion(options: argparse.Namespace) -> int:
-    from proxy.commands.completion import script  # noqa: PLC0415 - for this command alone
-
-    sys.stdout.write(script(_parser(), options.shell))
-    return 0
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -211,9 +204,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings_flags(mcp)
     mcp.set_defaults(run=_mcp)
 
-    completion = commands.add_parser("completion", help="a script that completes this command line at TAB")
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print the script for")
-    completion.set_defaults(run=_completion)
     return parser
 
 

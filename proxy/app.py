@@ -48,10 +48,8 @@ from proxy.shell.resources.interpreter import tune_interpreter
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.waiting import WaitingRoom
 from proxy.shell.resources.workload import Workload, give_memory_back
-from proxy.shell.telemetry.history import FILE_NAME, History
+from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.parcels import Outbox
-from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
@@ -110,7 +108,6 @@ class Inherited(Struct):
     """What services pass on to the next ones in their process when the settings are reloaded."""
 
     metrics: Metrics = field(default_factory=Metrics)
-    recent: RecentDecisions = field(default_factory=RecentDecisions)
     replacements: Replacements = field(default_factory=Replacements)
     history: History | None = None
     """None before the first services."""
@@ -141,7 +138,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     configure_logging(settings.log)
     metrics, tracer = inherited.metrics, _tracer(settings)
     history = _history(settings, inherited)
-    recorder = Recorder(metrics, tracer, inherited.recent, history, inherited.replacements)
+    recorder = Recorder(metrics, tracer, history, inherited.replacements)
     workload = Workload()
     room = WaitingRoom(settings.server.max_waiting_bytes, settings.data_dir, metrics.waiting_lost.inc)
     folder, kept = create_folder(settings), settings.artifacts
@@ -208,7 +205,6 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         metrics,
         readiness,
         notes,
-        recorder.recent,
         history,
         Overview(history, readiness.looked, [lane.priced(name) for name, lane in named], state=notes.get("state")),
         Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here),
@@ -267,12 +263,12 @@ def _history(settings: Settings, inherited: Inherited) -> History:
     """What keeps the decisions of all applications of this process, one after another."""
     stored = settings.decisions.stored if settings.enabled else 0
     if inherited.history is None:
-        inherited.history = History(inherited.recent, settings.data_dir / FILE_NAME, stored)
+        inherited.history = History(settings.data_dir / FILE_NAME, stored)
     inherited.history.max_rows = stored
     if not stored or settings.state.url is None:
-        inherited.history.outbox = None
-    elif inherited.history.outbox is None:
-        inherited.history.outbox = Outbox()
+        inherited.history.unsent = None
+    elif inherited.history.unsent is None:
+        inherited.history.unsent = Unsent()
     return inherited.history
 
 
@@ -316,8 +312,8 @@ def _state(
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
         found.append(SharedLearning(contact, {lane.learning.upstream: lane.learning for lane in lanes}))
-    if history.outbox is not None:
-        found.append(SharedDecisions(contact, history, history.outbox))
+    if history.unsent is not None:
+        found.append(SharedDecisions(contact, history, history.unsent))
     return contact, found
 
 

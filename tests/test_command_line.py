@@ -10,7 +10,7 @@ from proxy import __main__, __version__
 from proxy.__main__ import main
 from proxy.config.settings import ENV_ALIASES
 
-COMMANDS = ("serve", "check", "doctor", "demo", "explain", "models", "artifacts", "completion")
+COMMANDS = ("serve", "check", "doctor", "demo", "explain", "models", "artifacts")
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,7 @@ class ContextWindow:
 
     def copy(self) -> ContextWindow:
         """An independent copy."""
-        twin = ContextWindow(self._total, self._counter)
+        twin = ContextWindow.__new__(ContextWindow)
         held = vars(self).items()
         vars(twin).update({name: one.copy() if isinstance(one, _GROWING) else one for name, one in held})
         return twin

@@ -172,7 +172,7 @@ class DecisionDetail(Decision):
     """One finished request, with a block for each of its messages."""
 
     blocks: list[Block]
-    """Empty if the request could not be read, or is of another worker or an earlier process and was not edited."""
+    """Empty if the request could not be read, or was long and not edited."""
     usd: Dollars | None = None
     """What it cost and saved; empty if its upstream has counted no tokens, or if no price is known."""
 

@@ -117,7 +117,9 @@ class RawRoute(APIRoute):
 
     def __init__(self, path: str, find: _Find, describing: Callable[..., Any], **described: Any) -> None:
         """`describing`: its parameters and docstring say what the application takes."""
-        super().__init__(path, describing, response_class=Response, **described)
+        super().__init__(
+            path, describing, name=describing.__name__.removeprefix("_"), response_class=Response, **described
+        )
         self._find = find
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

@@ -81,12 +81,14 @@ class FittedEndpoint:
         route = self._routes.default
         share = self._workload.share()
         kept = Kept(self._room, share, decision.request_id)
+        connection = connection_of(scope)
+        pause_seconds = None if connection is not None and connection.has_whole_request else self._pause_seconds
         UNDER_WAY.count += 1
         try:
             announced = _announced_bytes(headers)
-            received = Received(await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share))
+            received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
             decision.note_body(len(received.body))
-            async with UntilClientLeaves(receive, connection=connection_of(scope)) as client:
+            async with UntilClientLeaves(receive, connection=connection) as client:
                 route = await self._routes.of(wire, headers, received.body, road.model)
                 decision.route = route.name
                 served = await self._served(scope, route, wire, road, received, kept, decision, alive, sender)

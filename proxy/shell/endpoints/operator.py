@@ -37,8 +37,7 @@ from proxy.shell.http.bodies import read_body
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.operator.overview import MAX_HOURS
-from proxy.shell.telemetry.ledger import Wanted
-from proxy.shell.telemetry.recent import MAX_DECISIONS
+from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted
 
 _DEFAULT_LIMIT: Final = 50
 _DASHBOARD_TYPES: Final = {
@@ -220,7 +219,8 @@ async def events() -> Response:
 )
 async def decision(request: Request, request_id: str) -> Response:
     """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
-    that responds. After a restart, and of other workers, the messages only of requests that were edited."""
+    that responds. The messages only of requests that were edited, or had at most 50 of them; of other replicas, only of
+    edited ones."""
     services = services_of(request)
     found = await services.history.find(request_id)
     if found is None:
@@ -299,19 +299,17 @@ ROUTERS: Final = (status, operator, pages)
 
 async def _decisions(services: Services, wanted: Wanted) -> dict[str, Any]:
     """The content of `/decisions`."""
-    recent, history = services.recent, services.history
+    history = services.history
     running = await history.running()
-    totals = recent.totals.described()
-    if history.is_kept:
-        (sums,) = await history.slots(0.0)
-        totals = {
-            "requests": sums["requests"],
-            "tokens_before": sums["tokens_before"],
-            "tokens_saved": sums["tokens_before"] - sums["tokens_sent"],
-            "overflows": sums["overflows"],
-            "overflows_survived": sums["survived"],
-            "prefix_kept": round(sums["prefix_kept"] / sums["followed"], 4) if sums["followed"] else None,
-        }
+    (sums,) = await history.slots(0.0)
+    totals = {
+        "requests": sums["requests"],
+        "tokens_before": sums["tokens_before"],
+        "tokens_saved": sums["tokens_before"] - sums["tokens_sent"],
+        "overflows": sums["overflows"],
+        "overflows_survived": sums["survived"],
+        "prefix_kept": round(sums["prefix_kept"] / sums["followed"], 4) if sums["followed"] else None,
+    }
     return {
         "running": running[: wanted.limit],
         "decisions": await history.page(wanted),
@@ -320,7 +318,7 @@ async def _decisions(services: Services, wanted: Wanted) -> dict[str, Any]:
         "worker": {
             "pid": os.getpid(),
             "workers": services.server.workers,
-            "seconds": round(time.time() - recent.started),
+            "seconds": round(time.time() - history.started),
             "remembered": await history.count(Wanted()),
             "shared": history.is_kept and history.problem is None,
             "problem": history.problem or "",

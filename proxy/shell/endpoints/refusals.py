@@ -20,7 +20,7 @@ from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromH
 from proxy.shell.endpoints.answers import Refusal
 from proxy.shell.endpoints.services import services_of
 from proxy.shell.operator.overview import MAX_HOURS
-from proxy.shell.telemetry.recent import MAX_DECISIONS
+from proxy.shell.telemetry.ledger import MAX_DECISIONS
 from proxy.wire.json_wire import error_body
 
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

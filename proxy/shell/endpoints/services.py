@@ -28,7 +28,6 @@ from proxy.shell.operator.readiness import Note, Readiness
 from proxy.shell.resources.interpreter import forget_what_is_gone
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recent import RecentDecisions
 
 SERVICES: Final = "context_proxy.services"
 """The key in a request's scope."""
@@ -63,7 +62,6 @@ class Services(Struct, frozen=True):
     readiness: Readiness
     notes: Mapping[str, Note]
     """What `/readyz` reports although requests do without it."""
-    recent: RecentDecisions
     history: History
     overview: Overview
     explainer: Explainer

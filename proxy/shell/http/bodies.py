@@ -21,11 +21,11 @@ _DISCARD_SECONDS: Final = 5.0
 
 
 async def read_body(
-    receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float, share: Share | None = None
+    receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float | None, share: Share | None = None
 ) -> bytes:
     """The whole body; each piece of it waits for room in the `share`. Raises BodyTooLarge, before reading if the length
     is announced; ClientLeft; and RequestTimeout if the client pauses for this long, not counting the time for which it
-    is held up."""
+    is held up. `pause_seconds` None: all of it has arrived."""
     if announced_bytes > limit_bytes:
         raise too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
@@ -92,7 +92,7 @@ class BodyStream:
                         return
 
 
-async def _next_piece(receive: Receive, pause_seconds: float, share: Share | None = None) -> tuple[bytes, bool]:
+async def _next_piece(receive: Receive, pause_seconds: float | None, share: Share | None = None) -> tuple[bytes, bool]:
     """The next piece of a body, and whether more will follow. Raises ClientLeft and RequestTimeout."""
     try:
         if share is not None:

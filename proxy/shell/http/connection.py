@@ -198,6 +198,11 @@ class Connection(asyncio.Protocol):
         """Whether the server is stopping, so that responses without an end should end."""
         return self._connections.is_draining
 
+    @property
+    def has_whole_request(self) -> bool:
+        """Whether the body of the request that is under way has arrived."""
+        return not self._requests.is_in_body
+
     def request_over(self) -> None:
         """The application is done with its request."""
         self._is_busy, self._stop_chunks = False, None

@@ -26,6 +26,10 @@ class Losable(Protocol):
     def is_writable(self) -> bool:
         """Whether what is sent now goes out without waiting for the client to read."""
 
+    @property
+    def has_whole_request(self) -> bool:
+        """Whether the body of the request that is under way has arrived."""
+
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
         """What takes whole chunks of the response that is under way, with their framing, until `stop` is called, which
         happens when the connection is no longer writable; None if the response is not sent in chunks, or its head waits

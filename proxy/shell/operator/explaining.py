@@ -27,7 +27,7 @@ from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.routes import model_in
-from proxy.shell.telemetry.recent import described_blocks
+from proxy.shell.telemetry.record import described_blocks
 from proxy.wire.roads import wire_of_body
 
 PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")

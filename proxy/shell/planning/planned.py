@@ -9,8 +9,9 @@ cut, and one hash for each conversation, for the record only.
 from __future__ import annotations
 
 import hashlib
+import operator
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -49,17 +50,20 @@ def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
     return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
 
 
+_RAW: Final = operator.attrgetter("raw")
+
+
 def share_kept(before: tuple[Message, ...], now: tuple[Message, ...]) -> float:
     """The share of the bytes of `before` that is in messages with which `now` also begins; a changed message counts as
     lost."""
     if now[: len(before)] == before:  # immediate for messages that are the same objects, like those of a known turn
         return 1.0
-    kept = 0
-    for earlier, later in zip(before, now, strict=False):
-        if earlier != later:
-            break
-        kept += len(earlier.raw)
-    return kept / sum([len(message.raw) for message in before])
+    are_same = [*map(operator.eq, before, now), False]
+    return _bytes_of(before[: are_same.index(False)]) / _bytes_of(before)
+
+
+def _bytes_of(messages: Iterable[Message]) -> int:
+    return sum(map(len, map(_RAW, messages)))
 
 
 _MESSAGE_BYTES: Final = 600

@@ -106,7 +106,7 @@ class Judge:
 
     def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
         """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
-        if counted is None or planned.request.has_images or not _is_comparable(planned):
+        if counted is None or planned.request.has_images:
             return None
         model, profile = planned.request.known_as, planned.inputs.profile
         own = counter_for(profile.tokenizer, profile.model)
@@ -118,7 +118,7 @@ class Judge:
         # that they had in their cache, and a ratio that other content has taught is wrong for blanks and other scripts.
         may_be_far = self._is_own_server and (is_exact or profile.certain_window_tokens is None)
         window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
-        if window is None or not planned.plan.fits:
+        if window is None or not planned.plan.fits or not _is_comparable(planned):
             return None
         decision.cut_to_tokens = window
         self._recorder.cut(decision, int(sent * ratio), counted.prompt)

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple, TypeAlias, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.config.settings import Settings
@@ -59,6 +60,22 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
 Response: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
+
+
+class _Came(Struct, frozen=True):
+    """What is planned beside the body of a request."""
+
+    wire: Wire
+    tenant: bytes
+    encoding: bytes
+    """Of the body."""
+    is_lifted: bool
+    """Whether its headers ask for a longer window."""
+    access: ArtifactAccess
+    model: str
+    """Used if the body names none."""
+    looking_up: bool
+    """Whether references may be fetched: a proxy that only observes fetches nothing from third parties."""
 
 
 _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
@@ -116,16 +133,20 @@ class Relay:
     ) -> Served:
         """The upstream's response, read as far as was needed to judge it; meanwhile, bytes without content go to
         `early`. `model`: used if the body names none. `kept` keeps the request while it waits. Raises ProxyError."""
-        mode = self._mode(headers)
+        named = dict(reversed(headers))  # the first of each name
+        mode = self._mode(named.get(MODE_HEADER, b""))
         tenant = self._tenants.tenant_of(headers)
         kept.whose = (self._upstream.host, tenant)
-        self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
+        self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned: Planned | None = None
         if mode != "off":
-            planned = await self._planned(wire, tenant, headers, received, decision, access, model)
+            encoding = _encoding_of(headers) if b"content-encoding" in named else b""
+            came = _Came(wire, tenant, encoding, wire.asks_for_a_longer_window(headers), access, model, mode == "on")
+            planned = await self._planned(came, received, decision)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
-        sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
+        sent_headers = [pair for pair in headers if pair[0] != MODE_HEADER] if MODE_HEADER in named else headers
+        sent_headers = self._with_key(sent_headers, wire)
         if planned is None or mode == "observe":
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
@@ -134,7 +155,8 @@ class Relay:
             return Served(response if planned is None else await self._observed(response, planned, kept, decision))
         has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
-        sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
+        if b"accept-encoding" in named:
+            sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._sends.kept(planned, tenant.hex(), decision)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, tenant.hex(), decision)
@@ -197,7 +219,7 @@ class Relay:
         if seconds is None:
             return None
         try:
-            return seconds if self._mode(headers) == "on" else None
+            return seconds if self._mode(header(headers, MODE_HEADER)) == "on" else None
         except MalformedRequest:  # reported when the request is served
             return None
 
@@ -326,30 +348,23 @@ class Relay:
         """The upstream's response to any other request; `wire`: the one it belongs to. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
-    async def _planned(
-        self,
-        wire: Wire,
-        tenant: bytes,
-        headers: Headers,
-        received: Received,
-        decision: Decision,
-        access: ArtifactAccess,
-        model: str,
-    ) -> Planned | None:
+    async def _planned(self, came: _Came, received: Received, decision: Decision) -> Planned | None:
         """The plan; None if there can be none and the upstream must judge the request. Raises MalformedRequest."""
-        encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
-        body, is_compressed = received.body, encoding not in (b"", b"identity")
+        body, is_compressed = received.body, came.encoding not in (b"", b"identity")
         if is_compressed:
-            if not can_unpack(encoding):
+            if not can_unpack(came.encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
-            body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
+            body = await in_thread(unpack, body, came.encoding, self._settings.server.max_body_bytes)
         try:
-            # A proxy that only observes fetches nothing from third parties.
-            looking_up = self._mode(headers) == "on"
-            lifts = wire.asks_for_a_longer_window(headers)
             planned = await self._planner.plan(
-                wire, tenant, body, access, model, is_lifted=lifts, looking_up=looking_up
+                came.wire,
+                came.tenant,
+                body,
+                came.access,
+                came.model,
+                is_lifted=came.is_lifted,
+                looking_up=came.looking_up,
             )
         except ProxyError:
             raise
@@ -361,11 +376,11 @@ class Relay:
             received.become(planned.request.body)
         return planned
 
-    def _mode(self, headers: Headers) -> str:
-        """Raises MalformedRequest: a client that misspells `observe` surely does not want an edited request."""
+    def _mode(self, asked: bytes) -> str:
+        """`asked`: what the header asks for. Raises MalformedRequest: a client that misspells `observe` surely does not
+        want an edited request."""
         if not self._settings.enabled:
             return "off"
-        asked = header(headers, MODE_HEADER)
         if not asked:
             return self._settings.mode
         mode = asked.decode("latin-1").strip().lower()
@@ -391,6 +406,11 @@ def header(headers: Headers, name: bytes) -> bytes:
         if found == name:
             return value
     return b""
+
+
+def _encoding_of(headers: Headers) -> bytes:
+    """The compressions of a body, in the order in which they were applied."""
+    return b",".join(value.lower() for name, value in headers if name == b"content-encoding")
 
 
 def _as_bearer(key: bytes) -> bytes:

@@ -110,15 +110,18 @@ class Workload:
         finally:
             self._returning.pop(share, None)
 
-    async def next_message(self, share: Share, receive: Receive, pause_seconds: float) -> Message:
+    async def next_message(self, share: Share, receive: Receive, pause_seconds: float | None) -> Message:
         """The next piece of a body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError if
-        nothing arrives for this long, or too little while others wait."""
-        try:
-            async with asyncio.timeout(pause_seconds) as limit:
-                self._reading[share] = limit
-                message = await receive()
-        finally:
-            self._reading.pop(share, None)
+        nothing arrives for this long, or too little while others wait; None: it has arrived."""
+        if pause_seconds is None:
+            message = await receive()
+        else:
+            try:
+                async with asyncio.timeout(pause_seconds) as limit:
+                    self._reading[share] = limit
+                    message = await receive()
+            finally:
+                self._reading.pop(share, None)
         if piece := message.get("body"):
             await self.take(share, len(piece))
         return message
@@ -189,8 +192,8 @@ class Share:
         """Wait until there is room for this much, which was released."""
         await self._workload.take_again(self, more_bytes)
 
-    async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
-        """The next piece of the body. Raises TimeoutError."""
+    async def next_message(self, receive: Receive, pause_seconds: float | None) -> Message:
+        """The next piece of the body; `pause_seconds` None: it has arrived. Raises TimeoutError."""
         return await self._workload.next_message(self, receive, pause_seconds)
 
     def release(self) -> None:

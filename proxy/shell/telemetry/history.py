@@ -1,8 +1,9 @@
-"""The latest decisions of all workers, for `/decisions` and the dashboard: kept in a file that outlives the process.
+"""The latest decisions of all workers, for `/decisions` and the dashboard: kept in a file that outlives the process, or
+in memory where no file is wanted.
 
 Rule: no request waits for it, and none fails because of it. A request pays for one entry in a queue; a thread writes
-them, once a second. If the file is locked, broken or cannot be written, the log says so, what this process remembers
-stands in for it, and the file is tried again later; one that was removed is made again at once.
+them, once a second. If the file is locked, broken or cannot be written, the log says so, what waits to be written is
+shown, and the file is tried again later; one that was removed is made again at once.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import contextlib
 import errno
 import os
 import sqlite3
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from proxy.core.text import jsontext
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads
-from proxy.shell.telemetry.ledger import Entry, Ledger, Wanted
-from proxy.shell.telemetry.parcels import Outbox, packed, unpacked
-from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
+from proxy.shell.telemetry.record import Finished, described_running, packed, running_detail, unpacked
 
 FILE_NAME: Final = "decisions-2.db"
 """In the data folder; the number is that of the tables' shape."""
@@ -33,10 +36,11 @@ MAX_WAITING: Final = 2_000
 """Requests that wait to be written; a file that was locked for long misses the oldest."""
 RETRY_SECONDS: Final = 30.0
 """From a failure of the file to the next try."""
-MAX_BLOCKS: Final = 2_000
-"""Messages of one request that are kept: the last ones."""
 MAX_RUNNING: Final = 50
 """Requests under way that one worker shows to the others."""
+MAX_UNSENT: Final = 2_000
+MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
+"""Of packed records that wait for the server of the replicas."""
 
 _Result = TypeVar("_Result")
 
@@ -44,27 +48,20 @@ _Result = TypeVar("_Result")
 class History:
     """Remembers finished requests; one for each process."""
 
-    def __init__(
-        self,
-        recent: RecentDecisions,
-        path: Path,
-        max_rows: int,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`max_rows` 0: no file, only what `recent` remembers."""
-        self._recent = recent
+    def __init__(self, path: Path, max_rows: int, clock: Callable[[], float] = time.time) -> None:
+        """`max_rows` 0: in memory, the latest `MAX_DECISIONS`."""
         self._path = path
         self._clock = clock
         """Unix time."""
         self.max_rows = max_rows
-        self.outbox: Outbox | None = None
-        """For what other replicas are to be told; None: nothing."""
-        self._waiting: deque[Recorded] = deque(maxlen=MAX_WAITING)
+        self.unsent: Unsent | None = None
+        """Records for other replicas; None when not sharing."""
+        self.started = clock()
+        self.under_way: dict[int, Decision] = {}
+        """Running requests, by identity; a client may use an id twice."""
+        self._waiting: deque[Finished] = deque(maxlen=MAX_WAITING)
         self._threads = DaemonThreads(1, "history")
-        self._file: Ledger | None = None
-        self._memory: Ledger | None = None
-        self._in_memory = 0
-        """How many of those that `recent` was ever given are in memory's ledger."""
+        self._ledger: Ledger | None = None
         self._retry_at = float("-inf")
         self._had_running = False
         self.problem: str | None = None
@@ -76,10 +73,9 @@ class History:
         """Whether decisions are written to a file."""
         return self.max_rows > 0
 
-    def add(self, recorded: Recorded) -> None:
+    def add(self, finished: Finished) -> None:
         """A request is finished."""
-        if self.max_rows:
-            self._waiting.append(recorded)
+        self._waiting.append(finished)
 
     async def write_for_ever(self) -> None:
         """Write what is waiting, every second."""
@@ -89,7 +85,7 @@ class History:
 
     async def write(self) -> None:
         """Write what is waiting, and what is under way."""
-        running = self._recent.running(MAX_RUNNING) if self.max_rows else []
+        running = self._running_here()
         if self._waiting or running or self._had_running:
             self._had_running = bool(running)
             await self._run(self._write, running)
@@ -105,13 +101,13 @@ class History:
         is no file at the moment."""
         return await self._run(self._on_file, lambda ledger: (ledger.origin(), ledger.position()))
 
-    async def take(self, parcels: Sequence[bytes], since: str, until: str) -> str | None:
+    async def take(self, packed_records: Sequence[bytes], since: str, until: str) -> str | None:
         """Add what other replicas have told between two positions. Returns up to where the file has it now, which
         another worker may have done, or None."""
 
         def work(ledger: Ledger) -> str:
-            entries = [entry for entry in map(unpacked, parcels) if entry is not None]
-            return ledger.take(entries, since, until, self._clock())
+            records = [record for record in map(unpacked, packed_records) if record is not None]
+            return ledger.take(records, since, until, self._clock())
 
         return await self._run(self._on_file, work)
 
@@ -132,14 +128,10 @@ class History:
         return await self._asked(lambda ledger: ledger.news(after, limit))
 
     async def find(self, request_id: str) -> dict[str, Any] | None:
-        """The newest request of this id, message by message: from memory, where all messages are, else from the file,
-        which has those of requests that were changed."""
-        here = self._recent.find_running(request_id)
+        """The newest request of this id, message by message."""
+        here = next((one for one in self.under_way.values() if one.request_id == request_id), None)
         if here is not None:
-            return here
-        recorded = self._recent.find(request_id)
-        if recorded is not None:
-            return recorded.detail()
+            return running_detail(here)
         return await self._asked(lambda ledger: ledger.find(request_id))
 
     async def conversations(self, limit: int) -> list[dict[str, Any]]:
@@ -156,15 +148,14 @@ class History:
 
     async def running(self) -> list[dict[str, Any]]:
         """Requests under way, of this worker and of the others."""
-        here, now = self._recent.running(MAX_RUNNING), self._clock()
-        if not self.max_rows:
-            return here
-        return here + await self._asked(lambda ledger: ledger.running(self.worker, now))
+        now = self._clock()
+        return self._running_here() + await self._asked(lambda ledger: ledger.running(self.worker, now))
+
+    def _running_here(self) -> list[dict[str, Any]]:
+        return [described_running(one) for one in islice(reversed(list(self.under_way.values())), MAX_RUNNING)]
 
     async def _asked(self, ask: Callable[[Ledger], _Result]) -> _Result:
-        added = self._recent.added
-        new = list(self._recent.newest(added - self._in_memory))  # here, as the loop changes what it is taken from
-        return await self._run(self._answer, ask, new, added)
+        return await self._run(self._answer, ask)
 
     async def _run(self, work: Callable[..., _Result], *given: object) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
@@ -177,59 +168,54 @@ class History:
             return
         taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
-            entries = [entry_of(one) for one in taken]
-            numbers = ledger.add(entries, self.worker, jsontext.dump(list(running)), self._clock())
+            records = [one.record() for one in taken]
+            numbers = ledger.add(records, self.worker, jsontext.dump(list(running)), self._clock())
         except (sqlite3.Error, OSError) as error:
             self._waiting.extendleft(reversed(taken[-(MAX_WAITING - len(self._waiting)) :]))
             self._fail(error)
             return
-        if self.outbox is not None:
-            parcels = map(packed, entries, numbers)
-            self.outbox.put(parcel for parcel in parcels if parcel is not None)
+        if self.unsent is not None:
+            self.unsent.put(record for record in map(packed, records, numbers) if record is not None)
 
     def _on_file(self, work: Callable[[Ledger], _Result]) -> _Result | None:
-        ledger = self._opened()
+        ledger = self._opened() if self.max_rows else None
         try:
             return None if ledger is None else work(ledger)
         except (sqlite3.Error, OSError) as error:
             self._fail(error)
             return None
 
-    def _answer(self, ask: Callable[[Ledger], _Result], new: list[Recorded], added: int) -> _Result:
-        if self.max_rows:
-            self._write_waiting()
-        if self._file is not None and self.max_rows:
+    def _answer(self, ask: Callable[[Ledger], _Result]) -> _Result:
+        self._opened()  # puts a broken file aside
+        if self._waiting:  # what was finished before somebody looks is there when they do
+            self._write(self._running_here())
+        ledger = self._opened()
+        if ledger is not None:
             try:
-                return ask(self._file)
+                return ask(ledger)
             except (sqlite3.Error, OSError) as error:
                 self._fail(error)
-        if self._memory is None:
-            self._memory = Ledger(None, self._recent.max_decisions)
-        if added > self._in_memory:
-            new = new[: added - self._in_memory]  # others may have asked meanwhile
-            self._memory.add([entry_of(one) for one in reversed(new)], now=self._clock())
-            self._in_memory = added
-        return ask(self._memory)
-
-    def _write_waiting(self) -> None:
-        """What was finished before somebody looks is there when they do."""
-        ledger = self._opened()
-        if ledger is not None and self._waiting:
-            self._write(self._recent.running(MAX_RUNNING))
+        with contextlib.closing(Ledger(None, MAX_DECISIONS)) as stand_in:
+            waiting = list(self._waiting.copy())[-MAX_DECISIONS:]
+            stand_in.add([one.record() for one in waiting], now=self._clock())
+            return ask(stand_in)
 
     def _opened(self) -> Ledger | None:
-        if self._file is not None and not self._file.is_in_place():
+        """The file, or memory if none is wanted; None while the file cannot be used."""
+        if self._ledger is not None and self._ledger.is_file is not self.is_kept:
+            self._close()
+        if self._ledger is not None and not self._ledger.is_in_place():
             self._fail(FileNotFoundError(errno.ENOENT, "it was removed while it was in use"))
             self._retry_at = float("-inf")
-        if self._file is None and self.max_rows and self._clock() >= self._retry_at:
+        if self._ledger is None and self._clock() >= self._retry_at:
             try:
-                self._file = Ledger(self._path, self.max_rows)
+                self._ledger = Ledger(self._path if self.is_kept else None, self.max_rows or MAX_DECISIONS)
                 self.problem = None
             except (sqlite3.Error, OSError) as error:
                 self._fail(error)
-        if self._file is not None:
-            self._file.max_rows = self.max_rows
-        return self._file
+        if self._ledger is not None and self.is_kept:
+            self._ledger.max_rows = self.max_rows
+        return self._ledger
 
     def _fail(self, error: Exception) -> None:
         self._close()
@@ -243,42 +229,42 @@ class History:
         logger().warning("decisions_not_kept", file=str(self._path), reason=self.problem)
 
     def _close(self) -> None:
-        for ledger in (self._file, self._memory):
-            if ledger is not None:
-                with contextlib.suppress(sqlite3.Error):
-                    ledger.close()
-        self._file = self._memory = None
-        self._in_memory = 0
+        if self._ledger is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._ledger.close()
+        self._ledger = None
 
 
-def entry_of(recorded: Recorded) -> Entry:
-    """What is kept of a finished request: of one that nothing was done to, the line but not its messages."""
-    line, blocks = recorded.line, None
-    if line.get("edits"):
-        blocks = recorded.described_blocks()[-MAX_BLOCKS:]
-    before = line["tokens_before"] if recorded.sent_tokens is not None else 0
-    is_timed = "first_byte_ms" in line
-    sums = {
-        "requests": 1,
-        "failed": has_failed(line),
-        "edited": bool(line.get("edits")),
-        "overflows": recorded.survived is not None,
-        "survived": recorded.survived is True,
-        "tokens_before": before,
-        "tokens_sent": recorded.sent_tokens or 0,
-        "prompt_tokens": line.get("prompt_tokens", 0),
-        "cached_tokens": min(line.get("cached_tokens", 0), line.get("prompt_tokens", 0)),
-        "reply_tokens": line.get("reply_tokens", 0),
-        "waited": is_timed,
-        "first_byte_ms": line.get("first_byte_ms", 0.0),
-        "followed": "prefix_kept" in line,
-        "prefix_kept": line.get("prefix_kept", 0.0),
-    }
-    return Entry(recorded.ended, recorded.summary(), blocks, sums, recorded.trouble)
+class Unsent:
+    """Packed records that wait for the server of the replicas; the oldest go first. For two threads."""
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[bytes] = deque()
+        self._held_bytes = 0
 
-def has_failed(line: Mapping[str, Any]) -> bool:
-    """Whether the upstream or the proxy failed: a client that left has not, nor has one that asked for something
-    wrong."""
-    outcome, status = line["outcome"], line.get("status", 0)
-    return (outcome not in ("answered", "client_left") and status not in range(400, 500)) or status >= 500
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, records: Iterable[bytes]) -> None:
+        """Add new ones."""
+        with self._lock:
+            for record in records:
+                self._waiting.append(record)
+                self._held_bytes += len(record)
+            while len(self._waiting) > MAX_UNSENT or self._held_bytes > MAX_UNSENT_BYTES:
+                self._held_bytes -= len(self._waiting.popleft())
+
+    def take(self, limit: int) -> list[bytes]:
+        """Take out the oldest."""
+        with self._lock:
+            taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+            self._held_bytes -= sum(map(len, taken))
+            return taken
+
+    def give_back(self, records: list[bytes]) -> None:
+        """Put back what could not be sent, as the oldest."""
+        with self._lock:
+            self._waiting.extendleft(reversed(records))
+            self._held_bytes += sum(map(len, records))
+        self.put(())

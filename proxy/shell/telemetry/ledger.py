@@ -17,11 +17,12 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
 from proxy.core.text import jsontext
+from proxy.shell.telemetry.record import Record
 
 SLOT_SECONDS: Final = 300
 """Sums are kept for each five minutes, model and upstream."""
@@ -29,6 +30,10 @@ MAX_SLOTS: Final = 20_000
 """About 2 MB; three models that are always in use fill it in three weeks."""
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Of the file, about; the oldest rows go first."""
+MAX_MEMORY_BYTES: Final = 16 * 1024 * 1024
+"""The same without a file."""
+MAX_DECISIONS: Final = 500
+"""Rows without a file, and of one response."""
 _LEFT_SHARE: Final = 0.75
 """Of these bytes, what the rows may have when the file has had more: it is not looked through again soon."""
 BUSY_SECONDS: Final = 1.0
@@ -78,23 +83,6 @@ _SUMS: Final = (
 )
 
 
-class Entry(NamedTuple):
-    """One finished request, to be added."""
-
-    ended: float
-    """Unix time."""
-    summary: Mapping[str, Any]
-    """The members of the log line, and what became of the messages' tokens."""
-    blocks: Sequence[Mapping[str, Any]] | None
-    """Message by message; None for a request that nothing was done to: its messages are not kept."""
-    sums: Mapping[str, float]
-    """What it adds to the sums of its five minutes, by name."""
-    trouble: int = 0
-    """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
-    id: int | None = None
-    """In the file of another replica; None: it was served here."""
-
-
 class Wanted(Struct, frozen=True):
     """Which of the rows somebody wants to see."""
 
@@ -118,6 +106,7 @@ class Ledger:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self._path = path
+        self.is_file = path is not None
         self._opened = None if path is None else path.stat()
         where = ":memory:" if path is None else str(path)
         self._database = sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -145,12 +134,12 @@ class Ledger:
         self._database.close()
 
     def add(
-        self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0
+        self, records: Iterable[Record], worker: str = "", running: bytes | None = None, now: float = 0.0
     ) -> list[int]:
         """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing.
         Returns the id of each request."""
         with self._changing(now):
-            numbers = self._add(entries)
+            numbers = self._add(records)
             if running is not None:
                 self._database.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", (worker, now, running))
         return numbers
@@ -168,14 +157,14 @@ class Ledger:
         found = self._database.execute("SELECT value FROM replicas WHERE name = 'position'").fetchone()
         return BEGINNING if found is None else str(found[0])
 
-    def take(self, entries: Iterable[Entry], since: str, until: str, now: float) -> str:
+    def take(self, records: Iterable[Record], since: str, until: str, now: float) -> str:
         """Add what other replicas have told between two positions, without what is there already. If the file is not at
         the first of them, another worker was quicker, and nothing happens. Returns the position of the file."""
         with self._changing(now):
             found = self.position()
             if found != since:
                 return found
-            self._add(entries, is_told=True)
+            self._add(records, is_told=True)
             self._database.execute("INSERT OR REPLACE INTO replicas VALUES ('position', ?)", (until,))
         return until
 
@@ -287,29 +276,29 @@ class Ledger:
                 database.execute("ROLLBACK")
             raise
 
-    def _add(self, entries: Iterable[Entry], *, is_told: bool = False) -> list[int]:
+    def _add(self, records: Iterable[Record], *, is_told: bool = False) -> list[int]:
         """Add rows and their sums, within a transaction. `is_told`: by other replicas, which may repeat themselves."""
         numbers, sums = [], dict[tuple[int, str, str], list[float]]()
-        for entry in entries:
-            number = self._free_id(entry, is_told)
+        for record in records:
+            number = self._free_id(record, is_told)
             if number is None:
                 continue
-            self._database.execute(_INSERT, (number, *_row_of(entry)))
+            self._database.execute(_INSERT, (number, *_row_of(record)))
             numbers.append(number)
-            slot, line = int(entry.ended // SLOT_SECONDS), entry.summary
+            slot, line = int(record.ended // SLOT_SECONDS), record.summary
             key = (slot, _storable(str(line.get("model", ""))), _storable(line.get("upstream", "")))
             together = sums.setdefault(key, [0] * len(_SUMS))
             for place, name in enumerate(_SUMS):
-                together[place] += entry.sums.get(name, 0)
+                together[place] += record.sums.get(name, 0)
         self._database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
         self._added += len(numbers)
         return numbers
 
-    def _free_id(self, entry: Entry, is_told: bool) -> int | None:
+    def _free_id(self, record: Record, is_told: bool) -> int | None:
         """The microsecond at which it ended, or one soon after if others ended at the same; None if it is there."""
-        number = int(entry.ended * 1e6) if entry.id is None else entry.id
+        number = int(record.ended * 1e6) if record.id is None else record.id
         while found := self._database.execute(_AT, (number,)).fetchone():
-            if is_told and found[0] == entry.summary["request_id"]:
+            if is_told and found[0] == record.summary["request_id"]:
                 return None
             number += 1
         return number
@@ -328,11 +317,12 @@ class Ledger:
             "DELETE FROM decisions WHERE id <= (SELECT id FROM decisions ORDER BY id DESC LIMIT 1 OFFSET ?)",
             (self.max_rows,),
         )
-        if self._used_bytes() > MAX_BYTES:
+        most = MAX_BYTES if self.is_file else MAX_MEMORY_BYTES
+        if self._used_bytes() > most:
             execute(
                 "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM (SELECT id, sum(held) OVER (ORDER BY id DESC)"
                 " AS total FROM decisions) WHERE total > ?)",
-                (int(MAX_BYTES * _LEFT_SHARE),),
+                (int(most * _LEFT_SHARE),),
             )
         execute(
             "DELETE FROM slots WHERE slot <= (SELECT slot FROM slots ORDER BY slot DESC LIMIT 1 OFFSET ?)", (MAX_SLOTS,)
@@ -352,22 +342,22 @@ _ADD_UP: Final = (
 )
 
 
-def _row_of(entry: Entry) -> tuple[Any, ...]:
-    line = entry.summary
+def _row_of(record: Record) -> tuple[Any, ...]:
+    line = record.summary
     summary = jsontext.dump(line)
-    blocks = None if entry.blocks is None else zlib.compress(jsontext.dump(entry.blocks), 1)
+    blocks = None if record.blocks is None else zlib.compress(jsontext.dump(record.blocks), 1)
     edits = line.get("edits") or {}
     said = ("request_id", "model", "outcome", "problem", "conversation", "upstream", "route", "status")
     words = "\n".join([*(str(line.get(name, "")) for name in said), *edits]).lower()
     return (
-        entry.ended,
+        record.ended,
         _storable(line["request_id"]),
         _storable(line.get("conversation", "")),
         _storable(str(line.get("model", ""))),
         _storable(line.get("upstream", "")),
         line.get("first_byte_ms"),
         bool(edits),
-        entry.trouble,
+        record.trouble,
         line.get("tokens_before"),
         line.get("tokens_after"),
         line.get("room_tokens"),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
@@ -50,12 +51,25 @@ LABEL_VALUES: Final = {
 """The values of a label with a closed set; an outcome is `answered` or the code of an error."""
 
 
+class _Tally(Struct):
+    """What was counted since Prometheus's numbers were last read, as adding to one takes a lock and four calls."""
+
+    running: int = 0
+    answered: int = 0
+    first_sends: int = 0
+    received_tokens: int = 0
+    sent_tokens: int = 0
+
+
 class Metrics:
     """The counters of one process; one set for each app, so that tests do not share them."""
 
     def __init__(self, learning: Sequence[Learning] = ()) -> None:
         self.registry = registry = CollectorRegistry()
         self._learned = LearnedCollector(learning)
+        self._tally = _Tally()
+        self._is_shared = SHARED_FOLDER in os.environ
+        registry.register(_BeforeOthers(self._add_up))
         registry.register(self._learned)
         self.requests = Counter(
             "context_proxy_requests", "Finished chat requests, by outcome.", ["outcome"], registry=registry
@@ -180,6 +194,22 @@ class Metrics:
         """From now on, report what these have learned, one for each upstream."""
         self._learned.follow(learning)
 
+    def begun(self) -> None:
+        """A chat request has arrived."""
+        if self._is_shared:
+            self.running.inc()
+        else:
+            self._tally.running += 1
+
+    def _add_up(self) -> None:
+        """Bring Prometheus's numbers up to date: when they are read, and at once if any worker may be asked."""
+        tally, self._tally = self._tally, _Tally()
+        self.running.inc(tally.running)
+        self._answered.inc(tally.answered)
+        self._first.inc(tally.first_sends)
+        self.received_tokens.inc(tally.received_tokens)
+        self.sent_tokens.inc(tally.sent_tokens)
+
     def planned(self, decision: Decision) -> None:
         """It is clear what to send."""
         planned = decision.planned
@@ -193,11 +223,17 @@ class Metrics:
 
     def finished(self, decision: Decision) -> None:
         """A chat request is finished."""
-        self.running.dec()
+        self._count(decision)
+        if self._is_shared:
+            self._add_up()
+
+    def _count(self, decision: Decision) -> None:
+        tally = self._tally
+        tally.running -= 1
         if decision.counted_as_stream:
             self.streams.dec()
         if decision.outcome == "answered":
-            self._answered.inc()
+            tally.answered += 1
         else:
             self.requests.labels(decision.outcome).inc()
         if decision.refused_as_too_long and decision.went_well:
@@ -208,10 +244,10 @@ class Metrics:
             self.retrieval_rounds.inc(decision.retrieval_rounds)
         if decision.sent is None:
             return
-        self._first.inc()
+        tally.first_sends += 1
         if decision.planned is not None:
-            self.received_tokens.inc(decision.planned.tokens_before)
-            self.sent_tokens.inc(decision.sent_tokens)
+            tally.received_tokens += decision.planned.tokens_before
+            tally.sent_tokens += decision.sent_tokens
         if (own_seconds := decision.own_seconds) is not None:
             self.own_seconds.observe(own_seconds)
         if decision.answered is not None:
@@ -241,6 +277,22 @@ class Metrics:
         together.register(self._learned)
         MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call] # prometheus_client has no types there
         return generate_latest(together)
+
+
+class _BeforeOthers(Collector):
+    """Calls something before the collectors that were registered later are asked."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def describe(self) -> list[Metric]:
+        """No family."""
+        return []
+
+    def collect(self) -> list[Metric]:
+        """No family either."""
+        self._then()
+        return []
 
 
 class LearnedCollector(Collector):

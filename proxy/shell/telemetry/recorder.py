@@ -1,4 +1,4 @@
-"""Records decisions: log lines, metrics, spans, and the recent decisions.
+"""Records decisions: log lines, metrics, spans, and the ledger.
 
 Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content.
 """
@@ -22,7 +22,7 @@ from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, edit_lines, summary_of
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+from proxy.shell.telemetry.record import Finished
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -41,13 +41,12 @@ _MAX_TOLD: Final = 1_024
 
 
 class Recorder:
-    """Writes decisions to the log, the metrics and the recent decisions."""
+    """Writes decisions to the log, the metrics and the ledger."""
 
     def __init__(
         self,
         metrics: Metrics,
         tracer: Tracer | None = None,
-        recent: RecentDecisions | None = None,
         history: History | None = None,
         replacements: Replacements | None = None,
     ) -> None:
@@ -55,7 +54,7 @@ class Recorder:
         self._metrics = metrics
         self._history = history
         self._replacements = replacements
-        self.recent = RecentDecisions() if recent is None else recent
+        self._under_way: dict[int, Decision] = {} if history is None else history.under_way
         self._log = logger().bind()  # bound only once, as every request writes a line
         self._told: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_TOLD)
         """Limits of models that the log has."""
@@ -221,9 +220,9 @@ class Recorder:
     def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
         """The record of a request that has just arrived; from now on, all log lines of its task carry its id."""
         write_lines_for(request_id)
-        self._metrics.running.inc()
+        self._metrics.begun()
         decision = Decision(request_id, started=time.perf_counter())
-        self.recent.under_way[id(decision)] = decision
+        self._under_way[id(decision)] = decision
         if self._tracer is not None:
             decision.parent = self._tracer.parent_of(headers or [])
         return decision
@@ -231,7 +230,7 @@ class Recorder:
     def finish(self, decision: Decision) -> None:
         """The request is finished."""
         now = time.perf_counter()
-        self.recent.under_way.pop(id(decision), None)
+        self._under_way.pop(id(decision), None)
         self._metrics.finished(decision)
         log = self._log.info if decision.outcome == "answered" else self._log.warning
         line = decision.described(now)
@@ -241,26 +240,19 @@ class Recorder:
             self._tracer.finished(decision, now)
 
     def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
+        if self._history is None:
+            return
         planned = decision.planned
         plan = planned.plan if planned is not None else None
-        was_sent = planned is not None and decision.sent is not None
-        recorded = Recorded(
-            time.time(),
-            line,
-            plan.blocks if plan else (),
-            plan.budget if plan else None,
-            decision.sent_tokens if was_sent else None,
-            decision.went_well if decision.refused_as_too_long else None,
-        )
-        self.recent.add(recorded)
-        if self._history is not None:
-            self._history.add(recorded)
-        before = planned.tokens_before if planned is not None and was_sent else 0
-        self.recent.totals.count(
-            tokens_before=before,
-            tokens_saved=before - decision.sent_tokens if before else 0,
-            survived=recorded.survived,
-            prefix_kept=decision.prefix_kept,
+        self._history.add(
+            Finished(
+                time.time(),
+                line,
+                plan.blocks if plan else (),
+                plan.budget if plan else None,
+                decision.sent_tokens if planned is not None and decision.sent is not None else None,
+                decision.went_well if decision.refused_as_too_long else None,
+            )
         )
 
 

@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.resources.threads import Recurring
-from proxy.shell.telemetry.history import History
+from proxy.shell.telemetry.history import History, Unsent
 from proxy.shell.telemetry.ledger import BEGINNING
-from proxy.shell.telemetry.parcels import Outbox
 
 EXCHANGE_SECONDS: Final = 2.0
 """Between two exchanges; one without news is one request."""
@@ -38,13 +37,13 @@ class SharedDecisions:
     """Tells other replicas what this process has served, and takes what they tell."""
 
     def __init__(
-        self, contact: StateContact, history: History, outbox: Outbox, clock: Callable[[], float] = time.time
+        self, contact: StateContact, history: History, unsent: Unsent, clock: Callable[[], float] = time.time
     ) -> None:
-        """`outbox`: where the history puts what is to be told. `clock`: Unix time."""
+        """`unsent`: where the history puts new records. `clock`: Unix time."""
         self._contact = contact
         self._server = contact.server
         self._history = history
-        self._outbox = outbox
+        self._unsent = unsent
         self._clock = clock
         self._is_same_server = False
         """Whether the stream is known to be the one that was read before."""
@@ -89,18 +88,18 @@ class SharedDecisions:
 
     async def _tell(self, origin: str) -> None:
         for _ in range(ROUNDS):
-            parcels = self._outbox.take(BATCH)
-            if not parcels:
+            records = self._unsent.take(BATCH)
+            if not records:
                 return
             try:
                 async with self._server.pipeline(transaction=False) as pipe:
-                    for parcel in parcels:
-                        pipe.xadd(self._key, {"by": origin, "what": parcel}, maxlen=MAX_ENTRIES)
+                    for record in records:
+                        pipe.xadd(self._key, {"by": origin, "what": record}, maxlen=MAX_ENTRIES)
                     pipe.xtrim(self._key, minid=f"{int((self._clock() - KEPT_SECONDS) * 1000)}-0")
                     pipe.expire(self._key, KEPT_SECONDS)
                     await pipe.execute()
             except BaseException:
-                self._outbox.give_back(parcels)  # whoever has heard some of them knows them by their ids
+                self._unsent.give_back(records)  # whoever has heard some of them knows them by their ids
                 raise
 
     async def _hear(self, origin: str, position: str) -> None:
@@ -110,8 +109,8 @@ class SharedDecisions:
             found = _told(await self._server.xrange(self._key, f"({position}", "+", BATCH))
             if not found:
                 return
-            parcels = [one.parcel for one in found if one.origin != origin.encode()]
-            reached = await self._history.take(parcels, position, found[-1].place)
+            records = [one.record for one in found if one.origin != origin.encode()]
+            reached = await self._history.take(records, position, found[-1].place)
             if reached is None:
                 return
             position = reached
@@ -133,7 +132,7 @@ class _Told(NamedTuple):
     place: str
     origin: bytes
     """The name of the file that it comes from."""
-    parcel: bytes
+    record: bytes
 
 
 def _told(found: Sequence[Any] | None) -> list[_Told]:

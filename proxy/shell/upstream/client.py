@@ -72,16 +72,17 @@ hide that the upstream leads back here. Not `Via`, as nginx does not compress re
 (https://nginx.org/en/docs/http/ngx_http_gzip_module.html#gzip_proxied)."""
 
 
-def end_to_end(headers: Headers) -> Headers:
-    """Headers without those about a single connection, and without those that `Connection` names.
+def end_to_end(headers: Headers, own: frozenset[bytes] = frozenset()) -> Headers:
+    """Headers without those about a single connection, without those that `Connection` names, and without the HTTP
+    client's `own`.
 
     >>> end_to_end([(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"accept", b"*/*")])
     [(b'accept', b'*/*')]
     """
-    dropped = _HOP_BY_HOP
-    for name, value in headers:
-        if name == b"connection" and value not in (b"keep-alive", b"close"):
-            dropped |= {option.strip().lower() for option in value.split(b",")}
+    dropped = _HOP_BY_HOP | own
+    if b"connection" in dict(headers):
+        named = b",".join([value for name, value in headers if name == b"connection"])
+        dropped |= {option.strip().lower() for option in named.split(b",")}
     return [pair for pair in headers if pair[0] not in dropped]
 
 
@@ -204,7 +205,7 @@ class Upstream:
 
         Raises UpstreamUnreachable, UpstreamTimeout, LoopDetected, and what a streamed body raises.
         """
-        if any(name == LOOP_HEADER and self._mark in value for name, value in headers):
+        if LOOP_HEADER in dict(headers) and any(name == LOOP_HEADER and self._mark in value for name, value in headers):
             raise LoopDetected(f"{self._where} leads back to this proxy (upstream.base_url)")
         headers = [*headers, (LOOP_HEADER, self._mark)]
         session = self._session or self._open()
@@ -215,8 +216,7 @@ class Upstream:
         # A replaced body has another length than the one announced; a stream keeps the announced one.
         pairs = [
             (name.decode("latin-1"), _header_text(value))
-            for name, value in end_to_end(headers)
-            if name not in (_OWN_TO_A_SEND if whole is None else _OWN_TO_A_POST)
+            for name, value in end_to_end(headers, _OWN_TO_A_SEND if whole is None else _OWN_TO_A_POST)
         ]
         if whole is not None:
             pairs.append(("content-length", str(whole.length)))
@@ -245,10 +245,9 @@ class Upstream:
 
     async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: Outgoing) -> UpstreamResponse:
         """The fast path of nearly all requests: a complete body, to an upstream that is not behind a proxy."""
-        passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
+        passed = end_to_end(headers, _OWN_TO_A_POST)
         try:
-            async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
-                exchange = await exchanges.post(path, passed, body)
+            exchange = await exchanges.post(path, passed, body)
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
             raise self._failed(error) from None
         return self._answer(exchange)
@@ -301,7 +300,8 @@ class Upstream:
         )
         if self._proxy is None:
             base_url = URL(self._base_url, encoded=True)
-            self._exchanges = Exchanges(self._session, base_url, self._settings.connect_timeout_seconds)
+            limits = self._settings.connect_timeout_seconds, self._settings.first_byte_timeout_seconds
+            self._exchanges = Exchanges(self._session, base_url, *limits)
         return self._session
 
 

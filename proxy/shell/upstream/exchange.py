@@ -53,8 +53,9 @@ class Exchange:
             await notice_what_was_closed()
         return self._protocol.is_connected()
 
-    async def run(self, request: bytes, body: Outgoing) -> None:
-        """Send a request and read the head of its response. Raises what aiohttp's protocol does."""
+    async def run(self, request: bytes, body: Outgoing, head_seconds: float) -> None:
+        """Send a request and read the head of its response. Raises what aiohttp's protocol does, and TimeoutError if
+        that takes too long."""
         protocol, transport = self._protocol, self._protocol.transport
         assert transport is not None, "a connection that is open"
         protocol.set_response_params(
@@ -66,13 +67,18 @@ class Exchange:
         )
         self._tap = Tap.of(protocol, transport)
         transport.writelines((request, body.take()))  # one system call, and no copy of both together
-        await body.written()
-        for _ in range(_MAX_HEADS):
-            message, payload = await protocol.read()
-            if (status := message.code) == 101 or not 100 <= status < 200:
-                break
-        else:  # reading queued ones takes no loop turn, so they would block all requests
-            raise HttpProcessingError(message="too many interim responses")
+        # A third of the cost of `asyncio.timeout`, which would cancel and call back this task.
+        timer = asyncio.get_running_loop().call_later(head_seconds, protocol.set_exception, TimeoutError())
+        try:
+            await body.written()
+            for _ in range(_MAX_HEADS):
+                message, payload = await protocol.read()
+                if (status := message.code) == 101 or not 100 <= status < 200:
+                    break
+            else:  # reading queued ones takes no loop turn, so they would block all requests
+                raise HttpProcessingError(message="too many interim responses")
+        finally:
+            timer.cancel()
         self.status, self.raw_headers, self.content = status, message.raw_headers, payload
         if "content-length" not in message.headers and "transfer-encoding" not in message.headers:
             self.ending = protocol.closed
@@ -108,10 +114,14 @@ class Exchange:
 class Exchanges:
     """Sends whole requests to one origin, over the pool of a session's connector."""
 
-    def __init__(self, session: aiohttp.ClientSession, base_url: URL, connect_seconds: float) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, base_url: URL, connect_seconds: float, head_seconds: float
+    ) -> None:
+        """`head_seconds`: for the head of a response, from the time at which its request is sent."""
         assert session.connector is not None, "a session that is open"
         self._connector = session.connector
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_seconds)
+        self._head_seconds = head_seconds
         # Never sent: it tells the connector where to connect.
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host = self._like.headers["Host"].encode()
@@ -128,7 +138,7 @@ class Exchanges:
             exchange = Exchange(await self._connection())
             try:
                 if await exchange.is_open():
-                    await exchange.run(request, body)
+                    await exchange.run(request, body, self._head_seconds)
                     return exchange
             except BaseException:
                 exchange.close()

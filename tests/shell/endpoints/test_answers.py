@@ -4,7 +4,7 @@ import ast
 import inspect
 
 from proxy.shell.endpoints import answers
-from proxy.shell.telemetry import decision, recent
+from proxy.shell.telemetry import decision, record
 
 
 def test_every_member_that_a_decision_may_have_is_described() -> None:
@@ -14,7 +14,7 @@ def test_every_member_that_a_decision_may_have_is_described() -> None:
         decision.Decision.described,
         decision.Decision._described_upstream,
         decision._described_plan,
-        recent.Recorded._summed_up,
+        record.Finished.summary,
     ):
         for node in ast.walk(ast.parse(inspect.cleandoc("\n" + inspect.getsource(function)))):
             keys = node.keys if isinstance(node, ast.Dict) else []

@@ -14,7 +14,7 @@ from proxy.shell.models.catalogue import Catalogue, Prices
 from proxy.shell.operator.overview import BARS, MAX_HOURS, Overview, Priced
 from proxy.shell.operator.readiness import Looked
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+from proxy.shell.telemetry.record import Finished
 
 NOW = 1_700_000_000.0
 CATALOGUE = {
@@ -28,8 +28,7 @@ CATALOGUE = {
 class Stage:
     def __init__(self, path: Path) -> None:
         self.problems: dict[str, str] = {}
-        self.recent = RecentDecisions()
-        self.history = History(self.recent, path, 1_000, lambda: NOW)
+        self.history = History(path, 1_000, lambda: NOW)
         self.state: str | None = None
         upstreams = [self.upstream("api.openai.com", "upstream")]
         self.overview = Overview(self.history, self._ask, upstreams, lambda: NOW, lambda: self.state)
@@ -54,8 +53,7 @@ class Stage:
             "first_byte_ms": 100.0,
             **members,
         }
-        one = Recorded(NOW - ago, line, (), None, sent, survived)
-        self.recent.add(one)
+        one = Finished(NOW - ago, line, (), None, sent, survived)
         self.history.add(one)
 
 

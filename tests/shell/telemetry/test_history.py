@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.telemetry import history as module
-from proxy.shell.telemetry.history import RETRY_SECONDS, History, has_failed
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.history import RETRY_SECONDS, History, Unsent
 from proxy.shell.telemetry.ledger import Wanted
-from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+from proxy.shell.telemetry.record import Finished
 
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
 
-def recorded(name: str, **members: Any) -> Recorded:
+def finished(name: str, **members: Any) -> Finished:
     line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
-    return Recorded(1_000.0, line, BLOCKS, None, 100)
+    return Finished(1_000.0, line, BLOCKS, None, 100)
 
 
 class Worker:
@@ -32,14 +34,11 @@ class Worker:
 
     def __init__(self, path: Path, max_rows: int = 100) -> None:
         self.now = 1_000.0
-        self.recent = RecentDecisions()
-        self.history = History(self.recent, path, max_rows, lambda: self.now)
+        self.history = History(path, max_rows, lambda: self.now)
 
     def serve(self, *names: str, **members: Any) -> None:
         for name in names:
-            one = recorded(name, **members)
-            self.recent.add(one)
-            self.history.add(one)
+            self.history.add(finished(name, **members))
 
     async def ids(self) -> list[str]:
         return [one["request_id"] for one in await self.history.page(Wanted())]
@@ -77,7 +76,7 @@ async def test_it_outlives_the_process(start: Any) -> None:
     assert await later.ids() == ["b", "a"]
     edited, unchanged = await later.history.find("a"), await later.history.find("b")
     assert [block["tokens_after"] for block in edited["blocks"]] == [10, 90]
-    assert unchanged["blocks"] == [], "what nothing was done to is kept as a line"
+    assert [block["tokens_after"] for block in unchanged["blocks"]] == [10, 90]
     assert (await later.history.slots(0.0))[0]["tokens_sent"] == 200
 
 
@@ -131,7 +130,7 @@ async def test_a_locked_file_is_written_when_it_is_free_again(
     one.serve("b")
     with capture_logs() as log:
         await one.history.write()
-        assert await one.ids() == ["b", "a"], "from memory"
+        assert await one.ids() == ["b"], "what waits to be written"
     assert [line["event"] for line in log] == ["decisions_not_kept"]
     assert "locked" in log[0]["reason"]
     holder.close()
@@ -164,22 +163,6 @@ async def test_what_waits_is_bounded(start: Any, tmp_path: Path, monkeypatch: py
     assert len(one.history._waiting) == 50
 
 
-@pytest.mark.parametrize(
-    ("members", "failed"),
-    [
-        ({"outcome": "answered", "status": 200}, False),
-        ({"outcome": "answered", "status": 404}, False),
-        ({"outcome": "answered", "status": 503}, True),
-        ({"outcome": "client_left", "status": 0}, False),
-        ({"outcome": "upstream_timeout", "status": 504}, True),
-        ({"outcome": "upstream_unreachable", "status": 200}, True),
-        ({"outcome": "context_length_exceeded", "status": 400}, False),
-    ],
-)
-def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[str, Any], failed: bool) -> None:
-    assert has_failed(members) is failed
-
-
 async def test_a_file_that_was_removed_with_its_folder_is_told_and_made_again(start: Any, tmp_path: Path) -> None:
     path = tmp_path / "data" / "decisions.db"
     one, other = start(path), start(path)
@@ -197,3 +180,46 @@ async def test_a_file_that_was_removed_with_its_folder_is_told_and_made_again(st
     other.serve("c")
     assert await other.ids() == ["c", "b"], "both use the new file"
     assert await one.ids() == ["c", "b"]
+
+
+async def test_what_is_remembered_without_a_file_is_bounded(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_DECISIONS", 3)
+    monkeypatch.setattr("proxy.shell.telemetry.ledger._TIDY_ROWS", 1)
+    one = start(max_rows=0)
+    for number in range(5):
+        one.history.add(replace(finished(str(number)), ended=1_000.0 + number))
+        await one.history.write()
+    assert await one.ids() == ["4", "3", "2"]
+    (sums,) = await one.history.slots(0.0)
+    assert sums["requests"] == 5, "sums are since the start"
+
+
+async def test_a_request_under_way_is_found_with_what_is_known_of_it(start: Any) -> None:
+    history = start().history
+    history.under_way[1] = Decision("now", started=0.0)
+    found = await history.find("now")
+    assert (found["outcome"], found["blocks"]) == ("running", [])
+    assert await history.find("other") is None
+
+
+async def test_of_two_requests_with_one_id_the_newer_is_found(start: Any) -> None:
+    one = start()
+    one.serve("req", status=200)
+    one.serve("req", status=201)
+    assert (await one.history.find("req"))["status"] == 201
+
+
+def test_what_is_unsent_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_UNSENT", 5)
+    monkeypatch.setattr(module, "MAX_UNSENT_BYTES", 100)
+    unsent = Unsent()
+    unsent.put(b"%d" % number for number in range(9))
+    assert (len(unsent), unsent.take(2)) == (5, [b"4", b"5"])
+    unsent.give_back([b"4", b"5"])
+    assert unsent.take(1) == [b"4"]
+    unsent.put([b"x" * 98])
+    assert unsent.take(9) == [b"7", b"8", b"x" * 98]
+    unsent.put([b"y" * 101])
+    assert len(unsent) == 0
+    unsent.give_back([b"%d" % number for number in range(9)])
+    assert unsent.take(9) == [b"%d" % number for number in range(4, 9)]

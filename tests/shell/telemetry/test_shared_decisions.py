@@ -17,10 +17,9 @@ from support.state_server import StateServer, needs_state_server
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry import shared_decisions
-from proxy.shell.telemetry.history import History
+from proxy.shell.telemetry.history import History, Unsent
 from proxy.shell.telemetry.ledger import Wanted
-from proxy.shell.telemetry.parcels import Outbox
-from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+from proxy.shell.telemetry.record import Finished
 from proxy.shell.telemetry.shared_decisions import SharedDecisions
 
 pytestmark = needs_state_server
@@ -57,17 +56,15 @@ class Replica:
     clock = Clock()
 
     def __init__(self, folder: Path, server: StateServer, circle: str = CIRCLE) -> None:
-        self.recent = RecentDecisions()
-        self.history = History(self.recent, folder / "decisions.db", 1_000)
-        self.history.outbox = self.outbox = Outbox()
+        self.history = History(folder / "decisions.db", 1_000)
+        self.history.unsent = self.unsent = Unsent()
         self.contact = StateContact(SecretStr(server.url), lambda: circle)
-        self.shared = SharedDecisions(self.contact, self.history, self.outbox)
+        self.shared = SharedDecisions(self.contact, self.history, self.unsent)
 
     def serve(self, *names: str, **members: Any) -> None:
         for name in names:
             line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
-            one = Recorded(self.clock(), line, BLOCKS, None, 100)
-            self.recent.add(one)
+            one = Finished(self.clock(), line, BLOCKS, None, 100)
             self.history.add(one)
 
     async def ids(self) -> list[str]:
@@ -214,7 +211,7 @@ async def test_a_batch_of_which_nobody_knows_whether_it_was_told_is_there_once(
     async with running(one, two):
         one.serve("a")
         await one.history.write()
-        one.outbox.put(one.outbox.take(9) * 2)
+        one.unsent.put(one.unsent.take(9) * 2)
         await exchange(one, two)
         assert await two.ids() == ["a"]
         assert (await two.history.slots(0.0))[0]["requests"] == 1
