@@ -14,10 +14,10 @@ from typing import Any, Final
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
+from proxy.core.overflow.retry import Terms
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.plan_inputs import SendTerms
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.wire.protocol import Wire
@@ -74,7 +74,7 @@ class RequestRules:
 
     def _check_plan(self, request: Request, window: int, tokenizer: str) -> None:
         planner = _planner(window, tokenizer)
-        terms = SendTerms(_WAY, self.wire.with_tool(request, "auto"))
+        terms = Terms(_WAY, self.wire.with_tool(request, "auto"))
         try:
             planned = planner.made(self.wire, request, "tenant", terms, {})
         except ProxyError as error:
