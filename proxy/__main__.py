@@ -100,9 +100,9 @@ def _forget_everywhere(settings: Settings) -> str | None:
 
     assert settings.state.url is not None
     tenants = create_tenants(settings, create_folder(settings))
-    if tenants.circle is None:
+    if tenants.fleet is None:
         return f"the secret that replicas share cannot be read: {tenants.problem}"
-    return forget_everywhere(settings.state.url, tenants.circle)
+    return forget_everywhere(settings.state.url, tenants.fleet)
 
 
 def _artifacts(options: argparse.Namespace) -> int:

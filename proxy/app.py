@@ -150,14 +150,14 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     mcp = _mcp(settings, tools, rights := _rights(settings, tenants))
-    lanes = [
-        Lane.of(settings.before(one), one, shared, name if settings.upstreams else "")
+    backends = [
+        Backend.of(settings.before(one), one, shared, name if settings.upstreams else "")
         for name, one in settings.named_upstreams.items()
     ]
-    contact, sharers = _state(settings, lanes, tenants, metrics, history)
-    metrics.follow([lane.learning for lane in lanes])
-    routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = _readiness(settings, lanes, store)
+    contact, sharers = _state(settings, backends, tenants, metrics, history)
+    metrics.follow([backend.learning for backend in backends])
+    routes = Routes([backend.route for backend in backends], settings.server.max_body_bytes)
+    readiness = _readiness(settings, backends, store)
 
     @contextlib.asynccontextmanager
     async def running() -> AsyncIterator[None]:
@@ -165,16 +165,16 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, even if closing another fails
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
-            for lane in lanes:
-                at_the_end.push_async_callback(lane.upstream.aclose)
-                at_the_end.push_async_callback(lane.models.close)
+            for backend in backends:
+                at_the_end.push_async_callback(backend.upstream.aclose)
+                at_the_end.push_async_callback(backend.models.close)
             at_the_end.callback(reader.close)
             at_the_end.callback(room.close)
             for close in (store.close, resolver.aclose, readiness.close, history.close):
                 at_the_end.push_async_callback(close)
-            for lane in lanes:
-                lane.models.start()
-                at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
+            for backend in backends:
+                backend.models.start()
+                at_the_end.callback(asyncio.create_task(_follow(backend.learning)).cancel)
             await at_the_end.enter_async_context(_sharing(contact, sharers))
             for work in (
                 history.write_for_ever(),
@@ -193,7 +193,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if contact is not None:
         notes["state"] = lambda: contact.problem
-    named = zip(settings.named_upstreams, lanes, strict=True)
+    priced = [backend.priced(name) for name, backend in zip(settings.named_upstreams, backends, strict=True)]
     return Services(
         settings.server,
         routes.default.base_path,
@@ -206,8 +206,8 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         readiness,
         notes,
         history,
-        Overview(history, readiness.looked, [lane.priced(name) for name, lane in named], state=notes.get("state")),
-        Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here),
+        Overview(history, readiness.looked, priced, state=notes.get("state")),
+        Explainer(settings, [backend.destination for backend in backends], store.place_of, ways.here),
         ArtifactRoute(reader, rights, inherited.replacements),
         running,
     )
@@ -224,7 +224,7 @@ class Shared(Struct, frozen=True):
     resolver: Resolver
 
 
-class Lane(Struct, frozen=True):
+class Backend(Struct, frozen=True):
     """What serves the requests to one upstream."""
 
     upstream: Upstream
@@ -233,7 +233,7 @@ class Lane(Struct, frozen=True):
     route: Route
 
     @classmethod
-    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared, name: str) -> Lane:
+    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared, name: str) -> Backend:
         """`settings`: those of a proxy that has only the upstream `one`. `name`: its place in the settings, if there
         are several."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
@@ -292,14 +292,14 @@ def _compress_api(
     return CompressApi(routes, shared.tenants, guard, kept_by_hash, settings.server, workload)
 
 
-def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
-    checks = [upstream_check(lane.route.relay) for lane in lanes]
+def _readiness(settings: Settings, backends: Sequence[Backend], store: ArtifactStore) -> Readiness:
+    checks = [upstream_check(backend.route.relay) for backend in backends]
     upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
     return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
 def _state(
-    settings: Settings, lanes: Sequence[Lane], tenants: Tenants, metrics: Metrics, history: History
+    settings: Settings, backends: Sequence[Backend], tenants: Tenants, metrics: Metrics, history: History
 ) -> tuple[StateContact | None, list[SharedLearning | SharedDecisions]]:
     """The server through which replicas share, if there is one, and what shares lessons and decisions."""
     if settings.state.url is None:
@@ -308,10 +308,10 @@ def _state(
     from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - as said above
     from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - as said above
 
-    contact = StateContact(settings.state.url, lambda: tenants.circle, metrics.state_failures.inc)
+    contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.state_failures.inc)
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
-        found.append(SharedLearning(contact, {lane.learning.upstream: lane.learning for lane in lanes}))
+        found.append(SharedLearning(contact, {backend.learning.upstream: backend.learning for backend in backends}))
     if history.unsent is not None:
         found.append(SharedDecisions(contact, history, history.unsent))
     return contact, found

@@ -14,16 +14,18 @@ from typing import Any, Final
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
+from proxy.core.overflow.retry import Terms
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.plan_inputs import SendTerms
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
 _WAY: Final = ArtifactAccess("/data/tool-output")
+_NOTICE_TOKENS: Final = 100
+"""A notice or a description may count more than what it replaces: blanks, or base64 in a text."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RequestRules:
 
     def _check_plan(self, request: Request, window: int, tokenizer: str) -> None:
         planner = _planner(window, tokenizer)
-        terms = SendTerms(_WAY, self.wire.with_tool(request, "auto"))
+        terms = Terms(_WAY, self.wire.with_tool(request, "auto"))
         try:
             planned = planner.made(self.wire, request, "tenant", terms, {})
         except ProxyError as error:
@@ -93,7 +95,8 @@ class RequestRules:
             assert self.is_valid(sent)
         # For a goal that cannot be met, the retry strategy sees that it is smaller; what does not fit is not sent.
         if planned.inputs.terms.goal_tokens is None and planned.plan.may_be_sent:
-            assert planned.plan.after.tokens <= max(planned.plan.before.tokens, planned.plan.budget.room_tokens)
+            most = max(planned.plan.before.tokens, planned.plan.budget.room_tokens)
+            assert planned.plan.after.tokens <= most + _NOTICE_TOKENS * len(planned.plan.edits)
 
 
 def without(complaints: Callable[[Any], Sequence[str]]) -> Callable[[bytes], bool]:

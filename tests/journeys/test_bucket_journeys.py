@@ -157,4 +157,4 @@ def test_a_shared_folder_that_was_emptied_gets_its_secret_back(tmp_path: Path) -
     tenants = Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "one")
     shutil.rmtree(tmp_path / "shared")
     tenants.keep_secret()
-    assert Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "two").circle == tenants.circle
+    assert Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "two").fleet == tenants.fleet

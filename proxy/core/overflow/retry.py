@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
+from proxy.core.notices.writing import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
 MAX_SENDS: Final = 3
@@ -59,45 +61,68 @@ class Rung(StrEnum):
     REPAIRED = "repaired"
 
 
+_CURED: Final = {
+    Rung.FEWER_BYTES: VerdictKind.BYTES,
+    Rung.WITHOUT_MEDIA: VerdictKind.MEDIA,
+    Rung.ORIGINAL: VerdictKind.UNKNOWN,
+    Rung.WITHOUT_TOOL: VerdictKind.UNKNOWN,
+}
+"""The reasons that sends answer; PROMPT for the others."""
+
+
+class Terms(NamedTuple):
+    """What a plan depends on besides the request and what is known of its model."""
+
+    access: ArtifactAccess = NOWHERE
+    """How the client gets at artifacts."""
+    tools: bytes | None = None
+    """The tool list including the proxy's own tool; None if the agent is not offered it."""
+    goal_tokens: int | None = None
+    """Of the prompt, by our estimate, after a refusal."""
+    most_tokens: int | None = None
+    """Of the prompt, if what must stay exceeds the goal: as far below the true limit as the margin requires."""
+    goal_bytes: int | None = None
+    """Of the prompt, after a refusal for its bytes."""
+    keeping: bool = True
+    """Whether artifacts can be kept."""
+    supposed: Search | None = None
+    """Taken for what the latest refusal has taught."""
+    without: frozenset[Modality] = frozenset()
+    """Kinds of input that are sent as text, after a refusal."""
+    repairs: Verdict | None = None
+    """The refusal whose cause is taken out of the history: PAIRING or SEAL."""
+
+    @property
+    def is_for_one_send(self) -> bool:
+        """Whether no later plan continues from one on these terms."""
+        return self.goal_tokens is not None or self.goal_bytes is not None
+
+
 class Attempt(Struct, frozen=True):
     """One send."""
 
     rung: Rung
+    terms: Terms | None = None
+    """The terms of its plan; None: nothing is planned anew."""
     reply_tokens: int | None = None
     """The maximum reply limit, instead of the request's own."""
     goal_tokens: int | None = None
-    """The maximum size of the prompt, by our estimate."""
-    most_tokens: int | None = None
-    """The size of a prompt whose fixed parts exceed the goal: as far below the true limit as the margin requires."""
-    least_reply_tokens: int | None = None
-    """The reply limit beside such a prompt; None: the one that is sent anyway."""
-    sure_tokens: int | None = None
-    """The size of a prompt that surely fits, by the upstream's count of the one before: if the plan that the next turn
-    will continue from is that small, it is better than the goal."""
+    """The maximum size of the prompt, by our estimate: a larger one gives way to the next attempt, if there is one."""
+    is_sure: bool = False
+    """Whether a prompt of that size surely fits, by the upstream's count of the one before: then the reply limit of the
+    plan, if it sets one, is better than `reply_tokens`."""
     is_search: bool = False
-    """Whether nobody states the limit: the plan is the one that the next turn will continue from, in a window that fits
-    the goal."""
+    """Whether nobody states the limit."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
-    unseals: bool = False
-    """Whether the repair leaves out reasoning that the upstream cannot verify."""
-    goal_bytes: int | None = None
-    """The maximum size of the prompt in bytes."""
 
     @property
     def cures(self) -> VerdictKind:
         """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have
         caused."""
-        match self.rung:
-            case Rung.FEWER_BYTES:
-                return VerdictKind.BYTES
-            case Rung.WITHOUT_MEDIA:
-                return VerdictKind.MEDIA
-            case Rung.REPAIRED:
-                return VerdictKind.SEAL if self.unseals else VerdictKind.PAIRING
-            case Rung.ORIGINAL | Rung.WITHOUT_TOOL:
-                return VerdictKind.UNKNOWN
-        return VerdictKind.PROMPT
+        if self.rung is Rung.REPAIRED and self.terms is not None and self.terms.repairs is not None:
+            return self.terms.repairs.kind
+        return _CURED.get(self.rung, VerdictKind.PROMPT)
 
 
 class Situation(Struct, frozen=True):
@@ -115,14 +140,20 @@ class Situation(Struct, frozen=True):
     """Whether it differs from the original request."""
     original_could_fit: bool
     """Whether the original request fits the window by our estimate."""
+    terms: Terms = Terms()
+    """Of its plan, or of the known size if this is a larger one."""
+    search: Search | None = None
+    """The search for the limit if this is refused without a number; None: its size is unknown."""
     guess_tokens: int | None = None
-    """The size of a prompt, by our estimate, that is sent next if this one is refused without a number; None: half."""
+    """The size of a prompt, by our estimate, that is sent next in that case; None: half."""
     tried_over_tokens: int | None = None
     """The learned window, if what was sent is larger to find out whether that window still holds."""
     has_our_tool: bool = False
     """Whether the proxy's own tool is in its list."""
     fixed_tokens: int = 0
     """Of what has to stay: system text, tools, the task, the last user message."""
+    holds_a_page: bool = False
+    """Whether it holds a page that was read for the model, which gets smaller for a goal alone."""
 
 
 class Outcome(Struct, frozen=True):
@@ -132,10 +163,9 @@ class Outcome(Struct, frozen=True):
     verdict: Verdict
     media: frozenset[Modality] = frozenset()
     """Kinds of input in what was sent; stated only if media were refused."""
-    is_unpaired: bool = False
-    """Whether calls and results do not pair up in the client's history; stated only for a refusal because of that."""
-    has_broken_seals: bool = False
-    """Whether the history holds encrypted or signed reasoning; stated only for a refusal because of that."""
+    is_repairable: bool = False
+    """Whether the client's history holds what was refused: calls and results that do not pair up, or encrypted or
+    signed reasoning."""
     fitting_tokens: int | None = None
     """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
     that this one was cut."""
@@ -163,7 +193,7 @@ class Outcome(Struct, frozen=True):
             return None
         if self.names_our_tool and verdict.kind in _ABOUT_A_TOOL:
             return VerdictKind.UNKNOWN
-        return VerdictKind.PAIRING if self.is_unpaired else VerdictKind.SEAL if self.has_broken_seals else None
+        return verdict.kind if self.is_repairable else None
 
     def proves(self, cures: Sequence[Attempt]) -> bool:
         """Whether the upstream, after these cures, names another reason: then it has none left of theirs. Each kind of
@@ -182,59 +212,83 @@ class Outcome(Struct, frozen=True):
         return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
 
 
-def next_attempt(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Attempt | None:
-    """What is sent after this outcome of what was sent; `cures`: the attempts after the first send. None: the response
-    is final."""
+def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Sequence[Attempt]:
+    """What is sent after this outcome of what was sent: the first attempt whose plan keeps to its goal, or else the
+    last one. Nothing: the response is final. `cures`: the attempts after the first send."""
     found = _cure(outcome, situation)
-    if found is None or not cures:
+    if not found or not cures:
         return found
-    if len(cures) + 2 > MAX_SENDS or Rung.ORIGINAL in (found.rung, cures[-1].rung):
-        return None
+    cure = found[0]
+    if len(cures) + 2 > MAX_SENDS or Rung.ORIGINAL in (cure.rung, cures[-1].rung):
+        return ()
     names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
-    if not outcome.proves(cures) and not (found.rung is Rung.WITHOUT_TOOL and names_a_member):
-        return None
-    if found.cures in [cure.cures for cure in cures] and not found.refused:
-        return None
-    lowered = [one.reply_tokens for one in (*cures, found) if one.reply_tokens is not None]
-    return structs.replace(found, reply_tokens=min(lowered, default=None))
+    if not outcome.proves(cures) and not (cure.rung is Rung.WITHOUT_TOOL and names_a_member):
+        return ()
+    if cure.cures in [earlier.cures for earlier in cures] and not cure.refused:
+        return ()
+    return [structs.replace(one, reply_tokens=_least_reply(*cures, one)) for one in found]
 
 
-def _cure(outcome: Outcome, situation: Situation) -> Attempt | None:
+def _least_reply(*attempts: Attempt) -> int | None:
+    return min([one.reply_tokens for one in attempts if one.reply_tokens is not None], default=None)
+
+
+def _cure(outcome: Outcome, situation: Situation) -> Sequence[Attempt]:
     """What may be accepted where this was refused."""
-    verdict = outcome.verdict
+    verdict, terms = outcome.verdict, situation.terms
     is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
     if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
-        return Attempt(Rung.AS_KNOWN)
+        return [Attempt(Rung.AS_KNOWN)]
     if verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
-            return Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
-        shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
-        at_the_limit = _at_the_limit(verdict, situation)
-        return Attempt(Rung.EMERGENCY, shorter, goal, *at_the_limit, is_search=verdict.names_no_limit)
+            return [Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)]
+        return _smaller(verdict, situation)
     if outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
-        return Attempt(
-            Rung.FEWER_BYTES, goal_bytes=situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
-        )
+        goal = situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
+        return [Attempt(Rung.FEWER_BYTES, terms._replace(goal_bytes=goal))]
     if outcome.fitting_tokens is not None:
-        return Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
+        goal = outcome.fitting_tokens
+        kept_to = terms._replace(goal_tokens=goal, most_tokens=None)
+        # Settings that state another window take precedence over what was learned.
+        return [Attempt(Rung.FITTED, on, goal_tokens=goal) for on in (terms, kept_to)]
     match outcome.reason:
         case VerdictKind.MEDIA:
-            return Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
-        case VerdictKind.PAIRING | VerdictKind.SEAL as reason:
-            return Attempt(Rung.REPAIRED, unseals=reason is VerdictKind.SEAL)
+            refused = _not_to_be_sent(verdict.refused, outcome.media)
+            return [Attempt(Rung.WITHOUT_MEDIA, terms._replace(without=terms.without | refused), refused=refused)]
+        case VerdictKind.PAIRING | VerdictKind.SEAL:
+            return [Attempt(Rung.REPAIRED, terms._replace(repairs=verdict))]
     if outcome.status in _REFUSING_STATUSES and situation.edited:
         if (
             situation.has_our_tool
             and verdict.kind in _ABOUT_A_TOOL
             and (situation.original_could_fit or not verdict.is_suspect)
         ):
-            return Attempt(Rung.WITHOUT_TOOL)
+            access = structs.replace(terms.access, tool=False)
+            return [Attempt(Rung.WITHOUT_TOOL, terms._replace(tools=None, access=access))]
         if verdict.kind in _REFUSED_FOR_CONTENT and situation.original_could_fit:
-            return Attempt(Rung.ORIGINAL)
-    if verdict.is_suspect:
-        return Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation), is_search=True)
-    return None
+            return [Attempt(Rung.ORIGINAL)]
+    return _smaller(verdict, situation) if verdict.is_suspect else ()
+
+
+def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Attempt]:
+    """Shorter prompts. First the one that the next turn will continue from, if that surely fits or is as small as a
+    search requires, so that a prompt cache is lost once, not twice; then one cut down to its goal, or as far below the
+    true limit as possible, with the shortest useful reply."""
+    goal, reply, terms = emergency_goal(verdict, situation), emergency_reply(verdict, situation), situation.terms
+    most, least_reply, sure = _at_the_limit(verdict, situation)
+    kept_to = terms._replace(goal_tokens=goal, most_tokens=most)
+    attempt = Attempt(Rung.EMERGENCY, kept_to, reply, goal, is_search=verdict.names_no_limit or verdict.is_suspect)
+    found = [attempt]
+    if most is not None:
+        found.append(structs.replace(attempt, goal_tokens=most, reply_tokens=least_reply or reply))
+    if situation.holds_a_page:
+        return found
+    if attempt.is_search and situation.search is not None:
+        found.insert(0, structs.replace(attempt, terms=terms._replace(supposed=situation.search)))
+    if sure is not None:
+        found.insert(0, structs.replace(attempt, terms=terms, goal_tokens=sure, is_sure=True))
+    return found
 
 
 def _blind(situation: Situation) -> int:

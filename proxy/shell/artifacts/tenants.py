@@ -113,7 +113,7 @@ class Tenants:
         return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
 
     @property
-    def circle(self) -> str | None:
+    def fleet(self) -> str | None:
         """The same for all processes that know the same secret, and different for all others; None: not known yet."""
         if self.problem is not None:
             return None

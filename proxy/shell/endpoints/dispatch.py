@@ -26,9 +26,9 @@ from proxy.shell.http.bodies import BodyStream, Received, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.planning.wanted import UNDER_WAY
-from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.relay import Served, header
 from proxy.shell.relay.routes import Route, Routes
+from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.waiting import Kept, WaitingRoom
 from proxy.shell.resources.workload import Workload

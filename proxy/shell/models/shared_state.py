@@ -53,15 +53,15 @@ _Field: TypeAlias = bytes | bytearray | memoryview | str | int | float
 class Keys:
     """Names of what is kept on the server by replicas with one secret."""
 
-    def __init__(self, circle: str) -> None:
-        """`circle`: a fingerprint of the secret."""
-        self.learned = key_of(circle, "learned")
+    def __init__(self, fleet: str) -> None:
+        """`fleet`: a fingerprint of the secret."""
+        self.learned = key_of(fleet, "learned")
         """A hash: upstream and model → what is known, as JSON."""
-        self.version = key_of(circle, "version")
+        self.version = key_of(fleet, "version")
         """Number of changes."""
-        self.era = key_of(circle, "era")
+        self.epoch = key_of(fleet, "epoch")
         """Set at random with the first change; missing or another one: the server has lost everything since."""
-        self.forgotten = key_of(circle, "forgotten")
+        self.forgotten = key_of(fleet, "forgotten")
         """Unix time at which everything was last forgotten on purpose."""
 
 
@@ -76,7 +76,7 @@ class SharedLearning:
         self._base: dict[str, dict[str, Knowledge]] = {}
         """By upstream: what both sides knew after the last comparison."""
         self._version: bytes | None = None
-        self._era: bytes | None = None
+        self._epoch: bytes | None = None
         """At that time; None: there was no comparison yet."""
         self._forgotten: float | None = None
         """The last forgetting that this process has followed; None: it has not asked yet."""
@@ -117,10 +117,10 @@ class SharedLearning:
         await self.compare()
 
     async def _compare(self) -> None:
-        keys = Keys(self._contact.circle)
-        version, era, forgotten = await self._server.mget(keys.version, keys.era, keys.forgotten)
+        keys = Keys(self._contact.fleet)
+        version, epoch, forgotten = await self._server.mget(keys.version, keys.epoch, keys.forgotten)
         self._follow_forgetting(_seconds(forgotten))
-        if era is not None and (version, era) == (self._version, self._era) and not self._has_news():
+        if epoch is not None and (version, epoch) == (self._version, self._epoch) and not self._has_news():
             return
         for _ in range(TRIES):
             async with self._server.pipeline(transaction=True) as pipe:
@@ -147,10 +147,10 @@ class SharedLearning:
 
     async def _agree(self, pipe: Pipeline) -> None:
         """One version for both sides. Raises WatchError if another replica has written at the same moment."""
-        keys = Keys(self._contact.circle)
-        await pipe.watch(keys.version, keys.era, keys.learned)
-        era = await pipe.get(keys.era)
-        fields = await pipe.hgetall(keys.learned) if era is not None else {}
+        keys = Keys(self._contact.fleet)
+        await pipe.watch(keys.version, keys.epoch, keys.learned)
+        epoch = await pipe.get(keys.epoch)
+        fields = await pipe.hgetall(keys.learned) if epoch is not None else {}
         for learning in self._learning.values():
             learning.refresh()
         mine = {upstream: learning.known for upstream, learning in self._learning.items()}
@@ -158,36 +158,36 @@ class SharedLearning:
         agreed: dict[str, dict[str, Knowledge]] = {}
         for upstream, own in mine.items():
             known = theirs.get(upstream, {})
-            if self._era is None:  # after a start: nobody knows how old its lessons are
+            if self._epoch is None:  # after a start: nobody knows how old its lessons are
                 agreed[upstream] = with_newest(own, known, MAX_MODELS)
             else:
                 found = merged(self._base.get(upstream, {}), own, known)
-                # In a new era, a model that is missing there was not given up but lost.
-                agreed[upstream] = found if era == self._era else with_newest(own, found, MAX_MODELS)
+                # In a new epoch, a model that is missing on the server was lost, not evicted.
+                agreed[upstream] = found if epoch == self._epoch else with_newest(own, found, MAX_MODELS)
         written, removed = _difference(theirs, agreed)
         pipe.multi()  # type: ignore[no-untyped-call] # the library's
-        if written or removed or era is None:
+        if written or removed or epoch is None:
             if written:
                 pipe.hset(keys.learned, mapping=written)
             if removed:
                 pipe.hdel(keys.learned, *removed)
-            if era is None:
-                pipe.set(keys.era, secrets.token_hex(8))
+            if epoch is None:
+                pipe.set(keys.epoch, secrets.token_hex(8))
             if self._forgotten:
                 pipe.set(keys.forgotten, self._forgotten)
             pipe.incr(keys.version)
-            for key in (keys.learned, keys.version, keys.era, keys.forgotten):
+            for key in (keys.learned, keys.version, keys.epoch, keys.forgotten):
                 pipe.expire(key, KEPT_SECONDS)
-        pipe.mget(keys.version, keys.era)
-        *_, (self._version, self._era) = await pipe.execute()
+        pipe.mget(keys.version, keys.epoch)
+        *_, (self._version, self._epoch) = await pipe.execute()
         for upstream, learning in self._learning.items():
             learning.take(agreed[upstream], mine[upstream])
         self._base = agreed
 
 
-def forget_everywhere(url: SecretStr, circle: str) -> str | None:
+def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
     """Make all replicas forget what was learned, within seconds; why that failed, or None."""
-    keys = Keys(circle)
+    keys = Keys(fleet)
     try:
         with redis.Redis.from_url(
             url.get_secret_value(), socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS

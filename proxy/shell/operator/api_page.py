@@ -1,4 +1,4 @@
-"""The page at `/docs`: `/openapi.json` as HTML for people.
+"""The page at `/docs`: `/openapi.json` as HTML for people; `docs/api.md` has the same sections.
 
 Rule: it is rendered on the server and has no script, so that it loads nothing from elsewhere and works under the
 strictest policy; the description's content is text, never markup.
@@ -25,17 +25,20 @@ def api_page(described: _Schema) -> str:
             f'<title>{escape(about["title"])}: API</title>\n<link rel="stylesheet" href="dashboard/api.css">',
             f"<h1>{escape(about['title'])} {escape(about['version'])}</h1>",
             f'<p>{_text(about["description"])} The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
-            *(
-                line
-                for path, methods in described["paths"].items()
-                for method, operation in methods.items()
-                for line in _operation(path, method, operation)
-            ),
-            "<h2>Answers</h2>",
-            *(line for name, schema in described["components"]["schemas"].items() for line in _answer(name, schema)),
+            *api_sections(described),
             "</html>\n",
         ]
     )
+
+
+def api_sections(described: _Schema) -> Iterator[str]:
+    """Lines of HTML: a section for each operation, then one for each response."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield from _operation(path, method, operation)
+    yield "<h2>Responses</h2>"
+    for name, schema in described["components"]["schemas"].items():
+        yield from _response(name, schema)
 
 
 def _operation(path: str, method: str, operation: _Schema) -> Iterator[str]:
@@ -64,13 +67,13 @@ def _operation(path: str, method: str, operation: _Schema) -> Iterator[str]:
 def _responses(responses: _Schema) -> Iterator[Sequence[str]]:
     for status, response in responses.items():
         kinds = [
-            f"<code>{escape(media_type)}</code> {_kind(content.get('schema', {}))}"
+            f"<code>{escape(media_type)}</code> {_kind(schema) if (schema := content.get('schema')) else ''}".rstrip()
             for media_type, content in response.get("content", {}).items()
         ]
         yield escape(status), "<br>".join(kinds), _text(response["description"])
 
 
-def _answer(name: str, schema: _Schema) -> Iterator[str]:
+def _response(name: str, schema: _Schema) -> Iterator[str]:
     yield f'<section id="{escape(name)}">\n<h3>{escape(name)}</h3>\n<p>{_text(schema.get("description", ""))}</p>'
     required = schema.get("required", ())
     rows = [

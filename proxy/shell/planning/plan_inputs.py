@@ -19,8 +19,8 @@ from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models.facts import Search
 from proxy.core.models.names import has_open_weights
-from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, offers_subagent, reach_with
-from proxy.core.notices.writing import ArtifactAccess
+from proxy.core.models.profile import AgentFileAccess, ModelProfile, offers_subagent, reach_with
+from proxy.core.overflow.retry import Terms
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.tokenizer import counter_for
@@ -58,32 +58,6 @@ MAX_UNSURE_BYTES: Final = 64 * 1024
 silently: both are found out by comparing exact counts with usage."""
 
 
-class SendTerms(NamedTuple):
-    """The terms of one send."""
-
-    access: ArtifactAccess
-    """How its client gets at artifacts."""
-    tools: bytes | None
-    """The tool list including the proxy's own tool; None if the agent is not offered it."""
-    goal_tokens: int | None = None
-    """Of the prompt, after a refusal."""
-    most_tokens: int | None = None
-    """Of the prompt, if what must stay exceeds the goal."""
-    goal_bytes: int | None = None
-    """Of the prompt, after a refusal for its bytes."""
-    keeping: bool = True
-    """Whether artifacts can be kept."""
-    supposed: Search | None = None
-    """Taken for what the latest refusal has taught."""
-    without: frozenset[Modality] = frozenset()
-    """Kinds of input that are sent as text, after a refusal."""
-
-    @property
-    def is_for_one_send(self) -> bool:
-        """Whether no later plan continues from one on these terms."""
-        return self.goal_tokens is not None or self.goal_bytes is not None
-
-
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
     """What a plan depends on besides the messages."""
@@ -100,7 +74,7 @@ class PlanInputs:
     file_access: AgentFileAccess
     has_subagent: bool
     """Whether the tools offer a subagent."""
-    terms: SendTerms
+    terms: Terms
     pipeline: Pipeline = field(repr=False, compare=False)
     """The steps, which follow from all of these."""
 
@@ -128,7 +102,7 @@ class _Limits(NamedTuple):
     rough_bytes: int
     """Up to how many bytes of a request a rough count is worthwhile."""
     budget: Budget
-    known: dict[tuple[bool, str, _Texts, SendTerms], PlanInputs]
+    known: dict[tuple[bool, str, _Texts, Terms], PlanInputs]
     """By everything else they depend on: whether the count is rough, the wire, the texts, the terms."""
 
 
@@ -142,7 +116,7 @@ class KnownInputs:
         self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
         self._count, self._text_bytes = 0, 0
 
-    def of(self, wire: Wire, request: Request, tenant: str, terms: SendTerms, *, rough: bool) -> PlanInputs:
+    def of(self, wire: Wire, request: Request, tenant: str, terms: Terms, *, rough: bool) -> PlanInputs:
         """The inputs of a plan; `rough`: whether a rough count is enough while the request is far under its room."""
         limits = self._limits(request, tenant, terms.supposed)
         roughly = rough and not request.has_images and request.full_bytes <= limits.rough_bytes
@@ -192,7 +166,7 @@ class KnownInputs:
         if self._count > MAX_KNOWN_INPUTS or self._text_bytes > MAX_KNOWN_TEXT_BYTES:
             self._limits_of, self._count, self._text_bytes = {}, 1, text_bytes
 
-    def _built(self, wire: Wire, limits: _Limits, terms: SendTerms, texts: _Texts, *, roughly: bool) -> PlanInputs:
+    def _built(self, wire: Wire, limits: _Limits, terms: Terms, texts: _Texts, *, roughly: bool) -> PlanInputs:
         profile, own, budget = limits.profile, limits.own, limits.budget
         if terms.without:
             profile = structs.replace(profile, refused=profile.refused | terms.without)

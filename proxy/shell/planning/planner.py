@@ -10,7 +10,7 @@ import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,15 +20,15 @@ from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
-from proxy.core.models.facts import Search
-from proxy.core.models.profile import Modality
 from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.overflow import VerdictKind
+from proxy.core.overflow.retry import Terms
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
-from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
+from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, is_far_under
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
@@ -158,15 +158,6 @@ class Planner:
             held_bytes=planned.held_bytes + _COPIES * contents,
         )
 
-    async def plan_without_keeping(self, planned: Planned) -> Planned:
-        """The plan for a request while artifacts cannot be kept: only necessary cuts are made, and the notices say
-        so."""
-        return await self._again(planned, keeping=False)
-
-    async def plan_again(self, planned: Planned, *, keeping: bool) -> Planned:
-        """The plan for a request with the current knowledge of its model: as its next turn will be planned."""
-        return await self._again(planned, keeping=keeping)
-
     async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = NOWHERE) -> Planned:
         """The plan for a body that will not be sent; nothing is remembered. Raises MalformedRequest."""
         return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
@@ -181,54 +172,34 @@ class Planner:
     def _compressed(
         self, wire: Wire, tenant: str, request: Request, protected: int, most_tokens: int | None
     ) -> Compressed:
-        inputs = self._inputs.of(wire, request, tenant, SendTerms(BY_HASH, None), rough=False)
+        inputs = self._inputs.of(wire, request, tenant, Terms(BY_HASH, None), rough=False)
         pipeline = self._pipelines.in_place(inputs.pipeline, inputs.profile, most_tokens)
         return compressed(request.conversation, pipeline, protected)
 
-    async def plan_for(
-        self, refused: Planned, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
-    ) -> Planned:
-        """A harsher plan for a request that was refused: `goal_tokens` by our estimate, or `most_tokens` if what must
-        stay is more."""
-        return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
+    async def again(self, planned: Planned, terms: Terms) -> Planned:
+        """Another plan for a request, on these terms."""
+        return await in_thread(self._again, planned, terms)
 
-    async def plan_for_bytes(self, refused: Planned, goal_bytes: int, *, keeping: bool) -> Planned:
-        """A smaller plan for a request that was refused for its bytes."""
-        return await self._again(refused, goal_bytes=goal_bytes, keeping=keeping)
+    def _again(self, planned: Planned, terms: Terms) -> Planned:
+        wire, request, refusal = planned.wire, planned.request, terms.repairs
+        if terms.tools is None and planned.inputs.terms.tools is not None:
+            request = self._without_our_calls(planned)
+        if refusal is not None and refusal.kind is VerdictKind.SEAL:
+            request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message)
+        elif refusal is not None:  # its words name the call if only the upstream has it
+            text = lacking_result(self._pipelines.language)
+            request = repaired(wire, request, refusal.upstream_message, text)
+        terms = terms._replace(repairs=None)
+        return self.made(wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
 
-    async def plan_supposing(self, refused: Planned, search: Search, *, keeping: bool) -> Planned:
-        """The plan for a request that was refused without a number, as its next turn will be planned once the refusal
-        has taught."""
-        return await self._again(refused, supposed=search, keeping=keeping)
-
-    async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
-        """A plan for a request whose media were refused: media of these kinds are sent as text."""
-        return await self._again(refused, without=refused.inputs.terms.without | media, keeping=keeping)
-
-    async def plan_without_tool(self, refused: Planned, *, keeping: bool) -> Planned:
-        """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
-        terms, request = refused.inputs.terms, refused.request
-        terms = terms._replace(tools=None, access=replace(terms.access, tool=False), keeping=keeping)
+    def _without_our_calls(self, planned: Planned) -> Request:
+        """The request without the calls of the proxy's own tool that were put into its history."""
+        wire, request = planned.wire, planned.request
         calls = (call.name for message in request.conversation for call in message.calls)
-        if request.put_in and RETRIEVAL_TOOL in calls:  # what a repair has put in stays
-            tenant = refused.tenant
-            plain = refused.wire.parse(request.body, None, 0)
-            plain = replace(plain, model=request.model, is_lifted=request.is_lifted)
-            request = self._healed(refused.wire, tenant, plain, 0)
-        made = partial(self.made, reading=refused.reading)
-        return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
-
-    async def plan_repaired(self, refused: Planned, refusal: str = "", *, keeping: bool) -> Planned:
-        """A plan for the repaired history of a request that was refused because its calls and results do not pair up.
-        `refusal`: the words that name the call, if only the upstream has it."""
-        text = lacking_result(self._pipelines.language)
-        request = repaired(refused.wire, refused.request, refusal, text)
-        return await self._made_for(refused, request, keeping=keeping)
-
-    async def plan_unsealed(self, refused: Planned, refusal: str, *, keeping: bool) -> Planned:
-        """A plan for the history of a request without the reasoning that its upstream could not verify."""
-        request = refused.wire.unsealed(refused.request, refused.plan.sent, refusal)
-        return await self._made_for(refused, request, keeping=keeping)
+        if not request.put_in or RETRIEVAL_TOOL not in calls:  # what a repair has put in stays
+            return request
+        plain = replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
+        return self._healed(wire, planned.tenant, plain, 0)
 
     def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
         """Leave out in the next turns, too, the sealed reasoning that a repair has left out."""
@@ -255,11 +226,6 @@ class Planner:
             request = repaired(wire, request, "", lacking_result(self._pipelines.language))
         return request
 
-    async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
-        terms = refused.inputs.terms._replace(keeping=keeping)
-        made = partial(self.made, reading=refused.reading)
-        return await in_thread(made, refused.wire, request, refused.tenant, terms, refused.resolved)
-
     async def plan_further(self, planned: Planned, messages: Sequence[Message], *, may_cut: bool = False) -> Planned:
         """The plan for a request with more messages at its end, on the same terms as its own plan. `may_cut`: whether
         what the model works on may be cut for them."""
@@ -269,12 +235,6 @@ class Planner:
         made = partial(self.made, reading=reading)
         terms = planned.inputs.terms
         return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)
-
-    async def _again(self, planned: Planned, **changes: Any) -> Planned:
-        """Another plan for a request, on other terms."""
-        terms = planned.inputs.terms._replace(**changes)
-        made = partial(self.made, reading=planned.reading)
-        return await in_thread(made, planned.wire, planned.request, planned.tenant, terms, planned.resolved)
 
     async def keep_hidden(self, tenant: str, hidden: Hidden) -> None:
         """Keep what a response hides from its client; it is put back into the client's next requests."""
@@ -358,7 +318,7 @@ class Planner:
             wire,
             request,
             tenant.hex(),
-            SendTerms(access, tools),
+            Terms(access, tools),
             resolved,
             known,
             shared,
@@ -372,7 +332,7 @@ class Planner:
         wire: Wire,
         request: Request,
         tenant: str,
-        terms: SendTerms,
+        terms: Terms,
         resolved: Resolved,
         known: Planned | None = None,
         shared: int = 0,

@@ -70,14 +70,9 @@ class Judge:
             media = media.union(*(modalities_in(message) for message in plan.sent))
         is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
         fitting = self._fitting(answer, planned, decision) if is_answer else None
-        is_unpaired = self._heals and verdict.kind is VerdictKind.PAIRING and _is_unpaired(verdict, planned)
-        has_broken_seals = (
-            self._heals
-            and verdict.kind is VerdictKind.SEAL
-            and any(message.unsealed() is not message for message in planned.request.conversation)
-        )
+        is_repairable = self._heals and _is_repairable(verdict, planned)
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
-        return Outcome(answer.status, verdict, media, is_unpaired, has_broken_seals, fitting, names_our_tool)
+        return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
@@ -296,9 +291,14 @@ def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
     return is_all and not planned.wire.adds_to_prompt(request, by_tools=by_tools)
 
 
-def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:
-    """Whether calls and results do not pair up. A call that cannot be seen is known only if the refusal names it."""
+def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
+    """Whether the history holds sealed reasoning, or calls and results that do not pair up, where that was refused. A
+    call that cannot be seen is known only if the refusal names it."""
     request, wire = planned.request, planned.wire
+    if verdict.kind is VerdictKind.SEAL:
+        return any(message.unsealed() is not message for message in request.conversation)
+    if verdict.kind is not VerdictKind.PAIRING:
+        return False
     if not request.shape.is_whole:
         return bool(wire.continues(request) and wire.unanswered_in(verdict.upstream_message))
     return bool(unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, Protocol, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, Protocol, Self, TypeAlias
 
 from proxy.core.overflow import Counted
 from proxy.shell.http.unpacking import is_zlibs
-from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.shell.upstream.tap import Taker
 from proxy.wire.protocol import Wire
 from proxy.wire.streams import Splitter, Tail
+
+PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
+"""Takes what an upstream sends before its response has content, with the response's headers."""
 
 _TAIL_BYTES: Final = 4_096
 """The end of a response, where its usage is; the model's text before it is not searched."""

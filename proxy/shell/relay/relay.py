@@ -31,10 +31,19 @@ from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.refused_histories import HeldConversations
 from proxy.shell.planning.wanted import in_thread
-from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting, without_encoding
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.send_plans import SendPlan, SendPlans, Sends, overflow
+from proxy.shell.relay.sends import (
+    READABLE,
+    UNCOMPRESSED,
+    EarlyBytes,
+    Journey,
+    Send,
+    Sends,
+    accepting,
+    overflow,
+    without_encoding,
+)
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
 from proxy.shell.resources.logs import logger
@@ -43,8 +52,8 @@ from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
 from proxy.shell.upstream.exchange import Outgoing
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
+from proxy.wire.roads import DEFAULT
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
@@ -69,28 +78,18 @@ class _Came(Struct, frozen=True):
     """Whether references may be fetched: a proxy that only observes fetches nothing from third parties."""
 
 
-class Standing(NamedTuple):
-    """A response that the client gets, and the send that it answers."""
-
-    response: PeekedResponse
-    send: SendPlan
-    outcome: Outcome
-    is_first: bool
-    """Whether nothing was sent before."""
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether its judge compared its usage with what was sent, as with each whole response to a first send."""
-        is_whole = self.response.is_whole and not self.response.is_stream
-        return self.is_first and is_whole and self.outcome.verdict.kind is VerdictKind.ACCEPTED
+_Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
+"""A response that the client may get, what it answers, and its outcome."""
 
 
-class Served(Struct, frozen=True):
+class Served(NamedTuple):
     """What the client of a request gets."""
 
     response: Response
-    sent: Standing | None = None
-    """That of the first round; None for a request that was not planned, or only observed."""
+    send: Send | None = None
+    """What it answers, before the rounds of the proxy's own tool; None for a request that was not planned, or only
+    observed."""
+    outcome: Outcome = Outcome(0, ACCEPTED)
 
 
 class Relay:
@@ -113,7 +112,7 @@ class Relay:
         self._models = models
         self._planner = planner
         self._judge = Judge(recorder, learning, settings.upstream.base_url, heals=settings.history == "heal")
-        self._plans = SendPlans(settings, planner, store, self._judge)
+        self._sends = Sends(settings, planner, store, self._judge)
         self._tenants = tenants
         self._recorder = recorder
         self._retrieval = retrieval
@@ -158,26 +157,25 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         if b"accept-encoding" in named:
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        planned = await self._plans.kept(planned, tenant.hex(), decision)
+        planned = await self._sends.kept(planned, tenant.hex(), decision)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, tenant.hex(), decision)
-        larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
+        larger = await self._sends.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
         if planned.request.is_rewritten:  # as the client would have written it
             sent_headers = without_encoding(sent_headers)
             received.become(planned.request.body)
         journey = Journey(target, sent_headers, received, planned, tenant.hex(), kept, larger=larger, early=early)
         self._recorder.plan_made(decision)
-        sent = await self._climb(journey, decision)
-        has_our_tool = has_our_tool and sent.send.planned.inputs.terms.tools is not None
-        if has_our_tool and sent.send.attempt.rung is not Rung.ORIGINAL:
+        answer, send, outcome = await self._climb(journey, decision)
+        if has_our_tool and send.planned.inputs.terms.tools is not None and send.attempt.rung is not Rung.ORIGINAL:
             await kept.rest()
-            rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
-            return Served(await watched(sent.response, rounds), sent)
+            rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, send.planned)
+            return Served(await watched(answer, rounds), send, outcome)
         if planned.request.has_images:  # what they cost is learned at the end, from its messages
             await kept.rest()
         else:
             kept.drop()
-        return Served(sent.response, sent)
+        return Served(answer, send, outcome)
 
     def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
         """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
@@ -208,12 +206,12 @@ class Relay:
         """One more round of a response: a send like any other, with a record of its own."""
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
-        planned = await self._plans.kept(journey.planned, journey.tenant, decision)
+        planned = await self._sends.kept(journey.planned, journey.tenant, decision)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, journey.tenant, decision)
-        sent = await self._climb(replace(journey, planned=planned, larger=None), decision)
+        response, send, _ = await self._climb(replace(journey, planned=planned, larger=None), decision)
         await journey.kept.rest()
-        return sent.response, sent.send.planned
+        return response, send.planned
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
         """How long a client of a stream may hear nothing before its first event; None: as long as it takes."""
@@ -225,96 +223,87 @@ class Relay:
         except MalformedRequest:  # reported when the request is served
             return None
 
-    async def _climb(self, journey: Journey, decision: Decision) -> Standing:
-        """Send what the plans say until there is a response for the client."""
-        sends = self._plans.sends(journey)
-        send, fallback = sends.current, None
+    async def _climb(self, journey: Journey, decision: Decision) -> _Answered:
+        """Send what the strategy says until there is a response for the client."""
+        send = self._sends.first(journey)
+        fallback: _Answered | None = None
         while True:
-            is_first = decision.attempts == 1
-            response = await self._responded(journey, send, fallback, decision)
-            if isinstance(response, Standing):
-                return response
             try:
-                outcome = await self._outcome(response, sends, journey.kept, decision, is_first=is_first)
+                response = await self._responded(journey, send, decision, may_begin=fallback is None)
+            except UpstreamError:
+                if fallback is None:
+                    raise
+                return fallback
+            try:
+                outcome = await self._outcome(response, send, journey, decision)
                 if outcome.verdict.is_overflow:
                     self._models.discovery.doubt()
-                sends.learn(outcome, is_accepted=_is_better(outcome))
-                following = await sends.following(outcome)
+                journey = self._sends.learn(journey, outcome, is_accepted=_is_better(outcome))
+                following = await self._sends.following(journey, send, outcome)
                 if following is None:
                     if fallback is not None and not _is_better(outcome):
-                        if send.attempt.unseals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
-                            self._planner.note_refused_seals(journey.planned, send.planned)  # these are others
+                        if send.heals_seals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
+                            self._planner.note_refused_seals(send.refused, send.planned)  # these are others
                         await response.aclose()
                         return fallback
-                    self._raise_for(sends, outcome)
+                    self._raise_for(journey, send, outcome)
                     self._held.note(send.planned, outcome, response.evidence, journey.tenant)
-                    return Standing(response, send, outcome, is_first)
+                    return response, send, outcome
             except BaseException:
                 await response.aclose()
                 raise
             is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
             if is_guess:
                 self._recorder.overflowed(decision, outcome.verdict)
-            is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
+            is_trial = is_guess or following.heals_seals  # clients know the words of the first refusal
             if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
-                fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
-            elif not is_first:
+                fallback = response, send, outcome  # it is whole, so it may be closed
+            elif not send.is_first:
                 fallback = None  # another reason is named, so the first was cured
             await response.aclose()
-            journey = journey.uncompressed() if response.has_begun else journey
-            send = following
+            journey, send = journey.after(following, in_plain_bytes=response.has_begun), following
             decision.note_attempt(send.attempt, send.planned)
             self._recorder.retried(decision, send.attempt)
 
-    async def _responded(
-        self, journey: Journey, send: SendPlan, fallback: Standing | None, decision: Decision
-    ) -> PeekedResponse | Standing:
-        """The response to a send, read as far as needed to judge it; if there is none, what the client gets instead.
-        Raises UpstreamError."""
+    async def _responded(self, journey: Journey, send: Send, decision: Decision, *, may_begin: bool) -> PeekedResponse:
+        """The response to a send, read as far as needed to judge it. `may_begin`: whether the client may have its
+        beginning meanwhile. Raises UpstreamError."""
         journey.kept.hold(journey.received, journey.planned, journey.larger, send.planned, decision)
-        headers, body = journey.rendered(send.planned, send.attempt)
+        headers, body = journey.rendered(send)
         outgoing = Outgoing(body, journey.kept.rest)
         del body  # its response may take minutes
+        response = PeekedResponse(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
+        early = journey.early if may_begin and response.may_begin_early(as_stream=send.planned.request.stream) else None
         try:
-            response = PeekedResponse(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
-            may_begin = fallback is None and response.may_begin_early(as_stream=send.planned.request.stream)
-            try:
-                await response.look(journey.early.pass_on if journey.early is not None and may_begin else None)
-            except BaseException:
-                await response.aclose()
-                raise
-        except UpstreamError:
-            if fallback is None:
-                raise
-            return fallback
+            await response.look(None if early is None else early.pass_on)
+        except BaseException:
+            await response.aclose()
+            raise
         return response
 
-    async def _outcome(
-        self, response: PeekedResponse, sends: Sends, kept: Kept, decision: Decision, *, is_first: bool
-    ) -> Outcome:
+    async def _outcome(self, response: PeekedResponse, send: Send, journey: Journey, decision: Decision) -> Outcome:
         """What a response means. The request is needed again unless that is plain; if it is lost, the client gets the
         response."""
+        kept, planned = journey.kept, send.planned
         kept.wake()
-        planned = sends.current.planned
         is_plain = response.status < 400 and planned.wire.is_plainly_a_reply(response.telling)
-        if kept.is_away and (sends.heals or not is_plain) and not await kept.back():
+        if kept.is_away and (journey.heals or not is_plain) and not await kept.back():
             return Outcome(response.status, ACCEPTED)
-        outcome = self._judge.outcome(response, planned, decision, is_first=is_first)
+        outcome = self._judge.outcome(response, planned, decision, is_first=send.is_first)
         if not outcome.is_final and not await kept.back():
             return Outcome(response.status, ACCEPTED)
         return outcome
 
-    def _raise_for(self, sends: Sends, outcome: Outcome) -> None:
+    def _raise_for(self, journey: Journey, send: Send, outcome: Outcome) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow and
         UpstreamEmpty."""
-        send = sends.current
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
-            done = [cure.cures for cure in sends.cures]
+            done = [cure.cures for cure in journey.cures]
             said = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
             raise overflow(said, send.planned, outcome.verdict)
-        if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
+        if outcome.verdict.kind is VerdictKind.EMPTY and not send.is_first:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
     async def _send(self, target: bytes, headers: Headers, body: Outgoing, decision: Decision) -> UpstreamResponse:
@@ -330,20 +319,22 @@ class Relay:
 
     def learn_from(self, served: Served, decision: Decision) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
-        response, sent = served.response, served.sent
+        response, send, outcome = served
         if isinstance(response, PeekedResponse | StreamedResponse):
             decision.counted = response.counted
-        if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
+        if send is None or not send.is_first or outcome.fitting_tokens is not None:
             return
         if isinstance(response, UpstreamResponse):
             return
-        planned, went_well = sent.send.planned, response.status < 400
+        planned, went_well = send.planned, response.status < 400
         if isinstance(response, WholeResponse):
             self._judge.learn_from_usage(planned, response.prompt_tokens, decision, went_well=went_well)
         else:
             counted = decision.counted
             prompt_tokens = None if counted is None else counted.prompt
-            not_compared = None if sent.is_compared else counted
+            is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
+            is_compared = is_whole and outcome.verdict.kind is VerdictKind.ACCEPTED  # by its judge
+            not_compared = None if is_compared else counted
             self._judge.learn_from_usage(planned, prompt_tokens, decision, not_compared, went_well=went_well)
 
     async def pass_through(
@@ -352,7 +343,7 @@ class Relay:
         target: bytes,
         headers: Headers,
         body: AsyncIterator[bytes] | None,
-        wire: Wire = CHAT_COMPLETIONS,
+        wire: Wire = DEFAULT,
     ) -> UpstreamResponse:
         """The upstream's response to any other request; `wire`: the one it belongs to. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
@@ -397,7 +388,7 @@ class Relay:
             raise MalformedRequest(f"{MODE_HEADER.decode()} is {mode[:40]!r}; allowed are {', '.join(sorted(_MODES))}")
         return mode
 
-    def _with_key(self, headers: Headers, wire: Wire = CHAT_COMPLETIONS) -> Headers:
+    def _with_key(self, headers: Headers, wire: Wire = DEFAULT) -> Headers:
         """The client's key is passed on. The configured key is used if the client sends none, and always if this is not
         the upstream that clients have keys for."""
         upstream = self._settings.upstream

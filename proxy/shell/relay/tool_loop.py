@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation.size import Size
 from proxy.core.notices.catalogue import Language
+from proxy.core.overflow.retry import Terms
 from proxy.core.retrieval_tool.hidden_calls import (
     HISTORY_BYTES,
     AssistantMessage,
@@ -40,8 +41,8 @@ from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.tools import ArtifactTools
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.relay.journey import Journey
 from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.relay.sends import Journey
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -110,7 +111,7 @@ class ToolLoop(Struct):
         for _ in range(2):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            round_of = replace(self.journey, planned=read.planned, plan_for=partial(self._plan_for, said))
+            round_of = replace(self.journey, planned=read.planned, again=partial(self._again, said))
             try:
                 answer, self.planned = await self.send(round_of, self.decision.request_id)
             except ContextOverflow:
@@ -163,15 +164,16 @@ class ToolLoop(Struct):
             self.retrieval.recorder.artifact_read(self.decision, artifact, utf8_length(text))
         return read
 
-    async def _plan_for(
-        self, said: AssistantMessage, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
-    ) -> Planned:
-        """The plan for a round that was refused; its pages are made smaller here, because a plan does not cut them. If
-        all that stays is beyond the goal, the smallest page that fits stays with it."""
+    async def _again(self, said: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
+        """The plan for a round that was refused. For a goal, its pages are made smaller here, because a plan does not
+        cut them. If all that stays is beyond the goal, the smallest page that fits stays with it."""
+        planner, goal_tokens = self.retrieval.planner, terms.goal_tokens
+        if goal_tokens is None or goal_tokens == refused.inputs.terms.goal_tokens:
+            return await planner.again(refused, terms)
         fitting = None
         for share in _SHARES:
             read = await self._with_pages(said, share)
-            planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, most_tokens, keeping=keeping)
+            planned = await planner.again(read.planned, terms)
             if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
                 return planned
             fitting = planned if share and planned.plan.fits else fitting

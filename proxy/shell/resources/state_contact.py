@@ -29,7 +29,7 @@ MEET_SECONDS: Final = 30.0
 """Between two looks at who else uses the server."""
 AWAY_SECONDS: Final = 3 * MEET_SECONDS
 """After this long without a look, replicas count as gone."""
-MAX_CIRCLES: Final = 100
+MAX_FLEETS: Final = 100
 """Others may write to the server."""
 STRANGERS: Final = (
     "replicas with another secret of tenants use this server, too, and nothing is shared with them: give all replicas "
@@ -38,7 +38,7 @@ STRANGERS: Final = (
 TROUBLE: Final = (RedisError, OSError, TimeoutError)
 _PREFIX: Final = "context-proxy:1"
 """With the version of the format."""
-_CIRCLES: Final = f"{_PREFIX}:circles"
+_FLEETS: Final = f"{_PREFIX}:fleets"
 """A sorted set: a fingerprint of each secret in use → when it was last here."""
 
 
@@ -46,9 +46,9 @@ class StateContact:
     """The contact of one process with the server."""
 
     def __init__(
-        self, url: SecretStr, circle: Callable[[], str | None], on_failure: Callable[[], None] = lambda: None
+        self, url: SecretStr, fleet: Callable[[], str | None], on_failure: Callable[[], None] = lambda: None
     ) -> None:
-        """`circle`: a fingerprint of the secret of tenants, None if that is not known yet; only replicas that have it
+        """`fleet`: a fingerprint of the secret of tenants, None if that is not known yet; only replicas that have it
         share anything. `on_failure`: called after each exchange that failed."""
         self.server = redis.asyncio.Redis.from_url(
             url.get_secret_value(),
@@ -57,13 +57,13 @@ class StateContact:
             retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
         )
         self.place = place_of(url)
-        self._circle = circle
-        self.circle = ""
+        self._fleet = fleet
+        self.fleet = ""
         """That of the exchange under way."""
         self._on_failure = on_failure
         self._problems: dict[str, str] = {}
         self._has_strangers = False
-        self._meetings = Recurring(self._meet_when_due, "state-circles")
+        self._meetings = Recurring(self._meet_when_due, "state-fleets")
         self._log = logger()
 
     @property
@@ -77,11 +77,11 @@ class StateContact:
 
     async def speak(self, user: str, exchange: Callable[[], Awaitable[None]]) -> None:
         """Have an exchange; never raises."""
-        circle, reason = self._circle(), None
-        if circle is None:
+        fleet, reason = self._fleet(), None
+        if fleet is None:
             self._note(user, "the secret of tenants is not known yet")
             return
-        self.circle = circle
+        self.fleet = fleet
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
                 await exchange()
@@ -94,26 +94,26 @@ class StateContact:
 
     async def start(self) -> None:
         """Look who else uses the server, now and then again and again."""
-        await self.speak("circles", self._meet)
+        await self.speak("fleets", self._meet)
         self._meetings.start()
 
     async def _meet_when_due(self) -> None:
         await asyncio.sleep(MEET_SECONDS)
-        await self.speak("circles", self._meet)
+        await self.speak("fleets", self._meet)
 
     async def _meet(self) -> None:
         """Whether replicas with another secret were here a short time ago; this one was."""
         seconds, _ = await self.server.time()
         async with self.server.pipeline(transaction=True) as pipe:
-            pipe.zadd(_CIRCLES, {self.circle: seconds})
-            pipe.zremrangebyscore(_CIRCLES, "-inf", seconds - AWAY_SECONDS)
-            pipe.zremrangebyrank(_CIRCLES, 0, -MAX_CIRCLES - 1)
-            pipe.expire(_CIRCLES, int(AWAY_SECONDS))
-            pipe.zcard(_CIRCLES)
-            *_, circles = await pipe.execute()
-        if circles > 1 and not self._has_strangers:
+            pipe.zadd(_FLEETS, {self.fleet: seconds})
+            pipe.zremrangebyscore(_FLEETS, "-inf", seconds - AWAY_SECONDS)
+            pipe.zremrangebyrank(_FLEETS, 0, -MAX_FLEETS - 1)
+            pipe.expire(_FLEETS, int(AWAY_SECONDS))
+            pipe.zcard(_FLEETS)
+            *_, fleets = await pipe.execute()
+        if fleets > 1 and not self._has_strangers:
             self._log.warning("state_not_shared", server=self.place, reason=STRANGERS)
-        self._has_strangers = circles > 1
+        self._has_strangers = fleets > 1
 
     async def close(self) -> None:
         """Close the connections."""
@@ -134,14 +134,14 @@ class StateContact:
             self._log.info("state_found", server=self.place)
 
 
-def key_of(circle: str, name: str) -> str:
+def key_of(fleet: str, name: str) -> str:
     """The name of what is kept on the server by replicas with one secret. The braces keep all of it on one server of a
     cluster.
 
     >>> key_of("5eed", "learned")
     'context-proxy:1:{5eed}:learned'
     """
-    return f"{_PREFIX}:{{{circle}}}:{name}"
+    return f"{_PREFIX}:{{{fleet}}}:{name}"
 
 
 def place_of(url: SecretStr) -> str:

@@ -51,7 +51,7 @@ class SharedDecisions:
 
     @property
     def _key(self) -> str:
-        return key_of(self._contact.circle, "decisions")
+        return key_of(self._contact.fleet, "decisions")
 
     @property
     def problem(self) -> str | None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry import (
@@ -16,9 +17,10 @@ from proxy.core.overflow.retry import (
     Outcome,
     Rung,
     Situation,
+    Terms,
     emergency_goal,
     emergency_reply,
-    next_attempt,
+    next_attempts,
     room_in_rate,
 )
 
@@ -51,15 +53,23 @@ SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.boole
 STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 
 
+FIRST = Attempt(Rung.FIRST)
+
+
 def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
-    """What is sent, when the upstream answers like this."""
-    found = [Attempt(Rung.FIRST)]
+    """What is sent, when the upstream answers like this and each plan but one on the terms of the next turn keeps to
+    its goal."""
+    found = [FIRST]
     for outcome in outcomes:
-        following = next_attempt(outcome, situation, found[1:])
-        if following is None:
+        following = next_attempts(outcome, situation, found[1:])
+        if not following:
             break
-        found.append(following)
+        found.append(next(one for one in following if one.terms is None or one.terms != situation.terms))
     return found
+
+
+def after(situation: Situation, status: int, verdict: Verdict) -> list[Attempt]:
+    return list(next_attempts(Outcome(status, verdict), situation))
 
 
 def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | None:
@@ -139,8 +149,8 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
 
 
 def test_a_history_with_broken_seals_is_sent_without_them_once():
-    outcome = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
-    assert sends(SENT, outcome, outcome)[1:] == [Attempt(Rung.REPAIRED, unseals=True)]
+    outcome = Outcome(400, Verdict(VerdictKind.SEAL), is_repairable=True)
+    assert sends(SENT, outcome, outcome)[1:] == [Attempt(Rung.REPAIRED, Terms(repairs=outcome.verdict))]
     assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
 
 
@@ -170,8 +180,11 @@ def over_rate(limit: int, requested: int) -> Verdict:
 
 def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
     attempt = second(SENT, 413, over_rate(6_000, 14_000))
-    at_the_limit = {"most_tokens": 5_456, "least_reply_tokens": 256, "sure_tokens": 5_700}
-    assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600, **at_the_limit)
+    terms = Terms(goal_tokens=3_600, most_tokens=5_456)
+    assert attempt == Attempt(Rung.EMERGENCY, terms, reply_tokens=1_800, goal_tokens=3_600)
+    surely, _, at_the_limit = after(SENT, 413, over_rate(6_000, 14_000))
+    assert surely == Attempt(Rung.EMERGENCY, Terms(), reply_tokens=1_800, goal_tokens=5_700, is_sure=True)
+    assert at_the_limit == Attempt(Rung.EMERGENCY, terms, reply_tokens=256, goal_tokens=5_456)
     beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
     assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
 
@@ -208,13 +221,23 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000, is_search=True)
+    half = Attempt(Rung.EMERGENCY, Terms(goal_tokens=5_000), goal_tokens=5_000, is_search=True)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
     assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
     assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
+
+
+def test_the_plan_of_the_next_turn_comes_first_unless_a_page_has_to_get_smaller():
+    search = Search.begun(10_000, 0, 0, 0)
+    searching = replace(SENT, search=search)
+    planned = [attempt.terms for attempt in after(searching, 400, Verdict(VerdictKind.PROMPT))]
+    assert planned == [Terms(supposed=search), Terms(goal_tokens=5_000)]
+    with_a_page = replace(searching, holds_a_page=True)
+    for verdict in (Verdict(VerdictKind.PROMPT), over_rate(6_000, 14_000)):
+        assert {attempt.terms.goal_tokens for attempt in after(with_a_page, 400, verdict)} <= {3_600, 5_000}
 
 
 def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
@@ -248,7 +271,8 @@ def test_refused_media_are_sent_as_text_once(status):
     both = frozenset({Modality.VISION, Modality.FILE})
     refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
     made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
-    assert made == [Attempt(Rung.FIRST), Attempt(Rung.WITHOUT_MEDIA, refused=frozenset({Modality.FILE}))]
+    files = frozenset({Modality.FILE})
+    assert made == [FIRST, Attempt(Rung.WITHOUT_MEDIA, Terms(without=files), refused=files)]
     images = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.VISION})), both))
     assert images[1].refused == both, "what takes no images takes no pages"
     unnamed = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA), both))
@@ -271,7 +295,7 @@ def test_refused_media_are_sent_as_text_once(status):
 def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_sent):
     found = second(SENT, status, Verdict(kind, is_suspect=suspect))
     assert (found is not None and found.rung is Rung.FEWER_BYTES) is is_sent
-    assert not is_sent or (found.goal_bytes, found.goal_tokens) == (40_000, None)
+    assert not is_sent or found.terms == Terms(goal_bytes=40_000)
 
 
 def test_a_small_body_is_refused_by_no_server_for_its_bytes():
@@ -281,8 +305,8 @@ def test_a_small_body_is_refused_by_no_server_for_its_bytes():
 
 IMAGES = frozenset({Modality.VISION})
 OF_MEDIA = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES), IMAGES)
-OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_unpaired=True)
-OF_SEALS = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_repairable=True)
+OF_SEALS = Outcome(400, Verdict(VerdictKind.SEAL), is_repairable=True)
 OF_LENGTH = Outcome(400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS))
 OF_BYTES = Outcome(413, Verdict(VerdictKind.BYTES))
 NAMED = [OF_MEDIA, OF_PAIRS, OF_SEALS, OF_LENGTH, OF_BYTES]
@@ -319,14 +343,14 @@ def test_a_lowered_reply_stays_lowered_in_the_third_send():
     assert (third.rung, third.reply_tokens) == (Rung.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
 
 
-WITH_TOOL = replace(SENT, has_our_tool=True)
+WITH_TOOL = replace(SENT, has_our_tool=True, terms=Terms(tools=b"[]"))
 
 
 @pytest.mark.parametrize("could_fit", [True, False])
 @pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
 def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
     situation = replace(WITH_TOOL, original_could_fit=could_fit)
-    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL)
+    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL, Terms())
 
 
 def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
@@ -349,7 +373,7 @@ def test_nothing_follows_the_original():
 def test_half_is_half_of_what_lies_beside_the_fixed_parts():
     fixed = replace(SENT, fixed_tokens=6_000)
     assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
-    assert sends(fixed, OF_BYTES)[1].goal_bytes == 64_000
+    assert sends(fixed, OF_BYTES)[1].terms.goal_bytes == 64_000
 
 
 def test_our_tool_is_left_out_once():

@@ -226,14 +226,14 @@ async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_h
         late.keep_secret()
     assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
     assert "SECRET" not in str(logs)
-    assert (late.circle, late.problem) == (None, logs[0]["reason"])
+    assert (late.fleet, late.problem) == (None, logs[0]["reason"])
     store, reader = store_in(bucket), ArtifactReader(bucket, retention_days=7)
     assert await store.keep([SHORT], late.tenant_of([]).hex()) == {SHORT.id}
     with pytest.raises(ArtifactStoreUnavailable, match="the secret of tenants cannot be read"):
         await reader.find(SHORT.id, TENANT)
     assert keys(Bucket("memory://")) == set()
     late.keep_secret()
-    assert late.circle == others.circle is not None
+    assert late.fleet == others.fleet is not None
     assert late.tenant_of([]) == others.tenant_of([])
     assert await store.keep([SHORT], late.tenant_of([]).hex()) == frozenset()
     await store.close()
@@ -250,7 +250,7 @@ def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path: Path, monk
         tenants.keep_secret()
         tenants.keep_secret()
     assert (len(calls), bucket.cooldown.why) == (3, "no answer in time")
-    assert tenants.circle is not None
+    assert tenants.fleet is not None
     tenants.keep_secret()
     assert bucket.cooldown.why is None
     monkeypatch.setattr(obstore, "get", raising(AssertionError("a bucket that is well is not asked")))
@@ -274,10 +274,10 @@ def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path)
     one, two = (Tenants.of_store(bucket, tmp_path / name) for name in ("one", "two"))
     bucket.remove(SECRET_KEY)
     new = Tenants.of_store(bucket, tmp_path / "new")
-    assert new.circle != one.circle
+    assert new.fleet != one.fleet
     one.agree()
     two.agree()
-    assert new.circle == one.circle == two.circle
+    assert new.fleet == one.fleet == two.fleet
 
 
 async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket: Open, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from proxy.shell.resources.state_contact import ANSWER_SECONDS, StateContact, pl
 pytestmark = needs_state_server
 
 UPSTREAM = "http://upstream/v1"
-CIRCLE = "5eed"
+FLEET = "5eed"
 ALICE, BOB = "a1" * 16, "b0" * 16
 
 
@@ -40,11 +40,11 @@ def server(tmp_path: Path) -> Iterator[StateServer]:
 class Replica:
     """A process with a data folder of its own."""
 
-    def __init__(self, folder: Path, server: StateServer, circle: str = CIRCLE) -> None:
+    def __init__(self, folder: Path, server: StateServer, fleet: str = FLEET) -> None:
         folder.mkdir(exist_ok=True)
         self.learning = Learning(folder, UPSTREAM)
         self.failures = 0
-        self.contact = StateContact(SecretStr(server.url), lambda: circle, self._count)
+        self.contact = StateContact(SecretStr(server.url), lambda: fleet, self._count)
         self.shared = SharedLearning(self.contact, {UPSTREAM: self.learning})
 
     def _count(self) -> None:
@@ -217,7 +217,7 @@ async def test_what_is_forgotten_on_purpose_is_forgotten_everywhere(
         gone.meets(8_192)
     async with running(one, two):
         assert two.window() == 8_192
-        assert forget_everywhere(SecretStr(server.url), CIRCLE) is None
+        assert forget_everywhere(SecretStr(server.url), FLEET) is None
         await asyncio.gather(one.comes_to(None), two.comes_to(None))
         assert not (tmp_path / "one" / "learned.json").exists()
         returning = Replica(tmp_path / "gone", server)
@@ -244,10 +244,10 @@ async def test_what_another_has_written_that_cannot_be_read_is_left_out(tmp_path
     async with running(one):
         one.meets(8_192)
     with redis.Redis.from_url(server.url) as client:
-        key = shared_state.Keys(CIRCLE).learned
+        key = shared_state.Keys(FLEET).learned
         client.hset(key, mapping={f"{UPSTREAM}\nm": b"{", b"\xff": b"{}", "x": b'{"window_tokens": 1}'})
-        client.set(shared_state.Keys(CIRCLE).forgotten, "soon")
-        client.incr(shared_state.Keys(CIRCLE).version)
+        client.set(shared_state.Keys(FLEET).forgotten, "soon")
+        client.incr(shared_state.Keys(FLEET).version)
     two = Replica(tmp_path / "one", server)
     async with running(one, two):
         assert one.window() == two.window() == 8_192
@@ -257,8 +257,8 @@ async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_compar
     tmp_path: Path, server: StateServer
 ) -> None:
     with redis.Redis.from_url(server.url) as client:
-        client.set(shared_state.Keys(CIRCLE).learned, "somebody's text")
-        client.set(shared_state.Keys(CIRCLE).era, "of somebody")
+        client.set(shared_state.Keys(FLEET).learned, "somebody's text")
+        client.set(shared_state.Keys(FLEET).epoch, "of somebody")
     one = Replica(tmp_path / "one", server)
     async with running(one):
         one.meets(8_192)
@@ -307,7 +307,7 @@ async def test_no_password_is_in_the_log(tmp_path: Path) -> None:
     try:
         url = SecretStr(locked.url.replace("//", "//:canary@"))
         with capture_logs() as logs:
-            contact = StateContact(url, lambda: CIRCLE)
+            contact = StateContact(url, lambda: FLEET)
             shared = SharedLearning(contact, {UPSTREAM: Learning(tmp_path, UPSTREAM)})
             await shared.compare()
             await shared.close()
@@ -315,6 +315,6 @@ async def test_no_password_is_in_the_log(tmp_path: Path) -> None:
         assert [log["event"] for log in logs] == ["state_lost"]
         assert logs[0]["server"] == place_of(url) == f"127.0.0.1:{locked.port}"
         assert "canary" not in str(logs)
-        assert "canary" not in str(forget_everywhere(url, CIRCLE))
+        assert "canary" not in str(forget_everywhere(url, FLEET))
     finally:
         locked.stop()

@@ -76,7 +76,7 @@ async def test_the_next_turn_is_held_against_what_was_sent_in_the_end():
     one = planner(128_000)
     first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(20)))
     decision = sent(first)
-    harsher = await one.plan_for(first, 1_000, keeping=True)
+    harsher = await one.again(first, first.inputs.terms._replace(goal_tokens=1_000))
     decision.note_attempt(Attempt(Rung.EMERGENCY, goal_tokens=1_000), harsher)
     decision.note_sent(1)
     following = sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))).prefix_kept

@@ -16,7 +16,8 @@ from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
 async def unkept(one: Planner, raw: bytes):
-    return await one.plan_without_keeping(await one.plan(CHAT_COMPLETIONS, TENANT, raw))
+    planned = await one.plan(CHAT_COMPLETIONS, TENANT, raw)
+    return await one.again(planned, planned.inputs.terms._replace(keeping=False))
 
 
 async def test_what_fits_goes_as_the_very_bytes():
@@ -112,7 +113,7 @@ async def test_a_reply_limit_may_be_set_from_outside():
 
 async def test_a_second_plan_is_at_most_as_large_as_its_goal():
     first = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(80)))
-    second = await planner().plan_for(first, 2_000, keeping=True)
+    second = await planner().again(first, first.inputs.terms._replace(goal_tokens=2_000))
     assert second.plan.after.tokens <= 2_000 < first.plan.after.tokens
     assert second.plan.fits
 

@@ -72,8 +72,9 @@ async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
     lookup = Lookup(a=FETCHED)
     one = looking(lookup)
     planned = await one.plan(CHAT_COMPLETIONS, TENANT, body(pictures("a"), *LONG), looking_up=True)
-    assert (await one.plan_for(planned, 1_000, keeping=True)).resolved == planned.resolved
-    assert (await one.plan_without_keeping(planned)).resolved == planned.resolved
+    terms = planned.inputs.terms
+    assert (await one.again(planned, terms._replace(goal_tokens=1_000))).resolved == planned.resolved
+    assert (await one.again(planned, terms._replace(keeping=False))).resolved == planned.resolved
     assert len(lookup.asked) == 1
 
 

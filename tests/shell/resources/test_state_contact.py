@@ -80,15 +80,15 @@ async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch: pytest.Monk
 
 
 async def test_nothing_is_exchanged_before_it_is_known_with_whom() -> None:
-    circle: str | None = None
-    contact, exchanged = StateContact(URL, lambda: circle), []
+    fleet: str | None = None
+    contact, exchanged = StateContact(URL, lambda: fleet), []
 
     async def exchange() -> None:
-        exchanged.append(contact.circle)
+        exchanged.append(contact.fleet)
 
     await contact.speak("learning", exchange)
     assert (exchanged, contact.problem) == ([], "the secret of tenants is not known yet")
-    circle = "5eed"
+    fleet = "5eed"
     await contact.speak("learning", exchange)
     assert (exchanged, contact.problem) == (["5eed"], None)
     await contact.close()

@@ -24,8 +24,8 @@ from proxy.shell.telemetry.shared_decisions import SharedDecisions
 
 pytestmark = needs_state_server
 
-CIRCLE = "5eed"
-KEY = key_of(CIRCLE, "decisions")
+FLEET = "5eed"
+KEY = key_of(FLEET, "decisions")
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
 
@@ -55,10 +55,10 @@ class Replica:
 
     clock = Clock()
 
-    def __init__(self, folder: Path, server: StateServer, circle: str = CIRCLE) -> None:
+    def __init__(self, folder: Path, server: StateServer, fleet: str = FLEET) -> None:
         self.history = History(folder / "decisions.db", 1_000)
         self.history.unsent = self.unsent = Unsent()
-        self.contact = StateContact(SecretStr(server.url), lambda: circle)
+        self.contact = StateContact(SecretStr(server.url), lambda: fleet)
         self.shared = SharedDecisions(self.contact, self.history, self.unsent)
 
     def serve(self, *names: str, **members: Any) -> None:

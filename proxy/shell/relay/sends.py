@@ -1,0 +1,388 @@
+"""One request on its way, what is sent for it, and what each send looks like.
+
+Rule: the core's strategy decides what follows a refusal; here it becomes a plan. What cannot be kept is not taken out:
+then another plan is made, which says so. A request that no plan and no attempt changes goes upstream as the original
+bytes. Nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from proxy.config.settings import Settings
+from proxy.core.models.profile import Witness
+from proxy.core.overflow import Unit, Verdict, VerdictKind
+from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
+from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, Outcome, Rung, Situation, Terms, next_attempts
+from proxy.core.text.discreet import Discreet
+from proxy.errors import ContextOverflow
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.http.bodies import Received
+from proxy.shell.models.trials import LARGER, PROVES, Trials
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.relay.judging import ACCEPTED, Judge
+from proxy.shell.relay.peeking import PassEarly
+from proxy.shell.resources.logs import logger
+from proxy.shell.resources.waiting import Kept
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.upstream.client import Headers
+
+UNCOMPRESSED: Final = frozenset({b"identity"})
+READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
+"""Compressions of responses that the proxy can read; a refusal in any other would go unnoticed."""
+
+Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
+"""Plans a request again, on other terms."""
+
+
+class EarlyBytes(Struct):
+    """What goes to a client before it is decided which response it gets."""
+
+    pass_on: PassEarly
+    client_streams: bool = False
+    """Whether the client is known to want a stream; only then are comments sent while it waits."""
+
+
+class Send(Struct, frozen=True):
+    """One send."""
+
+    attempt: Attempt
+    planned: Planned
+    refused: Planned
+    """What it replaces; the first send replaces nothing but itself."""
+    refusal: Verdict = ACCEPTED
+    """What the upstream said to that."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was sent before."""
+        return self.attempt.rung is Rung.FIRST
+
+    @property
+    def heals_seals(self) -> bool:
+        """Whether it leaves out reasoning that the upstream cannot verify."""
+        return self.attempt.cures is VerdictKind.SEAL
+
+
+class Journey(Discreet, frozen=True):
+    """A request as it came, the plan for it, and what was sent."""
+
+    target: bytes
+    headers: Headers
+    received: Received
+    """Compressed or not."""
+    planned: Planned
+    """What the next cure is made of."""
+    tenant: str
+    kept: Kept
+    """Keeps all that is needed to send it again."""
+    again: Again | None = None
+    """Plans a request that holds a page which was read for the model: a goal makes the page smaller. The plan that
+    follows knows no other page."""
+    larger: Planned | None = None
+    """A larger plan that is sent first, to find out whether a learned window is still right."""
+    early: EarlyBytes | None = None
+    """Takes what a response sends before it has content; None: those bytes wait for the rest."""
+    cures: tuple[Attempt, ...] = ()
+    """The attempts after the first send."""
+    unproven: tuple[Send, ...] = ()
+    """Those that no response has proven yet."""
+
+    def after(self, send: Send, *, in_plain_bytes: bool) -> Journey:
+        """The same after one cure: the next one is made of what was sent. `in_plain_bytes`: for a client that already
+        has the beginning of a response, uncompressed."""
+        headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
+        cures, unproven = (*self.cures, send.attempt), (*self.unproven, send)
+        return replace(
+            self, headers=headers, planned=send.planned, larger=None, again=None, cures=cures, unproven=unproven
+        )
+
+    @property
+    def first(self) -> Planned:
+        """What is sent first."""
+        return self.larger or self.planned
+
+    @property
+    def heals(self) -> bool:
+        """Whether a repair of the history is still to be proven."""
+        return any(send.attempt.rung is Rung.REPAIRED for send in self.unproven)
+
+    def rendered(self, send: Send) -> tuple[Headers, bytes]:
+        """Headers and body of one send."""
+        planned, reply = send.planned, send.attempt.reply_tokens
+        if send.attempt.rung is Rung.ORIGINAL or not (planned.changed or reply):
+            return self.headers, self.received.body
+        if reply is not None and planned.reply_tokens is not None:
+            reply = min(reply, planned.reply_tokens)
+        return without_encoding(self.headers), planned.body(reply)
+
+
+class Sends:
+    """Decides what is sent for every request."""
+
+    def __init__(self, settings: Settings, planner: Planner, store: ArtifactStore, judge: Judge) -> None:
+        self._retries = settings.overflow.retry
+        self._language = settings.language
+        self._most_bytes = settings.defaults.max_request_bytes or math.inf
+        self._planner = planner
+        self._store = store
+        self._judge = judge
+        self._trials = Trials()
+        self._log = logger()
+
+    def first(self, journey: Journey) -> Send:
+        """The first send of a request. Raises ContextOverflow if nothing may be sent."""
+        if not journey.first.plan.may_be_sent:
+            raise self._refusal(journey.first)
+        return Send(Attempt(Rung.FIRST), journey.first, journey.first)
+
+    def learn(self, journey: Journey, outcome: Outcome, *, is_accepted: bool) -> Journey:
+        """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
+        if not journey.unproven or not (is_accepted or outcome.proves([send.attempt for send in journey.unproven])):
+            return journey
+        for send in journey.unproven:
+            self._judge.learn_what_was_refused(
+                send.attempt, send.refusal, send.refused, send.planned, is_accepted=is_accepted
+            )
+            if send.attempt.rung is Rung.REPAIRED and send.refused.is_here and send.planned.is_here:
+                self._planner.note_healed(send.refused, send.planned, unsealed=send.heals_seals)
+        return replace(journey, unproven=())
+
+    async def following(self, journey: Journey, sent: Send, outcome: Outcome) -> Send | None:
+        """The send after this one; None if the client gets the response to it. Raises ContextOverflow if nothing is
+        left that may be sent."""
+        if outcome.is_final or not self._retries:
+            return None  # nearly always: no situation is described that nobody will ask about
+        refused, verdict = sent.planned, outcome.verdict
+        attempts = next_attempts(outcome, self._situation(journey), journey.cures)
+        if not attempts:
+            if verdict.is_suspect or verdict.names_no_limit:
+                self._judge.learn_search(verdict, refused)
+            return None
+        attempt, planned = attempts[0], refused
+        if attempt.rung is Rung.AS_KNOWN:
+            planned = journey.planned
+            profile = planned.inputs.profile
+            if verdict.limit is not None:
+                self._trials.note_confirmed((profile.known_as, journey.tenant, profile.window_tokens))
+        elif attempt.terms is not None:
+            asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
+            if asking is not None:
+                return Send(attempt, asking, refused, verdict)
+            attempt, planned = await self._planned(journey, attempts)
+            if attempt.rung is Rung.EMERGENCY:
+                planned = self._taught(verdict, refused, planned, is_search=attempt.is_search)
+            if not _may_replace(attempt, planned, refused):
+                if attempt.rung is Rung.EMERGENCY and verdict.is_overflow:
+                    raise self._refusal(planned, verdict)
+                return None
+        return Send(attempt, planned, refused, verdict)
+
+    def _situation(self, journey: Journey) -> Situation:
+        """What the retry strategy must know."""
+        first = journey.first
+        plan = first.plan
+        search = self._judge.search_after(first)
+        guess = None if search is None else int(search.guess / first.inputs.budget.ratio)
+        return Situation(
+            estimate_tokens=plan.after.tokens,
+            chars=plan.after.chars,
+            bytes=plan.after.bytes,
+            reply_tokens=first.reply_tokens or first.request.reply_tokens,
+            edited=first.changed,
+            original_could_fit=plan.budget.admits(plan.before),
+            terms=journey.planned.inputs.terms._replace(keeping=True),
+            search=search,
+            guess_tokens=guess if guess is not None and guess < plan.after.tokens else None,
+            tried_over_tokens=None if journey.larger is None else journey.planned.inputs.profile.window_tokens,
+            has_our_tool=first.offered,
+            fixed_tokens=plan.fixed_tokens,
+            holds_a_page=journey.again is not None,
+        )
+
+    async def _planned(self, journey: Journey, attempts: Sequence[Attempt]) -> tuple[Attempt, Planned]:
+        """The first attempt whose plan keeps to its goal, or the last one; it names the goal as the plan counts."""
+        planned, terms = journey.planned, None
+        for attempt in attempts:
+            if attempt.terms is not None and attempt.terms is not terms:
+                terms = attempt.terms
+                planned = await self._made(journey, terms)
+            goal = attempt.goal_tokens
+            goal = None if goal is None else _as_counted(goal, journey.planned, planned)
+            if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
+                break
+        attempt = replace(attempt, goal_tokens=goal)
+        if attempt.is_sure and planned.plan.budget.max_reply_tokens is not None:
+            attempt = replace(attempt, reply_tokens=None)
+        return attempt, planned
+
+    async def _made(self, journey: Journey, terms: Terms) -> Planned:
+        """The plan on these terms; what it takes out is kept, or it says that it is not."""
+        again, refused = journey.again or self._planner.again, journey.planned
+        planned = await again(refused, terms)
+        if planned.inputs.counted_by != refused.inputs.counted_by:
+            terms = self._recounted(terms, refused, planned)
+            if terms != planned.inputs.terms:
+                planned = await again(refused, terms)
+        return planned if await self._is_safe(planned, journey.tenant) else await again(refused, _unkept(terms))
+
+    def _recounted(self, terms: Terms, refused: Planned, planned: Planned) -> Terms:
+        """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
+        if terms.goal_tokens is not None:
+            goal, most = terms.goal_tokens, terms.most_tokens
+            most = None if most is None else _as_counted(most, refused, planned)
+            terms = terms._replace(goal_tokens=_as_counted(goal, refused, planned), most_tokens=most)
+        if terms.supposed is not refused.inputs.terms.supposed:
+            terms = terms._replace(supposed=self._judge.search_after(refused, planned))
+        return terms
+
+    def _taught(self, verdict: Verdict, refused: Planned, planned: Planned, *, is_search: bool) -> Planned:
+        """The shorter plan after a refusal for length, once that has taught what it can."""
+        if is_search:
+            self._judge.learn_search(verdict, refused, planned)
+        if refused.members:  # it was asked at once
+            planned = planned.left_to_the_upstream() or planned
+        self._judge.learn_from_recount(verdict, refused, planned)
+        return planned
+
+    def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
+        """What a client is told about a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
+        profile = planned.inputs.profile
+        is_told = refused.limit is not None and refused.unit is Unit.TOKENS
+        window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
+        say = partial(
+            does_not_fit,
+            planned.plan,
+            profile.model,
+            window,
+            self._language,
+            planned.request.put_in,
+            planned.inputs.members,
+            window_is_told=is_told,
+            is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
+            sizes=sizes_of(planned.plan, profile.window_tokens, refused),
+            reply_tokens=planned.request.reply_tokens,
+        )
+        return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
+
+    async def kept(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
+        """The plan after its artifacts are kept; another one if they cannot be."""
+        if await self._is_safe(planned, tenant):
+            return planned
+        planned = await self._planner.again(planned, _unkept(planned.inputs.terms))
+        decision.note_plan(planned)
+        return planned
+
+    async def larger(self, planned: Planned, tenant: str, decision: Decision) -> Planned | None:
+        """A plan for more than a learned limit is known to hold, made now and then when that limit required a cut: if
+        the upstream accepts it, the limit has grown."""
+        excess = planned.plan.budget.ceiling.excess(planned.plan.before)
+        if excess is None:
+            return None
+        is_of_bytes = excess.bytes and planned.plan.budget.bytes_may_be_wrong
+        larger = await (self._of_more_bytes(planned) if is_of_bytes else self._of_more_tokens(planned))
+        # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
+        if larger is None or not larger.plan.fits or not await self._is_safe(larger, tenant):
+            return None
+        decision.note_plan(larger)
+        self._log.info(
+            "window_tried",
+            request_id=decision.request_id,
+            model=larger.inputs.profile.model,
+            window_tokens=larger.inputs.profile.window_tokens,
+            tokens_after=larger.tokens_after,
+            bytes_after=larger.plan.after.bytes,
+        )
+        return larger
+
+    async def _of_more_tokens(self, planned: Planned) -> Planned | None:
+        profile, search = planned.inputs.profile, self._judge.search_of(planned)
+        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
+        if not may_have_grown or profile.is_rated:  # a rate is met anew when it is forgotten
+            return None
+        window = profile.window_tokens
+        if not self._trials.is_due((profile.known_as, planned.tenant, window)):
+            return None
+        known, refused = (window, window) if search is None else (search.guess, search.refused)
+        goal = int(refused * LARGER / planned.plan.budget.ratio)
+        larger = await self._planner.again(planned, planned.inputs.terms._replace(goal_tokens=goal, keeping=True))
+        return larger if larger.tokens_after > known * PROVES else None
+
+    async def _of_more_bytes(self, planned: Planned) -> Planned | None:
+        search = self._judge.search_of_bytes(planned)
+        if search is None or not self._trials.is_due(("", planned.tenant, search.guess)):
+            return None
+        goal = int(min(search.refused * LARGER, self._most_bytes))
+        larger = await self._planner.again(planned, planned.inputs.terms._replace(goal_bytes=goal, keeping=True))
+        return larger if larger.plan.after.bytes > search.guess * PROVES else None
+
+    async def _is_safe(self, planned: Planned, tenant: str) -> bool:
+        """Whether everything that a plan takes out is kept."""
+        return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, tenant)
+
+
+def _may_replace(attempt: Attempt, planned: Planned, refused: Planned) -> bool:
+    """Whether a plan may be sent after one that was refused, and differs from it as its attempt requires."""
+    match attempt.rung:
+        case Rung.WITHOUT_MEDIA:
+            is_another = planned.plan.sent != refused.plan.sent
+        case Rung.FEWER_BYTES:
+            is_another = planned.plan.after.bytes < refused.plan.after.bytes * ALWAYS_SMALLER
+        case Rung.EMERGENCY | Rung.FITTED:
+            is_another = planned.plan.after.bytes < refused.plan.after.bytes
+        case _:
+            is_another = True
+    return is_another and planned.plan.may_be_sent
+
+
+def _unkept(terms: Terms) -> Terms:
+    return terms._replace(keeping=False)
+
+
+def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
+    """Tokens as counted by one plan, converted to the counter of another plan for the same request."""
+    if planned.inputs.counted_by == refused.inputs.counted_by:
+        return tokens
+    return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
+
+
+def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
+    """A refusal for length that could not be cured, worded so that a person can act on it."""
+    terms, pipeline = planned.inputs.terms, planned.inputs.pipeline
+    cause = "" if terms.keeping else unkept(pipeline.notices.language)
+    return ContextOverflow(
+        message + cause,
+        param=planned.request.shape.messages,
+        upstream_message=refused.upstream_message if refused.is_overflow else None,
+        sizes=sizes_of(planned.plan, planned.inputs.profile.window_tokens, refused),
+        advice=advice and advice + cause,
+    )
+
+
+def without_encoding(headers: Headers) -> Headers:
+    """The headers of a body that is not compressed."""
+    return [(name, value) for name, value in headers if name != b"content-encoding"]
+
+
+def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:
+    """Request headers that accept no compression of the response other than these.
+
+    >>> accepting([(b"accept-encoding", b"br, gzip;q=0.9, zstd")], READABLE)
+    [(b'accept-encoding', b'gzip;q=0.9')]
+    >>> accepting([(b"accept-encoding", b"br")], READABLE)
+    [(b'accept-encoding', b'identity')]
+    """
+    return [(name, _among(encodings, value) if name == b"accept-encoding" else value) for name, value in headers]
+
+
+def _among(encodings: frozenset[bytes], accepted: bytes) -> bytes:
+    options = accepted.split(b",")
+    kept = [option.strip() for option in options if option.partition(b";")[0].strip().lower() in encodings]
+    return accepted if len(kept) == len(options) else b", ".join(kept) or b"identity"
