@@ -19,8 +19,8 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import Response, header
 from proxy.shell.relay.watching import StreamedResponse
 from proxy.shell.upstream.client import Headers, UpstreamResponse
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
+from proxy.wire.roads import DEFAULT
 from proxy.wire.streams import TAIL_BYTES, Tail
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -51,9 +51,7 @@ class Passable(Protocol):
 class ResponseSender:
     """Sends one response, and knows whether it has begun."""
 
-    def __init__(
-        self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS, alive: KeepAlive | None = None
-    ) -> None:
+    def __init__(self, send: Send, request_id: bytes, wire: Wire = DEFAULT, alive: KeepAlive | None = None) -> None:
         """`alive`: what `send` belongs to, if bytes may be sent before the response is decided."""
         self._send = send
         self._alive = alive
