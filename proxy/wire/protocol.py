@@ -60,7 +60,17 @@ class Wire(Protocol):
     def framing(self) -> Framing:
         """Of a reply that is a stream."""
 
+    @property
+    def is_on_host(self) -> bool:
+        """Whether its path follows the upstream's host, whatever version the base URL ends in."""
+
     # Requests
+
+    def model_in(self, body: bytes) -> str:
+        """The model that a body names; empty if it names none or cannot be read."""
+
+    def closed(self, beginning: bytes) -> bytes:
+        """The beginning of a body, up to the end of a message, as a whole body."""
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -98,6 +108,9 @@ class Wire(Protocol):
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """The headers that carry a key."""
+
+    def list_headers(self, key: str) -> Mapping[bytes, bytes]:
+        """The same where the upstream is asked for its models."""
 
     def may_name_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text."""

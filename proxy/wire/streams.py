@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, Protocol
 
 
@@ -219,7 +219,7 @@ class Tail:
 
     def __init__(self, most_bytes: int, most_pieces: int) -> None:
         self._most_bytes = most_bytes
-        self._small_bytes = most_bytes // most_pieces
+        self._small_bytes = 2 * most_bytes // most_pieces
         self._pieces: deque[bytes] = deque(maxlen=most_pieces)
 
     def add(self, piece: bytes) -> None:
@@ -232,6 +232,14 @@ class Tail:
         held_bytes = sum(map(len, pieces))
         while held_bytes - len(pieces[0]) >= self._most_bytes:
             held_bytes -= len(pieces.popleft())
+
+    def extend(self, pieces: Sequence[bytes]) -> None:
+        """Add the next pieces."""
+        if pieces and len(max(pieces, key=len)) <= self._small_bytes:
+            self._pieces.extend(pieces)
+            return
+        for piece in pieces:
+            self.add(piece)
 
     @property
     def joined(self) -> bytes:

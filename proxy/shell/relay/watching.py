@@ -196,8 +196,7 @@ class _Told:
         return self._write
 
     def note_written(self, pieces: Sequence[bytes]) -> None:
-        for piece in pieces:
-            self.last.add(piece)
+        self.last.extend(pieces)
 
     def _write(self, chunk: bytes) -> None:
         piece = body_of(chunk)

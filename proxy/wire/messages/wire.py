@@ -238,6 +238,10 @@ class Messages(JsonWire):
         the second. https://code.claude.com/docs/en/iam"""
         return [(b"x-api-key", key.encode()), (b"authorization", b"Bearer " + key.encode())]
 
+    def list_headers(self, key: str) -> Mapping[bytes, bytes]:
+        """With a version: https://platform.claude.com/docs/en/api/models/list"""
+        return {**super().list_headers(key), b"anthropic-version": b"2023-06-01"}
+
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
         return tool_names(found or None)
