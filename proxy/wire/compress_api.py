@@ -21,6 +21,8 @@ from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
 from proxy.wire.model_list import LARGEST_TOKENS
 from proxy.wire.request import Request
 
+WIRE: Final = CHAT_COMPLETIONS
+"""Messages are those of chat completions."""
 HASH: Final = re.compile(r"[a-f0-9]{12,24}")
 """What callers recognise as a hash."""
 _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
@@ -46,7 +48,7 @@ class Asked(Struct, frozen=True):
 
 def asked_in(body: bytes) -> Asked:
     """The request in a body. Raises MalformedRequest."""
-    request = CHAT_COMPLETIONS.parse(body, will_be_known=False)
+    request = WIRE.parse(body, will_be_known=False)
     for index, message in enumerate(request.conversation.messages):
         if not message.raw.lstrip().startswith(b"{"):
             raise MalformedRequest(f"`messages[{index}]` must be an object", param="messages")

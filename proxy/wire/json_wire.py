@@ -144,6 +144,20 @@ class JsonWire:
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = ()
     """The tokens of the prompt, of the reply, and of the prompt's part in a cache."""
 
+    is_on_host: ClassVar[bool] = False
+
+    def model_in(self, body: bytes) -> str:
+        """By `model`."""
+        try:
+            found = jsontext.opened(jsontext.members(body).get("model"))
+        except jsontext.NotJson:
+            return ""
+        return found if isinstance(found, str) else ""
+
+    def closed(self, beginning: bytes) -> bytes:
+        """With the ends of the list and the object."""
+        return beginning + b"]}"
+
     def tools(self, request: Request) -> bytes:
         """The member of that name."""
         return bytes(request.members.get("tools", b""))
@@ -212,6 +226,10 @@ class JsonWire:
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """A bearer token."""
         return [(b"authorization", b"Bearer " + key.encode())]
+
+    def list_headers(self, key: str) -> Mapping[bytes, bytes]:
+        """The same."""
+        return dict(self.credentials(key))
 
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes

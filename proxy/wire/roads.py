@@ -21,12 +21,18 @@ from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
 from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
+DEFAULT: Final[Wire] = CHAT_COMPLETIONS
+"""Its keys and errors are those of every path that no wire serves."""
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
 _ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS)
 """A new wire is its folder and its name here."""
 WIRES: Final[Mapping[bytes, Wire]] = {wire.end: wire for wire in _ALL}
 """By the ends of their paths."""
+_ANTHROPIC_HEADERS: Final = frozenset((b"anthropic-version", b"x-api-key"))
+"""Of Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
+_ANTHROPIC_MODEL: Final = "claude-"
+"""How the names of all its models begin."""
 _PREFIXES: Final = (b"/v1/", b"/api/v1/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
 """Prefixes of whole APIs: most servers; OpenRouter; Azure and Groq; DashScope; Gemini; servers that speak Anthropic's
 API."""
@@ -96,7 +102,7 @@ def like(path: bytes) -> str:
     >>> like(b"/v1message"), like(b"/api/chat/completion"), like(b"/favicon.ico")
     ('/v1/messages', '/v1/chat/completions', '')
     """
-    known = [wire if wire.startswith(VERSION) else VERSION + wire for wire in WIRES]
+    known = [end if end.startswith(VERSION) or wire.is_on_host else VERSION + end for end, wire in WIRES.items()]
     found = get_close_matches(path[:_MAX_HINT_BYTES].decode("latin-1"), [p.decode() for p in known], 1, _LIKENESS)
     return found[0] if found else ""
 
@@ -114,13 +120,13 @@ def wire_of_body(body: bytes) -> Wire:
     try:
         members = jsontext.members(body)
     except jsontext.NotJson:
-        return CHAT_COMPLETIONS
+        return DEFAULT
     if "messages" not in members:
-        return RESPONSES if "input" in members else CHAT_COMPLETIONS
+        return RESPONSES if "input" in members else DEFAULT
     is_anthropic = bool({"system", "anthropic_version"} & members.keys()) or b'"input_schema"' in bytes(
         members.get("tools", b"")
     )
-    return MESSAGES if is_anthropic or b'"tool_use_id"' in body else CHAT_COMPLETIONS
+    return MESSAGES if is_anthropic or b'"tool_use_id"' in body else DEFAULT
 
 
 def wire_over(path: bytes) -> Wire:
@@ -131,7 +137,13 @@ def wire_over(path: bytes) -> Wire:
     """
     if path.startswith(_BEDROCK) or b"/publishers/anthropic/" in path:
         return MESSAGES
-    return next((wire for end, wire in WIRES.items() if end + b"/" in path), CHAT_COMPLETIONS)
+    return next((wire for end, wire in WIRES.items() if end + b"/" in path), DEFAULT)
+
+
+def whose_key(headers: Sequence[tuple[bytes, bytes]]) -> tuple[Wire, str] | None:
+    """The wire and the model that a client's key is for, by headers that no other wire's clients send; None if it has
+    none of these."""
+    return (MESSAGES, _ANTHROPIC_MODEL) if any(name in _ANTHROPIC_HEADERS for name, _ in headers) else None
 
 
 def _wire_at_end(path: bytes) -> tuple[Wire, bytes, bytes] | None:
@@ -147,7 +159,8 @@ def _wire_at_end(path: bytes) -> tuple[Wire, bytes, bytes] | None:
     for end, wire in WIRES.items():
         if plain.endswith(end):
             named = plain.partition(_DEPLOYMENT)[2].partition(b"/")[0]
-            return wire, plain if plain != end or end.startswith(VERSION) else VERSION + plain, named
+            is_canonical = plain != end or end.startswith(VERSION) or wire.is_on_host
+            return wire, plain if is_canonical else VERSION + plain, named
     vertex = _VERTEX.search(plain)
     if vertex is not None and vertex[1] != _VERTEX_COUNTS:
         return MESSAGES, VERSION + plain if plain.startswith(_WITHOUT_VERSION) else plain, vertex[1]

@@ -6,14 +6,13 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import threading
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
-from support.journey import World, long_text
+from support.journey import KEY, World, long_text
 from support.journey_models import said
 from support.line_api import LINES
 from support.line_model import LineModel, tokens_of
@@ -37,8 +36,9 @@ def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
     return build
 
 
-def asked(world: World, content: bytes, **how: Any) -> httpx.Response:
-    return world.ask(content, path=LINES.path, **how)
+def asked(world: World, content: bytes, *, proxy: int = 0) -> httpx.Response:
+    root = world.proxies[proxy].removesuffix("/v1")
+    return world.client.post(root + LINES.path, content=content, headers={"authorization": f"Bearer {KEY}"})
 
 
 def message(head: str, text: str) -> bytes:
@@ -64,11 +64,9 @@ def sent(world: World, number: int = -1) -> Sequence[Message]:
 
 def told(answer: httpx.Response) -> list[str]:
     """The lines of an answer, however it came."""
-    text = answer.text
-    if answer.headers["content-type"].startswith("text/event-stream"):
-        assert text.endswith("\n\n")
-        text = "\n".join(line[6:] for line in text.split("\n") if line.startswith("data: "))
-    return text.split("\n")
+    if answer.headers["content-type"] == "text/x-lines":
+        assert answer.text.endswith("\n")
+    return answer.text.removesuffix("\n").split("\n")
 
 
 def words(answer: httpx.Response) -> str:
@@ -214,7 +212,7 @@ def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_stands(lines: Bui
 
 
 @STREAMED
-@pytest.mark.parametrize("late", [False, True], ids=["status", "event"])
+@pytest.mark.parametrize("late", [False, True], ids=["status", "line"])
 def test_a_refusal_is_cured_unseen(stream: bool, late: bool, lines: Build) -> None:
     world = lines(15_000, answer=LineModel("> Here I am.", window_tokens=8_000, is_late=late))
     answer = asked(world, body(grown(30), stream=stream))
@@ -257,18 +255,21 @@ def test_what_is_too_long_by_itself_is_refused_before_it_is_sent(lines: Build) -
     assert world.upstream.received == []
 
 
-def test_a_refusal_in_a_stream_that_has_begun_for_the_client_is_told_there(lines: Build) -> None:
-    heard = threading.Event()
-    world = lines(15_000, answer=LineModel(window_tokens=10, is_late=True, heard=heard))
-    with world.client.stream("POST", world.proxies[0] + LINES.path, content=body(grown(30), stream=True)) as answer:
-        pieces = answer.iter_raw()
-        assert next(pieces) == b": wait\n\n"
-        heard.set()
-        rest = b"".join(pieces)
-    assert answer.status_code == 200
-    assert len(world.upstream.received) == 2
-    assert b"data: refused: context_length_exceeded\ndata: > The upstream refused" in rest
-    assert rest.endswith(b"\n\n")
+def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(lines: Build) -> None:
+    world = lines(answer=LineModel())
+    broken = [
+        *TASK,
+        b"assistant fetch look\n= {}\n= {}",
+        message("tool", "one"),
+        b"assistant\n> Oh.",
+        b"user\n> Go on.",
+    ]
+    for attempts in ("2", "1"):
+        answer = asked(world, body(broken))
+        assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, attempts)
+        *before, added, oh, more = sent(world)
+        assert [one.raw for one in (*before, oh, more)] == broken
+        assert (added.role, added.name, added.answers) == ("tool", "look", "2")
 
 
 def test_what_repeats_the_words_of_the_request_teaches_nothing(lines: Build) -> None:

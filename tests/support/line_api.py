@@ -18,13 +18,14 @@ A request is blocks of lines, each with a blank line behind it: a head, and the 
     ended: calls
     counted: 1000 20
 
-As a stream it is events whose data are such lines. An error is `refused:` with a code, and `>` its words.
+As a stream it is the same lines, one by one; nothing else may come between them. An error is `refused:` with a code,
+and `>` its words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
@@ -35,12 +36,12 @@ from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.error_bodies import report_of
 from proxy.wire.request import Asked, Request, RequestShape
-from proxy.wire.streams import SSE, EventSplitter, data_of
+from proxy.wire.streams import Framing
 from support.line_wire import LineMessage, assistant, meant_by, paired
 
 _BLANK: Final = b"\n\n"
-_COUNTED: Final = re.compile(rb"^(?:data: )?counted: (\d{1,9}) (\d{1,9})$", re.MULTILINE)
-_ENDED: Final = re.compile(rb"^data: (?:ended|refused): [^\n]*\n(?:[^\n]+\n)*\n", re.MULTILINE)
+_COUNTED: Final = re.compile(rb"^counted: (\d{1,9}) (\d{1,9})$", re.MULTILINE)
+_ENDED: Final = re.compile(rb"^(?:ended|refused): [^\n]*\n", re.MULTILINE)
 
 
 def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
@@ -59,17 +60,60 @@ def _may_hold_images(raw: bytes) -> bool:
 SHAPE: Final = RequestShape("messages", (), _read, _may_hold_images, joined=_joined, tools="offers")
 
 
+class LineSplitter:
+    """Lines, each with its end."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        *lines, self.rest = (self.rest + piece).split(b"\n")
+        return [line + b"\n" for line in lines]
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self.rest)
+
+    def holds(self, sought: bytes) -> bool:
+        return sought in self.rest
+
+    def release(self) -> bytes:
+        released, self.rest = self.rest, b""
+        return released
+
+
+class LineFraming:
+    """A stream of lines."""
+
+    content_type: Final = b"text/x-lines"
+    comment: Final = b""
+    splitter = LineSplitter
+
+    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        return (b"content-type", self.content_type) in headers
+
+    def begins_stream(self, _: bytes) -> bool:
+        return False
+
+    def data_of(self, event: bytes) -> bytes:
+        return event.removesuffix(b"\n")
+
+    def quiet_bytes(self, _: bytes) -> int:
+        return 0
+
+
 class Lines:
-    """`/lines`; what each member is for stands with the protocol."""
+    """`/api/lines`; what each member is for stands with the protocol."""
 
     name: Final = "lines"
-    path: Final = "/lines"
-    end: Final = b"/lines"
+    path: Final = "/api/lines"
+    end: Final = b"/api/lines"
+    is_on_host: Final = True
     results_hold_media: Final = False
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
     id_header: Final = b"x-request-id"
-    framing: Final = SSE
+    framing: Final[Framing] = LineFraming()
 
     def trial(self, words: str) -> tuple[Mapping[str, object], str]:
         return {"messages": words}, "assistant"
@@ -97,6 +141,15 @@ class Lines:
         head |= {name: bytes(raw) for name, raw in members.items()}
         blocks = [b"\n".join(b"%b: %b" % (name.encode(), value) for name, value in head.items())]
         return b"".join(block + _BLANK for block in (*blocks, *(message.raw for message in messages)))
+
+    def model_in(self, body: bytes) -> str:
+        return _asked(_lines_of(body.partition(_BLANK)[0])).model
+
+    def closed(self, beginning: bytes) -> bytes:
+        return beginning
+
+    def list_headers(self, key: str) -> Mapping[bytes, bytes]:
+        return dict(self.credentials(key))
 
     def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
         limits = _limits(request.members) | {"most": tokens}
@@ -164,7 +217,7 @@ class Lines:
         return "\n".join(["tool", *_spoken(text)]).encode()
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
-        return evidence.startswith((b"assistant\n", b"data: assistant\n")) and b"refused: " not in evidence
+        return evidence.startswith(b"assistant\n") and b"refused: " not in evidence
 
     def says_something(self, data: bytes) -> bool:
         return data not in (b"", b"assistant")
@@ -176,18 +229,13 @@ class Lines:
     def is_complete(self, told: bytes) -> bool:
         return _ENDED.search(told) is not None
 
-    def whole_reply(self) -> WholeLines:
-        return WholeLines()
-
-    def streamed_reply(self) -> StreamedLines:
-        return StreamedLines()
+    def reply(self, *, stream: bool) -> WholeLines | StreamedLines:
+        return StreamedLines() if stream else WholeLines()
 
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        events = EventSplitter().feed(body)
-        said = b"\n".join(filter(None, map(data_of, events))) or body
-        return judge(report_of(status, headers, said), sent, SentLines(request))
+        return judge(report_of(status, headers, body), sent, SentLines(request))
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
         return "\n".join([f"refused: {error.code}", *_spoken(error.message)]).encode()
@@ -198,7 +246,7 @@ class Lines:
         return "\n".join([f"refused: {status}", *_spoken(body.decode("utf-8", "replace"))]).encode()
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
-        return event(self.error_in_body(status, body).decode().split("\n"))
+        return ended(self.error_in_body(status, body).decode().split("\n"))
 
 
 LINES: Final = Lines()
@@ -302,12 +350,12 @@ class WholeLines(_Rounds):
         super().__init__()
         self._told: list[str] = []
 
-    def read(self, body: bytes) -> AssistantMessage | None:
-        for line in body.decode().split("\n"):
+    def feed(self, piece: bytes) -> bytes:
+        for line in piece.decode().split("\n"):
             self._told += self.passed(line)
-        return self.end()
+        return b""
 
-    def told(self) -> bytes:
+    def last_words(self) -> bytes:
         return "\n".join([*self._told, *self.held]).encode()
 
     def stopped(self, sentence: str) -> bytes:
@@ -319,30 +367,26 @@ class StreamedLines(_Rounds):
 
     def __init__(self) -> None:
         super().__init__()
-        self._events = EventSplitter()
+        self._lines = LineSplitter()
 
     def feed(self, piece: bytes) -> bytes:
-        return b"".join(map(self._told_of, self._events.feed(piece)))
+        lines = (line.decode().removesuffix("\n") for line in self._lines.feed(piece))
+        return b"".join(ended(self.passed(line)) for line in lines)
 
     def last_words(self) -> bytes:
-        return event(self.held)
+        return ended(self.held)
 
     def stopped(self, sentence: str) -> bytes:
-        return event(self.plain_end(sentence))
+        return ended(self.plain_end(sentence))
 
     def next_round(self) -> None:
         super().next_round()
-        self._events = EventSplitter()
-
-    def _told_of(self, came: bytes) -> bytes:
-        lines = data_of(came).decode().split("\n")
-        told = [line for each in lines for line in self.passed(each)]
-        return came if told == lines else event(told)
+        self._lines = LineSplitter()
 
 
-def event(lines: Sequence[str]) -> bytes:
-    """Lines as one event of a stream; nothing for none."""
-    return b"".join(f"data: {line}\n".encode() for line in lines) + b"\n" if lines else b""
+def ended(lines: Sequence[str]) -> bytes:
+    """Lines of a stream."""
+    return b"".join(f"{line}\n".encode() for line in lines)
 
 
 def _is_own(call: Sequence[str]) -> bool:

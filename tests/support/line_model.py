@@ -3,16 +3,13 @@ and says what a test wants, whole or streamed."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-
 from starlette.types import Send
 
 from proxy.demo import model as embedded
 from proxy.wire.request import Request
-from support.journey import PATIENCE_SECONDS, Received
+from support.journey import Received
 from support.journey_models import said
-from support.line_api import LINES, event
+from support.line_api import LINES, ended
 
 IMAGE_TOKENS = 765
 
@@ -26,16 +23,13 @@ class LineModel:
         window_tokens: int = 128_000,
         is_blind: bool = False,
         is_late: bool = False,
-        heard: threading.Event | None = None,
     ) -> None:
         """`says`: the lines of its replies, without `assistant` before them and the ends behind; the last one for ever.
-        `is_late`: whether a refusal comes as an event of a stream that has begun with a success. `heard`: set once a
-        client has heard the comment that such a stream begins with; None: nobody waits for that."""
+        `is_late`: whether a refusal comes in a stream that has begun with a success."""
         self._says = list(says or ["> Done."])
         self._window_tokens = window_tokens
         self._is_blind = is_blind
         self._is_late = is_late
-        self._heard = heard
 
     async def __call__(self, received: Received, send: Send) -> bool:
         request = LINES.parse(received.body)
@@ -43,10 +37,10 @@ class LineModel:
             await self._refuse(send, request, refusal)
             return True
         words = self._says.pop(0) if len(self._says) > 1 else self._says[0]
-        ended = "calls" if "+ " in words else "done"
-        lines = ["assistant", *words.split("\n"), f"ended: {ended}", f"counted: {tokens_of(request)} {len(words)}"]
+        end = "calls" if "+ " in words else "done"
+        lines = ["assistant", *words.split("\n"), f"ended: {end}", f"counted: {tokens_of(request)} {len(words)}"]
         if request.stream:
-            await said(send, b"".join(event([line]) for line in lines), b"text/event-stream")
+            await said(send, ended(lines), LINES.framing.content_type)
         else:
             await said(send, "\n".join(lines).encode(), LINES.content_type)
         return True
@@ -59,7 +53,7 @@ class LineModel:
                     return "unpaired\n> There is a result without its call."
                 waiting -= 1
             elif waiting:
-                return "unpaired\n> There is a call without its result."
+                return "unpaired\n> Calls must be followed by tool messages that respond to each of them."
             waiting += len(message.calls)
         if self._is_blind and any(message.images for message in request.conversation):
             return "unsupported\n> This model does not support image input."
@@ -71,12 +65,7 @@ class LineModel:
     async def _refuse(self, send: Send, request: Request, refusal: str) -> None:
         lines = f"refused: {refusal}".split("\n")
         if request.stream and self._is_late:
-            headers = [(b"content-type", b"text/event-stream")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})
-            if self._heard is not None:
-                assert await asyncio.to_thread(self._heard.wait, PATIENCE_SECONDS)
-            await send({"type": "http.response.body", "body": event(["assistant"]) + event(lines)})
+            await said(send, ended(["assistant", *lines]), LINES.framing.content_type)
         else:
             await said(send, "\n".join(lines).encode(), LINES.content_type, 400)
 

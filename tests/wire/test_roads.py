@@ -6,21 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from support.line_api import LINES
 
 from proxy.config.upstreams import RoutedUpstream
 from proxy.core.text import jsontext
 from proxy.wire import roads
-from proxy.wire.roads import CHAT_COMPLETIONS, MESSAGES, Road, road_of, wire_over
+from proxy.wire.protocol import Wire
+from proxy.wire.roads import CHAT_COMPLETIONS, MESSAGES, RESPONSES, Road, road_of, wire_over
 
 VERTEX = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
 DEPLOYMENT = "/openai/deployments/NAME/chat/completions"
-
-
-@pytest.fixture
-def three_wires(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table with the two lines that two more wires are."""
-    more = {b"/v1/messages": "messages", b"/responses": "responses"}
-    monkeypatch.setattr(roads, "WIRES", {**roads.WIRES, **more})
 
 
 def target(path: str, base_path: str, method: str = "POST") -> str | None:
@@ -128,33 +123,31 @@ def test_only_a_post_is_for_a_wire(method: str) -> None:
     assert road_of(method, b"/chat/completions", b"/v1") is None
 
 
-@pytest.mark.usefixtures("three_wires")
 @pytest.mark.parametrize(
     ("base_path", "path", "wire", "upstream"),
     [
-        ("/v1", "/v1/messages", "messages", "/v1/messages"),
-        ("/v1", "//v1/messages/", "messages", "/v1/messages"),
-        ("/v1", "/anthropic/v1/messages", "messages", "/anthropic/v1/messages"),
-        ("/anthropic", "/anthropic/v1/messages", "messages", "/anthropic/v1/messages"),
-        ("/anthropic/v1", "/anthropic/v1/messages", "messages", "/anthropic/v1/messages"),
-        ("/anthropic/v1", "/v1/messages", "messages", "/anthropic/v1/messages"),
-        ("/v1", "/v1/responses", "responses", "/v1/responses"),
-        ("/v1", "/responses", "responses", "/v1/responses"),
-        ("/v1", "/openai/responses", "responses", "/openai/responses"),
-        ("/openai/v1", "/openai/v1/responses", "responses", "/openai/v1/responses"),
+        ("/v1", "/v1/messages", MESSAGES, "/v1/messages"),
+        ("/v1", "//v1/messages/", MESSAGES, "/v1/messages"),
+        ("/v1", "/anthropic/v1/messages", MESSAGES, "/anthropic/v1/messages"),
+        ("/anthropic", "/anthropic/v1/messages", MESSAGES, "/anthropic/v1/messages"),
+        ("/anthropic/v1", "/anthropic/v1/messages", MESSAGES, "/anthropic/v1/messages"),
+        ("/anthropic/v1", "/v1/messages", MESSAGES, "/anthropic/v1/messages"),
+        ("/v1", "/v1/responses", RESPONSES, "/v1/responses"),
+        ("/v1", "/responses", RESPONSES, "/v1/responses"),
+        ("/v1", "/openai/responses", RESPONSES, "/openai/responses"),
+        ("/openai/v1", "/openai/v1/responses", RESPONSES, "/openai/v1/responses"),
         ("/v1", "/v1/chat/completions", CHAT_COMPLETIONS, "/v1/chat/completions"),
-        ("/v1", "/v1/v1/messages", "messages", "/v1/messages"),
-        ("/v1", "/messages", "messages", "/v1/messages"),
-        ("/v1", "//messages/", "messages", "/v1/messages"),
-        ("/anthropic", "/messages", "messages", "/anthropic/messages"),
-        ("/v1", "/v1/v1/responses", "responses", "/v1/responses"),
+        ("/v1", "/v1/v1/messages", MESSAGES, "/v1/messages"),
+        ("/v1", "/messages", MESSAGES, "/v1/messages"),
+        ("/v1", "//messages/", MESSAGES, "/v1/messages"),
+        ("/anthropic", "/messages", MESSAGES, "/anthropic/messages"),
+        ("/v1", "/v1/v1/responses", RESPONSES, "/v1/responses"),
     ],
 )
-def test_another_wire_is_one_line(base_path: str, path: str, wire: str, upstream: str) -> None:
+def test_a_path_may_have_any_prefix_of_its_api(base_path: str, path: str, wire: Wire, upstream: str) -> None:
     assert road_of("POST", path.encode(), base_path.encode()) == Road(wire, upstream.encode())
 
 
-@pytest.mark.usefixtures("three_wires")
 @pytest.mark.parametrize(
     "path",
     [
@@ -233,6 +226,15 @@ def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
     assert [message.text() for message in request.conversation.messages] == ["Say hello."]
     assert told
     assert told not in members
+
+
+@pytest.mark.parametrize("base_path", [b"/v1", b"", b"/gate/v1"])
+def test_a_wire_may_be_on_the_host_whatever_version_the_base_url_has(base_path, monkeypatch):
+    monkeypatch.setitem(roads.WIRES, LINES.end, LINES)
+    assert road_of("POST", b"/api/lines/", base_path) == roads.Road(
+        LINES, base_path.removesuffix(b"/v1") + b"/api/lines"
+    )
+    assert roads.like(b"/api/line") == "/api/lines"
 
 
 def test_settings_name_no_wire_that_is_not_in_the_registry():

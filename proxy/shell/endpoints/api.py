@@ -27,17 +27,16 @@ from proxy.core.artifact_reading.search import (
     MAX_POINTER_CHARACTERS,
 )
 from proxy.errors import NotFromHere
-from proxy.shell.endpoints.answers import ArtifactStat
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
 from proxy.shell.endpoints.dispatch import ROAD, has_dot_segment, raw_path, unknown_path
 from proxy.shell.endpoints.operator import ROUTERS
 from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED, add_refusals
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
+from proxy.shell.endpoints.schemas import ArtifactStat
 from proxy.shell.endpoints.services import SERVICES, Current, Services
 from proxy.shell.resources.logs import logger
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import VERSION, WIRES, Road, road_of, wire_over
+from proxy.wire.roads import DEFAULT, VERSION, WIRES, Road, road_of, wire_over
 
 _ABOUT: Final = (
     "The API for agents is under `/v1`, and is the upstream's own API. Everything else is what the proxy tells people "
@@ -187,7 +186,7 @@ class EachRequest:
 async def _turn_away(stranger: NotFromHere, scope: Scope, send: Send) -> None:
     logger().info("request_refused", status=stranger.status, outcome=stranger.code, problem=stranger.message)
     road: Road | None = scope[ROAD]
-    wire = CHAT_COMPLETIONS if road is None else road.wire or wire_over(road.path)
+    wire = DEFAULT if road is None else road.wire or wire_over(road.path)
     await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)
 
 

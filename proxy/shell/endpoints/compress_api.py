@@ -42,7 +42,6 @@ from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Share, Workload
 from proxy.shell.upstream.client import Headers
 from proxy.wire import compress_api
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 COMPRESS_PATH: Final = "/v1/compress"
 RETRIEVE_PATH: Final = "/v1/retrieve"
@@ -135,10 +134,10 @@ class CompressApi:
     async def _compressed(self, headers: Headers, body: bytes, tenant: str, request_id: str) -> bytes:
         body = await self._plain(headers, body)
         asked = await in_thread(compress_api.asked_in, body)
-        planner = (await self._routes.of(CHAT_COMPLETIONS, [], body)).planner
+        planner = (await self._routes.of(compress_api.WIRE, [], body)).planner
         is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
         protected = _EVERY_MESSAGE if is_bypassed else asked.protected
-        made = await planner.compressed(CHAT_COMPLETIONS, tenant, asked.request, protected, asked.most_tokens)
+        made = await planner.compressed(compress_api.WIRE, tenant, asked.request, protected, asked.most_tokens)
         taken = await in_thread(_records, made)
         made = made.without(await self._kept.keep(taken, tenant))
         self._log.info(

@@ -22,9 +22,8 @@ from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, a
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire import model_list
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
+from proxy.wire.roads import DEFAULT, WIRES
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
 """For people who read that a window is a guess."""
@@ -324,14 +323,11 @@ class Discovery:
 
 
 def key_headers(upstream: UpstreamSettings) -> Mapping[bytes, bytes]:
-    """The headers that carry an upstream's own key to its list of models: a bearer token, and for Anthropic's API what
-    that takes (https://platform.claude.com/docs/en/api/models/list). Empty if it has no key."""
+    """The headers that carry an upstream's own key to its list of models; empty if it has no key."""
     if upstream.api_key is None:
         return {}
-    key = upstream.api_key.get_secret_value()
-    if upstream.is_only_for(MESSAGES.path):
-        return {**dict(MESSAGES.credentials(key)), b"anthropic-version": b"2023-06-01"}
-    return dict(CHAT_COMPLETIONS.credentials(key))
+    wire = next((wire for wire in WIRES.values() if upstream.is_only_for(wire.path)), DEFAULT)
+    return wire.list_headers(upstream.api_key.get_secret_value())
 
 
 def _list(body: bytes) -> ModelList:

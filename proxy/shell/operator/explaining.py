@@ -26,7 +26,6 @@ from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.relay.routes import model_in
 from proxy.shell.telemetry.record import described_blocks
 from proxy.wire.roads import wire_of_body
 
@@ -136,7 +135,7 @@ class Explainer:
         """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
         list them, None if it did. Raises MalformedRequest."""
         body = body if model is None else _for_model(body, model)
-        return await self._destination(body).models.ask_now(model_in(body) or None)
+        return await self._destination(body).models.ask_now(wire_of_body(body).model_in(body) or None)
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
@@ -154,8 +153,9 @@ class Explainer:
 
     def _destination(self, body: bytes) -> Destination:
         """Chosen by wire and model, as for a real request."""
-        path, model = wire_of_body(body).path, model_in(body)
-        return next((one for one in self._destinations if one.upstream.takes(path, model)), self._destinations[-1])
+        wire = wire_of_body(body)
+        taking = (one for one in self._destinations if one.upstream.takes(wire.path, wire.model_in(body)))
+        return next(taking, self._destinations[-1])
 
 
 def _for_model(body: bytes, model: str) -> bytes:

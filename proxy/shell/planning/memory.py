@@ -240,7 +240,7 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
     if count - first < _LEAST_MOVED or goes_on(messages[first - 1]) or known.shape.reads_anew(body[start:stop]):
         return None
     try:
-        head = wire.parse(body[:start] + b"]}")
+        head = wire.parse(wire.closed(body[:start]))
     except MalformedRequest:  # these bytes are in another list, or in a text
         return None
     if not head.ends or head.shape != known.shape or goes_on(head.conversation.messages[-1]):

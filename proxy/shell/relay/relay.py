@@ -52,8 +52,8 @@ from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
 from proxy.shell.upstream.exchange import Outgoing
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
+from proxy.wire.roads import DEFAULT
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
@@ -335,7 +335,7 @@ class Relay:
         target: bytes,
         headers: Headers,
         body: AsyncIterator[bytes] | None,
-        wire: Wire = CHAT_COMPLETIONS,
+        wire: Wire = DEFAULT,
     ) -> UpstreamResponse:
         """The upstream's response to any other request; `wire`: the one it belongs to. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
@@ -375,7 +375,7 @@ class Relay:
             raise MalformedRequest(f"{MODE_HEADER.decode()} is {mode[:40]!r}; allowed are {', '.join(sorted(_MODES))}")
         return mode
 
-    def _with_key(self, headers: Headers, wire: Wire = CHAT_COMPLETIONS) -> Headers:
+    def _with_key(self, headers: Headers, wire: Wire = DEFAULT) -> Headers:
         """The client's key is passed on. The configured key is used if the client sends none, and always if this is not
         the upstream that clients have keys for."""
         upstream = self._settings.upstream

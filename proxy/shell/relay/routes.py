@@ -7,25 +7,18 @@ is read to choose it. What is learned about models is kept separately for each u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import Struct
 
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.text import jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.relay import Relay
 from proxy.shell.upstream.client import Headers
-from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
-
-_ANTHROPIC_HEADERS: Final = frozenset((b"anthropic-version", b"x-api-key"))
-"""Of Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
-_ANTHROPIC_MODEL: Final = "claude-"
-"""How the names of all its models begin."""
+from proxy.wire.roads import whose_key
 
 
 class Route(Struct, frozen=True):
@@ -54,7 +47,7 @@ class Routes:
         """The route of a request; `model`: used if the body names none."""
         if len(self.all) == 1:
             return self.default
-        name = await in_thread(self._model_of, headers, body) or model
+        name = await in_thread(self._model_of, wire, headers, body) or model
         return next((route for route in self.all if route.upstream.takes(wire.path, name)), self.default)
 
     def for_path(self, path: str) -> Route:
@@ -62,14 +55,14 @@ class Routes:
         return next((route for route in self.all if route.upstream.is_only_for(path)), self.default)
 
     def of_key(self, headers: Headers) -> Route:
-        """The route whose upstream a client's key is for, if no model says so: that of Claude for Anthropic's clients,
-        the default for all others."""
-        if not any(name in _ANTHROPIC_HEADERS for name, _ in headers):
+        """The route whose upstream a client's key is for, if no model says so."""
+        found = whose_key(headers)
+        if found is None:
             return self.default
-        claude = (route for route in self.all if route.upstream.takes(MESSAGES.path, _ANTHROPIC_MODEL))
-        return next(claude, self.default)
+        wire, model = found
+        return next((route for route in self.all if route.upstream.takes(wire.path, model)), self.default)
 
-    def _model_of(self, headers: Headers, body: bytes) -> str:
+    def _model_of(self, wire: Wire, headers: Headers, body: bytes) -> str:
         """The model's name; empty if the body cannot be read: serving the request then reports what is wrong."""
         encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
         try:
@@ -77,17 +70,4 @@ class Routes:
                 body = unpack(body, encoding, self._max_body_bytes) if can_unpack(encoding) else b""
         except (MalformedRequest, BodyTooLarge):
             return ""
-        return model_in(body)
-
-
-def model_in(body: bytes) -> str:
-    """The model that a body names; empty if it names none or cannot be read.
-
-    >>> model_in(b'{"model": "m"}'), model_in(b'{"model": 5}'), model_in(b"no JSON")
-    ('m', '', '')
-    """
-    try:
-        found = jsontext.opened(jsontext.members(body).get("model"))
-    except jsontext.NotJson:
-        return ""
-    return found if isinstance(found, str) else ""
+        return wire.model_in(body)
