@@ -15,9 +15,8 @@ from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.message import ChatMessage, name_of
-from proxy.wire.chat_completions.replies import AnswerBody, result_of
+from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of
 from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, error_in_body, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
@@ -190,13 +189,9 @@ class ChatCompletions(JsonWire):
                 return True
         return False
 
-    def whole_reply(self) -> AnswerBody:
-        """One that is no stream."""
-        return AnswerBody()
-
-    def streamed_reply(self) -> AnswerStream:
-        """Chunks."""
-        return AnswerStream()
+    def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
+        """A completion, or its chunks."""
+        return AnswerStream() if stream else AnswerBody()
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """An event with it, and `[DONE]`."""

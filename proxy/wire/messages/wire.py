@@ -21,7 +21,6 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool
-from proxy.wire.messages.answer_stream import AnswerStream
 from proxy.wire.messages.blocks import IMAGE, texts_of
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (
@@ -34,7 +33,7 @@ from proxy.wire.messages.reading import (
     loop_start,
     read,
 )
-from proxy.wire.messages.replies import AnswerBody, counted_in, kind_of_event, result_of
+from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.streams import TAIL_BYTES
 
@@ -285,13 +284,9 @@ class Messages(JsonWire):
         """By `message_stop`, or an error. https://platform.claude.com/docs/en/build-with-claude/streaming"""
         return _END.search(told[-TAIL_BYTES:]) is not None
 
-    def whole_reply(self) -> AnswerBody:
-        """One that is no stream."""
-        return AnswerBody()
-
-    def streamed_reply(self) -> AnswerStream:
-        """Events."""
-        return AnswerStream()
+    def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
+        """A message, or its events."""
+        return AnswerStream() if stream else AnswerBody()
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """In Anthropic's shape, https://platform.claude.com/docs/en/api/errors. A prompt that does not fit is always

@@ -25,8 +25,14 @@ from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
-from proxy.wire.responses.replies import ReplyBody, error_in_stream, missing_result, result_of, unanswered_in
-from proxy.wire.responses.reply_stream import ReplyStream
+from proxy.wire.responses.replies import (
+    ReplyBody,
+    ReplyStream,
+    error_in_stream,
+    missing_result,
+    result_of,
+    unanswered_in,
+)
 from proxy.wire.streams import TAIL_BYTES
 
 # Tools
@@ -306,13 +312,9 @@ class Responses(JsonWire):
         tail = told[-TAIL_BYTES:]
         return _ENDED.search(tail) is not None and _LAST_EVENT.search(tail) is not None
 
-    def whole_reply(self) -> ReplyBody:
-        """One that is no stream."""
-        return ReplyBody()
-
-    def streamed_reply(self) -> ReplyStream:
-        """Events."""
-        return ReplyStream()
+    def reply(self, *, stream: bool) -> ReplyBody | ReplyStream:
+        """A response, or its events."""
+        return ReplyStream() if stream else ReplyBody()
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """The event `error`, and `response.failed`."""
