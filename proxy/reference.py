@@ -170,7 +170,9 @@ def metric_families() -> list[tuple[Metric, Sequence[str]]]:
     """Every metric without its values, with the names of its labels."""
     found: list[tuple[Metric, Sequence[str]]] = []
     for metric in vars(metrics.Metrics()).values():
-        if isinstance(metric, metrics.LearnedCollector | MetricWrapperBase) and not getattr(metric, "_labelvalues", ()):
+        if isinstance(metric, metrics.LearnedCollector | metrics.Spread | MetricWrapperBase) and not getattr(
+            metric, "_labelvalues", ()
+        ):
             (family,) = metric.describe()
             labels = getattr(family, "_labelnames", ()) or getattr(metric, "_labelnames", ())
             found.append((family, labels))

@@ -172,11 +172,8 @@ class Wire(Protocol):
     def is_complete(self, told: bytes) -> bool:
         """Whether a stream that ended with `told` is complete."""
 
-    def whole_reply(self) -> WholeReply:
-        """Reads the reply to one request that is not a stream."""
-
-    def streamed_reply(self) -> StreamedReply:
-        """Reads the reply to one request that is a stream."""
+    def reply(self, *, stream: bool) -> Reply:
+        """Reads the reply to one request."""
 
     # Errors
 
@@ -201,46 +198,26 @@ class Wire(Protocol):
         """The same as the end of a stream."""
 
 
-class WholeReply(Protocol):
-    """Merges the bodies of a reply's rounds, one after the other, into one body for the client, without the calls of
-    the proxy's own tool."""
+class Reply(Protocol):
+    """Merges a reply's rounds, one after the other, into one for the client, without the calls of the proxy's own
+    tool."""
 
     @property
     def usage(self) -> dict[str, int]:
         """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
 
-    def read(self, body: bytes) -> AssistantMessage | None:
-        """The body of a round: returns the model's message if it called us and needs a result."""
-
-    def told(self) -> bytes:
-        """The last round's body as the client gets it, if no round follows."""
-
-    def stopped(self, sentence: str) -> bytes:
-        """The last round's body if the model would call us again: a normal end, with `sentence` if the model has not
-        said a word."""
-
-    def next_round(self) -> None:
-        """The next body is that of another round."""
-
-
-class StreamedReply(Protocol):
-    """Merges the streams of a reply's rounds, one after the other, into one stream for the client."""
-
-    @property
-    def usage(self) -> dict[str, int]:
-        """The same as for a whole reply."""
-
     def feed(self, piece: bytes) -> bytes:
-        """A piece of the round's stream → what the client gets now."""
+        """A piece of the round's body → what the client gets now."""
 
     def end(self) -> AssistantMessage | None:
-        """The round's stream has ended: returns the model's message if it called us and needs a result."""
+        """The round's body has ended: returns the model's message if it called us and needs a result."""
 
     def last_words(self) -> bytes:
-        """The end of the stream for the client, if no round follows."""
+        """What the client gets at the end, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """The end of the stream if the model would call us again."""
+        """The same if the model would call us again: a normal end, with `sentence` if the model has not said a word to
+        the client."""
 
     def next_round(self) -> None:
         """The pieces that follow are those of another round."""

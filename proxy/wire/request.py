@@ -289,28 +289,29 @@ class Request(Discreet, frozen=True):
 def asked_in(shape: RequestShape, members: Mapping[str, Raw]) -> Asked:
     """What the members of a JSON body state."""
     model, stream = jsontext.opened(members.get("model")), jsontext.opened(members.get("stream"))
-    limited = _limited_at(shape, members)
+    limit = _limit_in(shape, members)
     return Asked(
         model if isinstance(model, str) else "",
         stream if isinstance(stream, bool) else shape.streams,
-        _tokens_at(limited, members) if limited else None,
+        limit[1] if limit else None,
         _tokens_at(shape.window, members) if shape.window else None,
     )
 
 
 def limiting(shape: RequestShape, members: Mapping[str, Raw], tokens: int) -> Mapping[str, Raw]:
     """The member of a JSON body that limits the reply to so many tokens, by the name that the body uses for it."""
-    name, *inside = _limited_at(shape, members) or shape.reply_limits[-1]
+    limit = _limit_in(shape, members)
+    name, *inside = limit[0] if limit else shape.reply_limits[-1]
     raw = members[str(name)] if isinstance(jsontext.opened(members.get(str(name))), dict) else b"{}"
     return {str(name): jsontext.spliced(raw, {tuple(inside): jsontext.dump(tokens)})}
 
 
-def _limited_at(shape: RequestShape, members: Mapping[str, Raw]) -> Path:
-    """The place that limits the reply; empty if none does."""
+def _limit_in(shape: RequestShape, members: Mapping[str, Raw]) -> tuple[Path, int] | None:
+    """The place that limits the reply, and its tokens; None if none does."""
     for path in shape.reply_limits:
-        if path[0] in members and _tokens_at(path, members):
-            return path
-    return ()
+        if path[0] in members and (tokens := _tokens_at(path, members)):
+            return path, tokens
+    return None
 
 
 def _tokens_at(path: Path, members: Mapping[str, Raw]) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, Protocol
 
 
@@ -70,6 +70,8 @@ _BEGIN_QUIET_LINES: Final = (b":", b"\n", b"\r")
 _SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
 """Every blank line contains one of these, at its first or second byte."""
 _LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
+_STAYS_BYTES: Final = 16
+"""Of an incomplete event that is passed on; what is sought in one is no longer."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """May precede the first event of a stream."""
 _EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -134,13 +136,13 @@ class EventSplitter:
 
     def release(self) -> bytes:
         """Takes out what there is of an incomplete event; once it is complete, `feed` returns the rest of it. The last
-        bytes stay, because the end of the event may begin with them.
+        bytes stay, because the end of the event, or what `holds` is asked for, may begin with them.
 
         >>> splitter = EventSplitter()
-        >>> splitter.feed(b"data: a long event\\n"), splitter.release(), splitter.feed(b"\\n")
-        ([], b'data: a long eve', [b'nt\\n\\n'])
+        >>> splitter.feed(b"data: a very long event\\n"), splitter.release(), splitter.feed(b"\\n")
+        ([], b'data: a ', [b'very long event\\n\\n'])
         """
-        count = max(0, len(self._kept) - _LONGEST_BLANK_LINE + 1)
+        count = max(0, len(self._kept) - _STAYS_BYTES)
         released = bytes(memoryview(self._kept)[:count])
         del self._kept[:count]
         return released
@@ -217,7 +219,7 @@ class Tail:
 
     def __init__(self, most_bytes: int, most_pieces: int) -> None:
         self._most_bytes = most_bytes
-        self._small_bytes = most_bytes // most_pieces
+        self._small_bytes = 2 * most_bytes // most_pieces
         self._pieces: deque[bytes] = deque(maxlen=most_pieces)
 
     def add(self, piece: bytes) -> None:
@@ -230,6 +232,14 @@ class Tail:
         held_bytes = sum(map(len, pieces))
         while held_bytes - len(pieces[0]) >= self._most_bytes:
             held_bytes -= len(pieces.popleft())
+
+    def extend(self, pieces: Sequence[bytes]) -> None:
+        """Add the next pieces."""
+        if pieces and len(max(pieces, key=len)) <= self._small_bytes:
+            self._pieces.extend(pieces)
+            return
+        for piece in pieces:
+            self.add(piece)
 
     @property
     def joined(self) -> bytes:

@@ -67,7 +67,7 @@ class StreamRules:
             assert asyncio.run(self._held(pieces)) == case
 
     def _answered(self, pieces: Iterable[bytes], rounds: int) -> list[Round]:
-        stream, found = self.wire.streamed_reply(), []
+        stream, found = self.wire.reply(stream=True), []
         for _ in range(rounds):
             told = b"".join([stream.feed(piece) for piece in pieces])
             said = stream.end()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from support.journey import World, call, long_text, one_call, result
 
-from proxy.shell.endpoints import answers, events
+from proxy.shell.endpoints import events, schemas
 
 CANARY = "canary-of-content"
 
@@ -48,7 +48,7 @@ def test_two_workers_show_the_same_and_a_third_finds_it_after_them(build: Any) -
         assert [block["tokens_after"] for block in found["blocks"]]
     (conversation,) = at(world, "/conversations")["conversations"]
     assert (conversation["requests"], conversation["model"]) == (5, "m")
-    answers.Conversations.model_validate({"conversations": [conversation]})
+    schemas.Conversations.model_validate({"conversations": [conversation]})
 
 
 def test_pages_search_and_filters_are_of_all_that_is_kept_and_not_of_a_page(build: Any) -> None:
@@ -74,7 +74,7 @@ def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) ->
     world.ask(growing(12))
     world.logged("request_done")
     found = at(world, "/overview?hours=1")
-    answers.Overview.model_validate(found)
+    schemas.Overview.model_validate(found)
     assert found["health"] == []
     assert found["totals"]["tokens_before"] > found["totals"]["tokens_sent"] > 0
     (upstream,) = found["upstreams"]
@@ -133,7 +133,7 @@ def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any, monkeyp
             over.set()
             finished = next(one["decisions"] for one in told if one["decisions"])
             assert [one["request_id"] for one in finished] == ["now"]
-            answers.Decision.model_validate(finished[0])
+            schemas.Decision.model_validate(finished[0])
     finally:
         over.set()
         asking.join()

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Send
 from support.journey import KEY, World, call, long_text, one_call, result
 
-from proxy.shell.endpoints import answers
+from proxy.shell.endpoints import schemas
 
 PATHS = {
     "/v1/chat/completions": "post",
@@ -50,7 +50,7 @@ def check(api: dict[str, Any], path: str, answer: httpx.Response) -> None:
     content = response["content"][answer.headers["content-type"]]
     name = content["schema"]["$ref"].rpartition("/")[2]
     assert set(api["components"]["schemas"][name]["properties"]) >= set(answer.json())
-    getattr(answers, name).model_validate_json(answer.content, strict=True)
+    getattr(schemas, name).model_validate_json(answer.content, strict=True)
 
 
 def conversation(turns: int) -> dict[str, Any]:

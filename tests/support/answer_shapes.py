@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
+from proxy.wire.protocol import Reply
 
 TEXTS = st.text('ab "\n\\é🙂{}', max_size=12)
 IDS = st.uuids().map(lambda found: f"call_{found.hex[:8]}")
@@ -158,3 +159,9 @@ def _add_call(made: list[dict[str, Any]], item: dict[str, Any]) -> None:
         made[-1]["function"] = dict(item["function"])
     else:
         made[index]["function"]["arguments"] += item["function"]["arguments"]
+
+
+def read(reply: Reply, body: bytes) -> AssistantMessage | None:
+    """What the model said in a round's body."""
+    assert reply.feed(body) == b""
+    return reply.end()

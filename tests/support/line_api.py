@@ -229,11 +229,8 @@ class Lines:
     def is_complete(self, told: bytes) -> bool:
         return _ENDED.search(told) is not None
 
-    def whole_reply(self) -> WholeLines:
-        return WholeLines()
-
-    def streamed_reply(self) -> StreamedLines:
-        return StreamedLines()
+    def reply(self, *, stream: bool) -> WholeLines | StreamedLines:
+        return StreamedLines() if stream else WholeLines()
 
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
@@ -353,12 +350,12 @@ class WholeLines(_Rounds):
         super().__init__()
         self._told: list[str] = []
 
-    def read(self, body: bytes) -> AssistantMessage | None:
-        for line in body.decode().split("\n"):
+    def feed(self, piece: bytes) -> bytes:
+        for line in piece.decode().split("\n"):
             self._told += self.passed(line)
-        return self.end()
+        return b""
 
-    def told(self) -> bytes:
+    def last_words(self) -> bytes:
         return "\n".join([*self._told, *self.held]).encode()
 
     def stopped(self, sentence: str) -> bytes:

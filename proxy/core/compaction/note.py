@@ -290,20 +290,16 @@ def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
     for entry in before:
         if entry.message.takes_notes_apart and entry.message.can_carry_a_note:
             return entry
-    for can_carry in (_has_text, _can_carry):
+    for needs_text in (True, False):
         for roles in _CARRIERS:
             for entry in (*after, *before):
-                if entry.message.role in roles and can_carry(entry.message):
+                if entry.message.role in roles and _can_carry(entry.message, needs_text=needs_text):
                     return entry
     return None
 
 
-def _has_text(message: Message) -> bool:
-    return any(text for _, text in message.texts())
-
-
-def _can_carry(message: Message) -> bool:
-    return message.can_carry_a_note
+def _can_carry(message: Message, *, needs_text: bool) -> bool:
+    return any(text for _, text in message.texts()) if needs_text else message.can_carry_a_note
 
 
 def _names_of(message: Message) -> tuple[str, ...]:

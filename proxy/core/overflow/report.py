@@ -131,8 +131,9 @@ class Verdict(Figures, frozen=True):
 
     @property
     def names_no_limit(self) -> bool:
-        """Whether the request is too long for a limit that is unknown, or known only about."""
-        return self.is_overflow and (self.limit is None or self.limit_exactness is not Exactness.EXACT)
+        """Whether the request is, or may be, too long for a limit that is unknown, or known only about."""
+        is_unknown = self.limit is None or self.limit_exactness is not Exactness.EXACT
+        return self.is_suspect or (self.is_overflow and is_unknown)
 
     @property
     def is_over_rate(self) -> bool:

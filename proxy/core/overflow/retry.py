@@ -111,8 +111,6 @@ class Attempt(Struct, frozen=True):
     is_sure: bool = False
     """Whether a prompt of that size surely fits, by the upstream's count of the one before: then the reply limit of the
     plan, if it sets one, is better than `reply_tokens`."""
-    is_search: bool = False
-    """Whether nobody states the limit."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
 
@@ -278,13 +276,13 @@ def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Attempt]:
     goal, reply, terms = emergency_goal(verdict, situation), emergency_reply(verdict, situation), situation.terms
     most, least_reply, sure = _at_the_limit(verdict, situation)
     kept_to = terms._replace(goal_tokens=goal, most_tokens=most)
-    attempt = Attempt(Rung.EMERGENCY, kept_to, reply, goal, is_search=verdict.names_no_limit or verdict.is_suspect)
+    attempt = Attempt(Rung.EMERGENCY, kept_to, reply, goal)
     found = [attempt]
     if most is not None:
         found.append(structs.replace(attempt, goal_tokens=most, reply_tokens=least_reply or reply))
     if situation.holds_a_page:
         return found
-    if attempt.is_search and situation.search is not None:
+    if verdict.names_no_limit and situation.search is not None:
         found.insert(0, structs.replace(attempt, terms=terms._replace(supposed=situation.search)))
     if sure is not None:
         found.insert(0, structs.replace(attempt, terms=terms, goal_tokens=sure, is_sure=True))

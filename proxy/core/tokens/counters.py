@@ -50,6 +50,11 @@ _FULL_WIDTH: Final = 1300
 shorter words."""
 
 
+_MIXED_TURN: Final = 1000
+"""For each capital or digit directly after a lower-case letter: rare in words, at every fourth byte in base64 and hex.
+More than one token here would break the rule about joined texts."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
     """Weights of the bytes of a text, in thousandths of a token: each pair is (the ordinary sum, the mixed one)."""
@@ -66,9 +71,14 @@ class Weights:
     scripts: tuple[_Script, ...] = _SCRIPTS
     better_known: tuple[tuple[bytes, int], ...] = _BETTER_KNOWN
     classes: bytes = field(init=False)
+    most_dense: int | None = field(init=False)
+    """The most that a dense character adds to the mixed sum; None if it may add to the ordinary one, too."""
 
     def __post_init__(self) -> None:
         letters = {lead: letter[0] for leads, letter, _ in self.scripts for lead in leads}
+        only_mixed = all(in_ordinary == 0 for _, in_ordinary, _ in self.more)
+        most = self.dense[1] + sum(max(0, in_mixed) for _, _, in_mixed in self.more) + _MIXED_TURN
+        object.__setattr__(self, "most_dense", most if only_mixed else None)
         object.__setattr__(self, "classes", bytes(letters.get(byte) or _ascii_class(byte) for byte in range(256)))
 
 
@@ -131,9 +141,6 @@ digits per token; signs between the two."""
 _TURN: Final = (
     bytes(ord("a" if chr(b).islower() else "X" if chr(b).isalnum() else ".") for b in range(128)) + b"." * 128
 )
-_MIXED_TURN: Final = 1000
-"""For each capital or digit directly after a lower-case letter: rare in words, at every fourth byte in base64 and hex.
-More than one token here would break the rule about joined texts."""
 _PER_TOKEN: Final = 1000
 """Weights are thousandths of a token, because sums of integers are the same on every machine."""
 
@@ -191,6 +198,9 @@ class ByteClassCounter(Struct, frozen=True):
         other, other_chars = (0, 0) if len(utf8) == len(text) else _beyond_ascii(utf8, dense, weights)
         ascii_chars, dense_chars = len(text) - other_chars, len(dense) - other_chars
         ordinary = weights.each[0] * ascii_chars + weights.dense[0] * dense_chars
+        most_dense = weights.most_dense
+        if most_dense is not None and weights.each[1] * ascii_chars + most_dense * dense_chars <= ordinary:
+            return -(-(ordinary + other) // _PER_TOKEN)  # like prose and code; nothing that is counted below matters
         mixed = weights.each[1] * ascii_chars + weights.dense[1] * dense_chars
         for pattern, in_ordinary, in_mixed in weights.more:
             found = dense.count(pattern)

@@ -109,7 +109,7 @@ class Tenants:
 
     def tenant_of(self, headers: Headers) -> bytes:
         """Sixteen bytes that are the same for the same keys."""
-        keys = b"" if self._shared else b"\n".join(value for name, value in headers if name in KEY_HEADERS)
+        keys = b"" if self._shared else b"\n".join([value for name, value in headers if name in KEY_HEADERS])
         return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
 
     @property

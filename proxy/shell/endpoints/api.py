@@ -27,12 +27,12 @@ from proxy.core.artifact_reading.search import (
     MAX_POINTER_CHARACTERS,
 )
 from proxy.errors import NotFromHere
-from proxy.shell.endpoints.answers import ArtifactStat
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
 from proxy.shell.endpoints.dispatch import ROAD, has_dot_segment, raw_path, unknown_path
 from proxy.shell.endpoints.operator import ROUTERS
 from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED, add_refusals
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
+from proxy.shell.endpoints.schemas import ArtifactStat
 from proxy.shell.endpoints.services import SERVICES, Current, Services
 from proxy.shell.resources.logs import logger
 from proxy.wire.protocol import Wire

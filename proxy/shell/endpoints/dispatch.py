@@ -82,10 +82,10 @@ class FittedEndpoint:
         share = self._workload.share()
         kept = Kept(self._room, share, decision.request_id)
         connection = connection_of(scope)
-        pause_seconds = None if connection is not None and connection.has_whole_request else self._pause_seconds
+        is_here = connection is not None and connection.has_whole_request
+        announced, pause_seconds = (0, None) if is_here else (_announced_bytes(headers), self._pause_seconds)
         UNDER_WAY.count += 1
         try:
-            announced = _announced_bytes(headers)
             received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
             decision.note_body(len(received.body))
             async with UntilClientLeaves(receive, connection=connection) as client:

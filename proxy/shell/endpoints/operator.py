@@ -21,7 +21,7 @@ from pydantic import BeforeValidator
 from proxy.core.conversation.edit import Reason
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
-from proxy.shell.endpoints import answers
+from proxy.shell.endpoints import schemas
 from proxy.shell.endpoints.events import EventStream
 from proxy.shell.endpoints.refusals import (
     HEADERS,
@@ -121,7 +121,7 @@ operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depen
 pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include_in_schema=False)
 
 
-@status.get("/healthz", summary="Whether the process is alive", response_model=answers.Alive)
+@status.get("/healthz", summary="Whether the process is alive", response_model=schemas.Alive)
 async def healthz() -> Response:
     """Always, as long as there is a response."""
     return _json({"status": "ok"})
@@ -130,8 +130,8 @@ async def healthz() -> Response:
 @status.get(
     "/readyz",
     summary="Whether requests would be served well",
-    responses={503: {"model": answers.NotReady, "description": "No upstream responds, or nothing can be stored."}},
-    response_model=answers.Ready,
+    responses={503: {"model": schemas.NotReady, "description": "No upstream responds, or nothing can be stored."}},
+    response_model=schemas.Ready,
 )
 async def readyz(request: Request) -> Response:
     """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
@@ -154,7 +154,7 @@ async def exposed(request: Request) -> Response:
     "/decisions",
     summary="The latest requests",
     tags=["decisions"],
-    response_model=answers.Decisions,
+    response_model=schemas.Decisions,
 )
 async def decisions(
     request: Request,
@@ -174,7 +174,7 @@ async def decisions(
     "/overview",
     summary="Whether all is well, and what was saved",
     tags=["decisions"],
-    response_model=answers.Overview,
+    response_model=schemas.Overview,
 )
 async def overview(request: Request, hours: _Hours = 24) -> Response:
     """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
@@ -186,7 +186,7 @@ async def overview(request: Request, hours: _Hours = 24) -> Response:
     "/conversations",
     summary="The latest conversations",
     tags=["decisions"],
-    response_model=answers.Conversations,
+    response_model=schemas.Conversations,
 )
 async def conversations(request: Request, limit: _Some = 20) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
@@ -215,7 +215,7 @@ async def events() -> Response:
     "/decisions/{request_id:path}",  # a client's id may contain a slash
     summary="One request, message by message",
     tags=["decisions"],
-    response_model=answers.DecisionDetail,
+    response_model=schemas.DecisionDetail,
 )
 async def decision(request: Request, request_id: str) -> Response:
     """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
@@ -234,7 +234,7 @@ async def decision(request: Request, request_id: str) -> Response:
     "/explain",
     summary="What would be done to a chat request",
     tags=["decisions"],
-    response_model=answers.Explanation,
+    response_model=schemas.Explanation,
     openapi_extra=_CHAT_REQUEST,
 )
 async def explain(request: Request) -> Response:
@@ -252,7 +252,7 @@ async def explain(request: Request) -> Response:
     "/-/reload",
     summary="Reload the settings",
     tags=["status"],
-    response_model=answers.Reloaded,
+    response_model=schemas.Reloaded,
 )
 async def reload_settings(request: Request) -> Response:
     """As SIGHUP does: running responses end with the settings that they began with, and invalid settings change

@@ -17,7 +17,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
-from proxy.shell.endpoints.answers import Refusal
+from proxy.shell.endpoints.schemas import Refusal
 from proxy.shell.endpoints.services import services_of
 from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.telemetry.ledger import MAX_DECISIONS

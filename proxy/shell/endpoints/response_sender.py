@@ -82,6 +82,9 @@ class ResponseSender:
         headers = self.head(answer.headers, own)
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        if isinstance(answer, PeekedResponse) and (body := answer.whole_body) is not None:
+            await self._end(body, client)
+            return
         send = self._send if self._alive is None else self._alive.rest
         if client.connection is not None and isinstance(answer, _HANDING_ON):
             self._connection, self._send_piece = client.connection, send
@@ -94,9 +97,16 @@ class ResponseSender:
         except UpstreamError:
             if not self.is_whole:
                 raise
+        await self._end(b"", client)
+
+    async def _end(self, body: bytes, client: UntilClientLeaves) -> None:
+        """Send the end of a response, or all of it."""
         self._is_read = True
+        self.sent_bytes += len(body)
         client.release()
-        await self._send({"type": "http.response.body", "body": b""})
+        await self._send({"type": "http.response.body", "body": body})
+        if body:
+            self.last.add(body)
 
     @property
     def is_ready(self) -> bool:
@@ -119,8 +129,7 @@ class ResponseSender:
     def note_written(self, pieces: Sequence[bytes]) -> None:
         """These pieces were forwarded like that."""
         self.sent_bytes += sum(map(len, pieces))
-        for piece in pieces:
-            self.last.add(piece)
+        self.last.extend(pieces)
 
     async def let_go(self, answer: Response) -> None:
         """Close a response; if its client left with all of it, only when the body is over."""

@@ -165,11 +165,10 @@ class Planned(Struct):
         of them, what is sent instead of some, and the lines and names from which a note was made."""
         body_bytes = self.request.full_bytes
         held = 2 * body_bytes + _MESSAGE_BYTES * len(self.request.conversation)
-        held += sum(len(artifact.content) for artifact in self.plan.artifacts)
         if Reason.OMISSION_NOTE.value in self.reasons:
             held += min(body_bytes, _POOL_BYTES)
         if self.plan.changed:
-            held += self.plan.after.bytes
+            held += self.plan.after.bytes + sum(len(artifact.content) for artifact in self.plan.artifacts)
         return held
 
     @property

@@ -199,7 +199,7 @@ class Judge:
             self._learning.note_tool_refused(refused.request.known_as, refused.tenant)
         if attempt.rung is Rung.FEWER_BYTES:
             self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
-        if attempt.rung is Rung.EMERGENCY and attempt.is_search and is_accepted:
+        if attempt.rung is Rung.EMERGENCY and refusal.names_no_limit and is_accepted:
             if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
             self._learning.note_passed(sent.request.known_as, sent.tokens_after, sent.tenant, is_first=False)

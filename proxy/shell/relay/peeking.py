@@ -145,6 +145,11 @@ class PeekedResponse:
         await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
         return count
 
+    @property
+    def whole_body(self) -> bytes | None:
+        """The whole body, except for what was passed on early; None if more may come."""
+        return b"".join(self._held) if self.is_whole else None
+
     def hand_to(self, taker: NotingTaker) -> None:
         """Like UpstreamResponse.hand_to. A taker with a `last` of its own also notes what it is not handed, so that
         this is done once."""

@@ -7,10 +7,10 @@ bytes go upstream.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias, get_args
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.config.settings import Settings
@@ -60,22 +60,6 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
 Response: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
-
-
-class _Came(Struct, frozen=True):
-    """What is planned beside the body of a request."""
-
-    wire: Wire
-    tenant: bytes
-    encoding: bytes
-    """Of the body."""
-    is_lifted: bool
-    """Whether its headers ask for a longer window."""
-    access: ArtifactAccess
-    model: str
-    """Used if the body names none."""
-    looking_up: bool
-    """Whether references may be fetched: a proxy that only observes fetches nothing from third parties."""
 
 
 _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
@@ -141,8 +125,16 @@ class Relay:
         planned: Planned | None = None
         if mode != "off":
             encoding = _encoding_of(headers) if b"content-encoding" in named else b""
-            came = _Came(wire, tenant, encoding, wire.asks_for_a_longer_window(headers), access, model, mode == "on")
-            planned = await self._planned(came, received, decision)
+            plan = partial(
+                self._planner.plan,
+                wire,
+                tenant,
+                access=access,
+                model=model,
+                is_lifted=wire.asks_for_a_longer_window(headers),
+                looking_up=mode == "on",  # a proxy that only observes fetches nothing from third parties
+            )
+            planned = await self._planned(plan, encoding, received, decision)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
         sent_headers = [pair for pair in headers if pair[0] != MODE_HEADER] if MODE_HEADER in named else headers
@@ -348,24 +340,19 @@ class Relay:
         """The upstream's response to any other request; `wire`: the one it belongs to. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
-    async def _planned(self, came: _Came, received: Received, decision: Decision) -> Planned | None:
-        """The plan; None if there can be none and the upstream must judge the request. Raises MalformedRequest."""
-        body, is_compressed = received.body, came.encoding not in (b"", b"identity")
+    async def _planned(
+        self, plan: Callable[[bytes], Awaitable[Planned]], encoding: bytes, received: Received, decision: Decision
+    ) -> Planned | None:
+        """The plan for a body; None if there can be none and the upstream must judge the request. Raises
+        MalformedRequest."""
+        body, is_compressed = received.body, encoding not in (b"", b"identity")
         if is_compressed:
-            if not can_unpack(came.encoding):
+            if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
-            body = await in_thread(unpack, body, came.encoding, self._settings.server.max_body_bytes)
+            body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
-            planned = await self._planner.plan(
-                came.wire,
-                came.tenant,
-                body,
-                came.access,
-                came.model,
-                is_lifted=came.is_lifted,
-                looking_up=came.looking_up,
-            )
+            planned = await plan(body)
         except ProxyError:
             raise
         except Exception:

@@ -163,7 +163,7 @@ class Sends:
         refused, verdict = sent.planned, outcome.verdict
         attempts = next_attempts(outcome, self._situation(journey), journey.cures)
         if not attempts:
-            if verdict.is_suspect or verdict.names_no_limit:
+            if verdict.names_no_limit:
                 self._judge.learn_search(verdict, refused)
             return None
         attempt, planned = attempts[0], refused
@@ -178,7 +178,7 @@ class Sends:
                 return Send(attempt, asking, refused, verdict)
             attempt, planned = await self._planned(journey, attempts)
             if attempt.rung is Rung.EMERGENCY:
-                planned = self._taught(verdict, refused, planned, is_search=attempt.is_search)
+                planned = self._taught(verdict, refused, planned)
             if not _may_replace(attempt, planned, refused):
                 if attempt.rung is Rung.EMERGENCY and verdict.is_overflow:
                     raise self._refusal(planned, verdict)
@@ -243,9 +243,9 @@ class Sends:
             terms = terms._replace(supposed=self._judge.search_after(refused, planned))
         return terms
 
-    def _taught(self, verdict: Verdict, refused: Planned, planned: Planned, *, is_search: bool) -> Planned:
+    def _taught(self, verdict: Verdict, refused: Planned, planned: Planned) -> Planned:
         """The shorter plan after a refusal for length, once that has taught what it can."""
-        if is_search:
+        if verdict.names_no_limit:
             self._judge.learn_search(verdict, refused, planned)
         if refused.members:  # it was asked at once
             planned = planned.left_to_the_upstream() or planned

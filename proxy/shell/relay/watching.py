@@ -16,7 +16,7 @@ from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.tool_loop import ToolLoop
 from proxy.shell.upstream.client import Headers
 from proxy.shell.upstream.tap import Taker, body_of
-from proxy.wire.protocol import StreamedReply
+from proxy.wire.protocol import Reply
 from proxy.wire.streams import Tail
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
@@ -44,26 +44,28 @@ class WholeResponse:
     @classmethod
     async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeResponse:
         """Go through the rounds. Raises ProxyError."""
-        answer, current = rounds.planned.wire.whole_reply(), first
+        reply, current = rounds.planned.wire.reply(stream=False), first
         try:
             while True:
                 pieces, rest = await _read(current)
                 counted = first.prompt_tokens
                 if rest is not None or current.status != 200:
                     return cls(current, pieces, counted, rest)
-                said = answer.read(b"".join(pieces))
-                rounds.decision.note_usage(answer.usage)
+                came = b"".join(pieces)
+                reply.feed(came)
+                said = reply.end()
+                rounds.decision.note_usage(reply.usage)
                 if said is None or said.is_mixed:
                     if said is not None:
                         await rounds.close(said, current, current)
-                    return cls(current, [], counted)._saying(answer.told(), b"".join(pieces))
+                    return cls(current, [], counted)._saying(reply.last_words(), came)
                 following = await rounds.following(said)
                 if following is None:
                     await rounds.close(said, current, current)
-                    return cls(current, [], counted)._saying(answer.stopped(rounds.last_words), b"".join(pieces))
+                    return cls(current, [], counted)._saying(reply.stopped(rounds.last_words), came)
                 await current.aclose()
                 current = following
-                answer.next_round()
+                reply.next_round()
         except BaseException:
             await current.aclose()
             raise
@@ -122,7 +124,7 @@ class StreamedResponse:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The events, like UpstreamResponse.chunks. Raises ProxyError if a later round fails."""
         wire = self._rounds.planned.wire
-        stream = wire.streamed_reply()
+        stream = wire.reply(stream=True)
         while True:
             if self._taker is not None:
                 self._current.hand_to(_Told(self._taker, stream, self._current.last))
@@ -171,7 +173,7 @@ class StreamedResponse:
 class _Told:
     """Takes the pieces of one round, of which its taker gets what the client gets."""
 
-    def __init__(self, taker: Taker, stream: StreamedReply, last: Tail) -> None:
+    def __init__(self, taker: Taker, stream: Reply, last: Tail) -> None:
         self.last = last
         self._taker = taker
         self._stream = stream
@@ -194,8 +196,7 @@ class _Told:
         return self._write
 
     def note_written(self, pieces: Sequence[bytes]) -> None:
-        for piece in pieces:
-            self.last.add(piece)
+        self.last.extend(pieces)
 
     def _write(self, chunk: bytes) -> None:
         piece = body_of(chunk)

@@ -71,7 +71,7 @@ class Recorder:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
             self._tell_edits(decision, planned)
             self._keep_replacements(decision, planned)
-        new_edits = planned.new_edits
+        new_edits = planned.new_edits if planned.changed else ()
         self._media_routed(decision, new_edits)
         for edit in new_edits:
             if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:

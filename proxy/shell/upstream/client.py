@@ -276,6 +276,8 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Close all connections."""
+        if self._exchanges is not None:
+            self._exchanges.close()
         if self._session is not None:
             await self._session.close()
 
@@ -301,7 +303,7 @@ class Upstream:
         if self._proxy is None:
             base_url = URL(self._base_url, encoded=True)
             limits = self._settings.connect_timeout_seconds, self._settings.first_byte_timeout_seconds
-            self._exchanges = Exchanges(self._session, base_url, *limits)
+            self._exchanges = Exchanges(self._session, base_url, *limits, self._idle_seconds)
         return self._session
 
 

@@ -34,7 +34,8 @@ _MAX_HEADS: Final = 1_000
 class Exchange:
     """A response whose head has been read; has the members of aiohttp's `ClientResponse` that the proxy uses."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, keep: Callable[[Connection], None]) -> None:
+        """`keep` takes the connection once its response is over."""
         assert connection.protocol is not None, "a connection that is open"
         self.status = 0
         self.raw_headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -42,6 +43,7 @@ class Exchange:
         self.ending: asyncio.Future[None] | None = None
         """How the connection ends, for a response that ends with it."""
         self._connection: Connection | None = connection
+        self._keep = keep
         self._protocol = connection.protocol
         self._tap: Tap
 
@@ -107,21 +109,33 @@ class Exchange:
         if transport is None or transport.get_write_buffer_size():
             self.close()  # a response before the whole request was sent: the rest must not precede the next one
         else:
-            self._connection.release()
+            self._keep(self._connection)
             self._connection = None
 
 
 class Exchanges:
-    """Sends whole requests to one origin, over the pool of a session's connector."""
+    """Sends whole requests to one origin, over connections of a session's connector. Those that are idle are kept here:
+    to give them back to the connector and to ask for them again takes ten times as long."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, base_url: URL, connect_seconds: float, head_seconds: float
+        self,
+        session: aiohttp.ClientSession,
+        base_url: URL,
+        connect_seconds: float,
+        head_seconds: float,
+        idle_seconds: float,
     ) -> None:
-        """`head_seconds`: for the head of a response, from the time at which its request is sent."""
+        """`head_seconds`: for the head of a response, from the time at which its request is sent. `idle_seconds`: after
+        which a connection is closed."""
         assert session.connector is not None, "a session that is open"
         self._connector = session.connector
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_seconds)
         self._head_seconds = head_seconds
+        self._idle_seconds = idle_seconds
+        self._idle: list[tuple[Connection, float]] = []
+        """Connections for the next requests, each with the loop time from which on it is too old, the newest last."""
+        self._loop = asyncio.get_running_loop()
+        self._sweep: asyncio.TimerHandle | None = None
         # Never sent: it tells the connector where to connect.
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host = self._like.headers["Host"].encode()
@@ -135,7 +149,7 @@ class Exchanges:
         if request.count(b"\n") != len(lines) - 1 or request.count(b"\r") != len(lines) - 1:
             raise ValueError("a header of several lines")
         while True:
-            exchange = Exchange(await self._connection())
+            exchange = Exchange(self._kept() or await self._connection(), self._keep)
             try:
                 if await exchange.is_open():
                     await exchange.run(request, body, self._head_seconds)
@@ -145,8 +159,43 @@ class Exchanges:
                 raise
             exchange.close()
 
+    def _kept(self) -> Connection | None:
+        """The newest idle connection that still is one."""
+        while self._idle:
+            connection, until = self._idle.pop()
+            if connection.protocol is not None and connection.protocol.is_connected() and self._loop.time() < until:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        if connection.protocol is None or connection.protocol.should_close:
+            connection.close()
+            return
+        self._idle.append((connection, self._loop.time() + self._idle_seconds))
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._idle_seconds, self._close_old)
+
+    def _close_old(self) -> None:
+        now = self._loop.time()
+        idle, self._idle = self._idle, []
+        for connection, until in idle:
+            if now < until:
+                self._idle.append((connection, until))
+            else:
+                connection.close()
+        self._sweep = self._loop.call_at(self._idle[0][1], self._close_old) if self._idle else None
+
+    def close(self) -> None:
+        """Close what is idle."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection, _ in self._idle:
+            connection.close()
+        self._idle = []
+
     async def _connection(self) -> Connection:
-        """One from the pool, or a new one."""
+        """A new one."""
         try:
             return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
         except TimeoutError as error:

@@ -161,7 +161,7 @@ class Tap(asyncio.Protocol):
     def _note_written(self) -> None:
         if self._written and self._taker is not None:
             written, self._written = self._written, []
-            self._taker.note_written([body_of(chunk) for chunk in written])
+            self._taker.note_written(list(map(body_of, written)))
 
     def _parse(self, data: bytes) -> None:
         """The long way, which goes on to the taker, too, if there is one."""

@@ -15,7 +15,17 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.chat_completions.message import meant_by
-from proxy.wire.rounds_usage import RoundsUsage
+from proxy.wire.replies import (
+    MAX_KEPT_BYTES,
+    Changes,
+    Reply,
+    RoundsUsage,
+    StreamedReply,
+    WholeReply,
+    arguments_in,
+    content_of,
+)
+from proxy.wire.streams import data_of
 
 # Counts
 
@@ -47,7 +57,11 @@ def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
     for position, raw in enumerate(calls):
         found = jsontext.opened(raw)
         if called(found) == RETRIEVAL_TOOL:
-            own.append(OwnCall(position, str(found.get("id") or ""), _arguments(found), bytes(raw)))
+            own.append(
+                OwnCall(
+                    position, str(found.get("id") or ""), arguments_in(found["function"].get("arguments")), bytes(raw)
+                )
+            )
         else:
             others.append(bytes(raw))
     sent_back = {"role": b'"assistant"', "content": b"null"}
@@ -69,12 +83,6 @@ def called(call: Any) -> str:
     function = call.get("function") if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else ""
-
-
-def _arguments(call: Mapping[str, Any]) -> str:
-    """The arguments of a call that names a function; a few servers send them as an object."""
-    found = call["function"].get("arguments")
-    return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
 
 
 def _listed(raw: Raw | None) -> list[Raw]:
@@ -186,100 +194,219 @@ BETWEEN_TEXTS: Final = "\n\n"
 """The model's texts in one round and the next are two paragraphs."""
 
 _MESSAGE: Final[Path] = ("choices", 0, "message")
+_DELTA: Final[Path] = ("choices", 0, "delta")
 _FINISH: Final[Path] = ("choices", 0, "finish_reason")
+_PLAIN_END: Final = b'"stop"'
 
 
-class AnswerBody:
-    """Takes the body of each round's response in turn, and returns what the client gets of them."""
+class _Answer(Reply):
+    counts = AnswerUsage
+    words = TEXT_MEMBERS[0]
+
+
+class AnswerBody(_Answer, WholeReply):
+    """A chat completion."""
 
     def __init__(self) -> None:
-        self._rounds = 0
-        """Number of finished rounds."""
-        self._texts: dict[str, list[str]] = {}
+        super().__init__()
+        self._texts: dict[str, list[str]] = {name: [] for name in TEXT_MEMBERS}
         """The model's texts in the finished rounds, by the member that contains them."""
-        self._usage = AnswerUsage()
-        self._body = b""
-        self._answer: Mapping[str, Any] = {}
-        self._said: AssistantMessage | None = None
 
-    def read(self, body: bytes) -> AssistantMessage | None:
-        """The response of a round: returns the model's message if it called us and needs a result."""
-        self._body, self._answer, self._said = body, {}, None
-        if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
+    def _read(self, reply: Mapping[str, Any]) -> AssistantMessage | None:
+        if not isinstance((choice_of(reply) or {}).get("message"), dict):
             return None
-        self._answer = _answer_of(body)
-        choice = _choice_of(self._answer)
-        if choice is None:
-            return None
-        self._said = said_in(jsontext.members(_at(body, _MESSAGE)))
-        return self._said if self._said.own and choice.get("finish_reason") not in BROKEN_OFF else None
+        (choice,) = jsontext.items(jsontext.members(self._body)["choices"])
+        return said_in(jsontext.members(jsontext.members(choice)["message"]))
 
-    def told(self) -> bytes:
-        """The last round's response as the client gets it, if no round follows."""
-        changes = self._changes()
-        return spliced(self._body, changes) if changes else self._body
+    def _is_final(self, reply: Mapping[str, Any]) -> bool:
+        return (choice_of(reply) or {}).get("finish_reason") in BROKEN_OFF
 
-    def stopped(self, sentence: str) -> bytes:
-        """The last round's response if the model would call us again: a normal end, with `sentence` if the model has
-        not said a word."""
-        changes: dict[Path, bytes | None] = {**self._changes(), _FINISH: b'"stop"'}
-        if not any(self._all_texts("content")):
-            changes[(*_MESSAGE, "content")] = jsontext.dump(sentence)
-        return spliced(self._body, changes)
-
-    @property
-    def usage(self) -> dict[str, int]:
-        """The counts of all rounds so far, with OpenAI's names; empty if this is the first round and none of its calls
-        is ours."""
-        return self._usage.totals(_usage_of(self._answer))
-
-    def next_round(self) -> None:
-        """The next response is that of another round."""
-        self._rounds += 1
-        for name in TEXT_MEMBERS:
-            self._texts[name] = self._all_texts(name)
-        self._usage.add(_usage_of(self._answer))
-
-    def _changes(self) -> dict[Path, bytes | None]:
+    def _merged(self, stopped_with: str | None = None) -> Changes:
         changes: dict[Path, bytes | None] = {}
-        if self._said is not None and self._said.own:
+        if self._said and self._said.own:
             others = self._said.others
-            changes[(*_MESSAGE, "tool_calls")] = jsontext.join_array(others) if others else None
-        if self._rounds and self._said is not None:
-            for name in TEXT_MEMBERS:
-                if self._texts[name]:
-                    changes[(*_MESSAGE, name)] = jsontext.dump(BETWEEN_TEXTS.join(self._all_texts(name)))
-            if usage := _usage_of(self._answer):
-                changes[("usage",)] = jsontext.dump(self._usage.told(usage))
+            changes[*_MESSAGE, "tool_calls"] = jsontext.join_array(others) if others else None
+        for name, texts in self._texts.items():
+            if texts:
+                changes[*_MESSAGE, name] = jsontext.dump(BETWEEN_TEXTS.join([*texts, *self._text(name)]))
+        if stopped_with is not None:
+            changes[_FINISH] = _PLAIN_END
+        if stopped_with:
+            changes[*_MESSAGE, self.words] = jsontext.dump(stopped_with)
         return changes
 
-    def _all_texts(self, name: str) -> list[str]:
-        text = self._said.texts.get(name) if self._said is not None else None
-        return [*self._texts.get(name, []), *([text] if text else [])]
+    def _text(self, name: str) -> list[str]:
+        text = self._said.texts.get(name) if self._said else None
+        return [text] if text else []
+
+    def next_round(self) -> None:
+        """The next body is that of another completion."""
+        for name, texts in self._texts.items():
+            texts.extend(self._text(name))
+        super().next_round()
 
 
-def _answer_of(body: bytes) -> Mapping[str, Any]:
-    try:
-        found = jsontext.value(body)
-    except jsontext.NotJson:
-        return {}
-    return found if isinstance(found, dict) else {}
+# A stream
+
+MAX_EVENT_BYTES: Final = 1024 * 1024
+"""Of an event that has not named a call so far. A longer one is an image or a whole response, not a call of our tool,
+and is not changed."""
+_CALLS: Final = b'"tool_calls"'
+"""Part of every event that contains a piece of a call."""
+_TAKEN_OVER: Final = ("id", "created")
 
 
-def _at(raw: Raw, path: Path) -> Raw:
-    """The JSON at a path that exists."""
-    for step in path:
-        raw = jsontext.items(raw)[step] if isinstance(step, int) else jsontext.members(raw)[step]
-    return raw
+class AnswerStream(_Answer, StreamedReply):
+    """Chunks. One that is too long to wait for passes as it arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: Mapping[str, Any] = {}
+        """The first chunk of the response."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._is_long = False
+        """Whether a part of an incomplete event has been passed on."""
+        self._awaits_call = False
+        """Whether a long incomplete event names a call, and has to be collected."""
+        self._order = CallOrder()
+        self._indexes: dict[int, int] = {}
+        """Of the client's calls: index in this round's stream → index for the client."""
+        self._finish: object = None
+        self._speaking: set[str] = set()
+        """The members that have contained text in this round, if it is not the first."""
+
+    def _is_plain(self, piece: bytes) -> bool:
+        # A third line feed would begin the next event, and be hidden with it.
+        return _CALLS not in piece and piece.endswith(b"\n\n") and not piece.endswith(b"\n\n\n")
+
+    def _passed(self, event: bytes) -> bytes:
+        self._keep(event)
+        if self._is_long:
+            self._is_long = False
+            self._failed |= _CALLS in event  # the client has seen its calls
+            return event
+        self._awaits_call = False
+        if not data_of(event) or not (self._is_changed or _CALLS in event):
+            return event
+        chunk = content_of(event)
+        told = self._told(event, chunk) if chunk else event
+        if self._own and told and (self._held or not chunk or _finishes(told)):
+            ahead, told = _parted(told)
+            return ahead + self._hold(told)
+        return told
+
+    def _too_long(self) -> bytes:
+        if not self._is_long and self._events.held_bytes <= MAX_EVENT_BYTES:
+            return b""
+        self._awaits_call |= self._events.holds(_CALLS)
+        if not self._is_long and self._awaits_call and self._events.held_bytes <= MAX_KEPT_BYTES:
+            return b""
+        self._is_long = True
+        self._failed |= self._awaits_call or bool(self._held)
+        ahead = self.last_words()
+        self._held.clear()
+        piece = self._events.release()
+        self._keep(piece)
+        return ahead + piece
+
+    def end(self) -> AssistantMessage | None:
+        """Of a long event that broke off, no message is made."""
+        self._failed |= self._is_long
+        return super().end()
+
+    def _message(self) -> AssistantMessage | None:
+        return None if self._finish in BROKEN_OFF else said_in(assembled(map(content_of, self._kept_events())))
+
+    def stopped(self, sentence: str) -> bytes:
+        """The last chunk contains the sentence, if the model has not said a word."""
+        changes = {_FINISH: _PLAIN_END}
+        if not self._has_spoken:
+            changes[_DELTA] = jsontext.dump({self.words: sentence})
+        ended = [_rewritten(event, changes) if _finishes(event) else event for event in self._held]
+        return b"".join([*ended, self._rest])
+
+    def next_round(self) -> None:
+        """The chunks that follow continue under the name of the first."""
+        self._first = self._first or next(filter(None, map(content_of, self._kept_events())), {})
+        super().next_round()
+
+    def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
+        """An event without our calls, under the name of the first round."""
+        choice = choice_of(chunk)
+        delta = delta_of(choice)
+        self._failed |= "error" in chunk and choice is None
+        self._finish = (choice.get("finish_reason") if choice else None) or self._finish
+        changes: dict[Path, bytes | None] = self._call_changes(delta)
+        if isinstance(usage := chunk.get("usage"), dict):
+            self._round_usage = usage
+            if self._rounds:
+                changes["usage",] = jsontext.dump(self._usage.told(usage))
+        if self._rounds and "choices" in chunk:
+            changes |= self._continuing(chunk, delta)
+        if not changes:
+            return event
+        told = _rewritten(event, changes)
+        return b"" if _says_nothing(content_of(told)) else told
+
+    def _call_changes(self, delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
+        """Removes our calls; the client's are numbered from 0 without gaps."""
+        items = listed_calls(delta)
+        kept = []
+        for position, item in enumerate(items):
+            if not isinstance(item, dict):
+                kept.append(item)
+                continue
+            index, begun = index_of(item, position), self._order.count
+            number = self._order.number_of(item, index)
+            if number == begun and called(item) == RETRIEVAL_TOOL:
+                self._own.add(number)
+            if number not in self._own:
+                told = self._indexes.setdefault(index, len(self._indexes))
+                kept.append(item if told == index else item | {"index": told})
+        if kept == items:
+            return {}
+        return {(*_DELTA, "tool_calls"): jsontext.dump(kept) if kept else None}
+
+    def _continuing(self, chunk: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
+        """The changes that make a later round's event one of the first round: name, no second role, a new paragraph."""
+        changes: dict[Path, bytes | None] = {
+            (name,): jsontext.dump(self._first[name])
+            for name in _TAKEN_OVER
+            if name in self._first and chunk.get(name) != self._first[name]
+        }
+        if "role" in delta:
+            changes[(*_DELTA, "role")] = None
+        for name in TEXT_MEMBERS:
+            text = delta.get(name)
+            if isinstance(text, str) and text:
+                if name in self._spoken and name not in self._speaking:
+                    changes[(*_DELTA, name)] = jsontext.dump(BETWEEN_TEXTS + text)
+                self._speaking.add(name)
+        return changes
 
 
-def _choice_of(answer: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The one choice of a response that contains a message."""
-    choices = answer.get("choices")
-    found = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
-    return found if isinstance(found, dict) and isinstance(found.get("message"), dict) else None
+def _rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
+    return b"data: " + spliced(data_of(event), changes) + b"\n\n"
 
 
-def _usage_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = answer.get("usage")
-    return found if isinstance(found, dict) else {}
+def _finishes(event: bytes) -> bool:
+    choice = choice_of(content_of(event))
+    return choice is not None and choice.get("finish_reason") is not None
+
+
+def _parted(event: bytes) -> tuple[bytes, bytes]:
+    """An event of the end as (the model's words in it, the end alone)."""
+    delta = delta_of(choice_of(content_of(event)))
+    if all(not found for found in delta.values()) or not _finishes(event):
+        return b"", event
+    return _rewritten(event, {_FINISH: b"null", ("usage",): None}), _rewritten(event, {_DELTA: b"{}"})
+
+
+def _says_nothing(chunk: Mapping[str, Any]) -> bool:
+    """Whether a chunk contains nothing that a client could want after it was changed."""
+    choice = choice_of(chunk)
+    if choice is None or choice.get("finish_reason") is not None or chunk.get("usage"):
+        return False
+    return all(not found for found in delta_of(choice).values())

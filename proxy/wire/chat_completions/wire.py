@@ -14,9 +14,8 @@ from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.message import ChatMessage, name_of
-from proxy.wire.chat_completions.replies import AnswerBody, result_of
+from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of
 from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_wire import JsonWire, OwnTool, error_in_body, names_in, patterns_of
 from proxy.wire.request import Request, RequestShape
@@ -107,8 +106,6 @@ class ChatCompletions(JsonWire):
     read_message = staticmethod(ChatMessage.read)
     own_tool = _OWN
     result_of = staticmethod(result_of)
-    whole_reply = AnswerBody
-    streamed_reply = AnswerStream
     name: Final = "chat_completions"
     path: Final = "/chat/completions"
     end: Final = b"/chat/completions"
@@ -154,6 +151,10 @@ class ChatCompletions(JsonWire):
             if is_finished and _USAGE.search(event):
                 return True
         return False
+
+    def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
+        """A completion, or its chunks."""
+        return AnswerStream() if stream else AnswerBody()
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """An event with it, and `[DONE]`."""

@@ -19,6 +19,16 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
+from proxy.wire.replies import (
+    Changes,
+    Reply,
+    RoundsUsage,
+    StreamedReply,
+    WholeReply,
+    added,
+    content_of,
+    object_in,
+)
 from proxy.wire.streams import data_of
 
 # Counts
@@ -66,44 +76,39 @@ def _usages(told: bytes) -> Iterator[Any]:
             continue
 
 
-# Counts of several rounds
-
-
-class RoundsUsage:
-    """The usage of one response, round by round."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, int] = {}
-        self._prompt = self._reply = 0
-        """Of the finished rounds."""
-        self._is_over = False
-        """Whether any round is finished."""
+class AnswerUsage(RoundsUsage):
+    """The usage of one response, round by round. An event may state a part of it."""
 
     def add(self, usage: Mapping[str, Any]) -> None:
-        """A round is over; `usage` is all that it reported."""
-        counted = numbers_in(usage)
-        if not self._is_over:
-            self._first, self._is_over = counted, True
-        self._prompt += prompt_in(counted) or 0
-        self._reply += counted.get(_REPLY, 0)
+        """The first round is the first one even if nobody counted it."""
+        first, counted = self._first, numbers_in(usage)
+        super().add(counted)
+        self._first = counted if first is None else first
 
     def told(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """The usage of a later round, or a part of that usage, as the client gets it."""
-        told = {name: self._first.get(name, found) if type(found) is int else found for name, found in usage.items()}
+        """Only what the round states itself, with the first round's counts but for the reply."""
+        told = {
+            name: numbers_in(self._first).get(name, found) if type(found) is int else found
+            for name, found in usage.items()
+        }
         if _REPLY in usage:
-            told[_REPLY] = self._reply + numbers_in(usage).get(_REPLY, 0)
+            told[_REPLY] = added(self._whole, numbers_in(usage)).get(_REPLY, 0)
         return told
 
     def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
-        """Tokens of all rounds together, including this one, under the names of all wires; empty if nobody counted."""
-        counted = numbers_in(usage)
-        prompt, reply = self._prompt + (prompt_in(counted) or 0), self._reply + counted.get(_REPLY, 0)
+        """The prompt with all that a cache had of it."""
+        counted = added(self._whole, numbers_in(usage))
+        prompt, reply = prompt_in(counted) or 0, counted.get(_REPLY, 0)
         if not prompt and not reply:
             return {}
         return {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
 
 
 # The model's message
+
+
+TEXT: Final = "text"
+"""The name of the text for people, among the texts of a message."""
 
 
 def is_own(block: Any) -> bool:
@@ -132,7 +137,7 @@ def said_in(blocks: Sequence[bytes]) -> AssistantMessage:
             meant.append(block)
         calls += 1
     message = jsontext.join_object({"role": b'"assistant"', "content": jsontext.join_array(_sent_back(blocks))})
-    return AssistantMessage(message, tuple(own), tuple(others), meant_by(meant), {"text": "\n".join(texts)})
+    return AssistantMessage(message, tuple(own), tuple(others), meant_by(meant), {TEXT: "\n".join(filter(None, texts))})
 
 
 def _sent_back(blocks: Sequence[bytes]) -> list[bytes]:
@@ -158,12 +163,6 @@ _APPENDED: Final = {
 """Kinds of deltas that are appended to a block's text, with the member that contains the text in both."""
 
 
-def said(event: bytes) -> Mapping[str, Any]:
-    """The content of an event; empty if it is no JSON object."""
-    found = jsontext.opened(data_of(event))
-    return found if isinstance(found, dict) else {}
-
-
 def kind_of_event(data: bytes) -> str:
     """The `type` in an event's data; empty if there is none."""
     found = jsontext.opened(data)
@@ -178,7 +177,7 @@ def event_of(name: str, data: bytes) -> bytes:
 
 def rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
     """An event with changes in its data."""
-    return event_of(str(said(event).get("type")), spliced(data_of(event), changes))
+    return event_of(str(content_of(event).get("type")), spliced(data_of(event), changes))
 
 
 def blocks_of(events: Iterable[Mapping[str, Any]]) -> list[bytes] | None:
@@ -218,85 +217,140 @@ def _add(block: dict[str, Any], delta: Mapping[str, Any], index: int, inputs: di
     return True
 
 
-# A reply that is no stream
+# Replies
 
 BROKEN_OFF: Final = ("max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction")
 """Stop reasons that leave a call incomplete, or unwanted: the response as received is final.
 https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons"""
-PLAIN_END: Final = b'"end_turn"'
-_TAKEN_OVER: Final = "id"
+_PLAIN_END: Final = b'"end_turn"'
+_STARTS: Final = (b'"content_block_start"', b'"message_start"')
+"""Signs of the events that say whose the others are, and what the prompt cost."""
 
 
-class AnswerBody:
-    """Takes the body of each round's response in turn, and returns what the client gets of them."""
+class _Answer(Reply):
+    counts = AnswerUsage
+    words = TEXT
+
+
+class AnswerBody(_Answer, WholeReply):
+    """A message, with the id of the first round's."""
 
     def __init__(self) -> None:
-        self._rounds = 0
-        """Number of finished rounds."""
-        self._visible: list[bytes] = []
-        """The client's blocks of the finished rounds."""
+        super().__init__()
         self._id: bytes | None = None
-        """The id of the first round's message."""
-        self._usage = RoundsUsage()
-        self._body = b""
-        self._answer: Mapping[str, Any] = {}
-        self._blocks: list[bytes] | None = None
-        """The blocks of this round; None if its response is no message, or if the blocks are not needed."""
 
-    def read(self, body: bytes) -> AssistantMessage | None:
-        """The response of a round: returns the model's message if it called us and needs a result."""
-        self._body, self._answer, self._blocks = body, {}, None
-        if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
+    def _begin(self) -> None:
+        super()._begin()
+        self._blocks: Sequence[bytes] = ()
+
+    def _read(self, reply: Mapping[str, Any]) -> AssistantMessage | None:
+        if not isinstance(reply.get("content"), list):
             return None
-        found = jsontext.opened(body)
-        if not isinstance(found, dict) or not isinstance(found.get("content"), list):
-            return None
-        self._answer = found
-        self._blocks = list(map(bytes, jsontext.items(jsontext.members(body)["content"])))
-        said = said_in(self._blocks)
-        return said if said.own and found.get("stop_reason") not in BROKEN_OFF else None
+        self._blocks = list(map(bytes, jsontext.items(jsontext.members(self._body)["content"])))
+        return said_in(self._blocks)
 
-    def told(self) -> bytes:
-        """The last round's response as the client gets it, if no round follows."""
-        changes = self._changes([])
-        return spliced(self._body, changes) if changes else self._body
+    def _is_final(self, reply: Mapping[str, Any]) -> bool:
+        return reply.get("stop_reason") in BROKEN_OFF
 
-    def stopped(self, sentence: str) -> bytes:
-        """The last round's response if the model would call us again: a normal end, with `sentence` if the model has
-        not said a word."""
-        said = any(text_in(jsontext.opened(raw)) for raw in (*self._visible, *(self._blocks or ())))
-        words = [] if said else [jsontext.dump({"type": "text", "text": sentence})]
-        return spliced(self._body, {**self._changes(words), ("stop_reason",): PLAIN_END})
+    def _shown(self) -> Sequence[bytes]:
+        return [raw for raw in self._blocks if not is_own(jsontext.opened(raw))]
 
-    @property
-    def usage(self) -> dict[str, int]:
-        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
-        return self._usage.totals(self._own_usage)
+    def _merged(self, stopped_with: str | None = None) -> Changes:
+        words = [jsontext.dump({"type": "text", "text": stopped_with})] if stopped_with else []
+        visible = [*self._before, *self._shown(), *words]
+        changes: dict[Path, bytes | None] = {}
+        if visible != self._blocks:
+            changes["content",] = jsontext.join_array(visible)
+        if self._rounds:
+            changes["id",] = self._id
+        if stopped_with is not None:
+            changes["stop_reason",] = _PLAIN_END
+        return changes
 
     def next_round(self) -> None:
-        """The next response is that of another round."""
-        self._rounds += 1
-        self._visible += self._visible_blocks()
-        self._id = self._id or jsontext.dump(self._answer.get(_TAKEN_OVER))
-        self._usage.add(self._own_usage)
+        """The next body is that of another message."""
+        self._id = self._id or jsontext.dump(self._reply.get("id"))
+        super().next_round()
 
-    @property
-    def _own_usage(self) -> Mapping[str, Any]:
-        found = self._answer.get("usage")
-        return found if isinstance(found, dict) else {}
 
-    def _visible_blocks(self) -> list[bytes]:
-        return [raw for raw in self._blocks or () if not is_own(jsontext.opened(raw))]
+class AnswerStream(_Answer, StreamedReply):
+    """Events, whose blocks are renumbered from the first call of ours on."""
 
-    def _changes(self, words: list[bytes]) -> dict[Path, bytes | None]:
-        if self._blocks is None:
-            return {}
-        changes: dict[Path, bytes | None] = {}
-        visible = [*self._visible, *self._visible_blocks(), *words]
-        if visible != self._blocks:
-            changes[("content",)] = jsontext.join_array(visible)
-        if self._rounds:
-            changes[(_TAKEN_OVER,)] = self._id
-            if self._own_usage:
-                changes[("usage",)] = jsontext.dump(self._usage.told(self._own_usage))
-        return changes
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks = 0
+        """The client's next block has this index, once blocks are renumbered."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._indexes: dict[int, int] = {}
+        """Of the client's blocks that are renumbered: index in this round's stream → index for the client."""
+
+    def _is_plain(self, piece: bytes) -> bool:
+        return piece.endswith(b"\n\n") and not any(sign in piece for sign in _STARTS)
+
+    def _passed(self, event: bytes) -> bytes:
+        self._keep(event)
+        found = content_of(event)
+        match found.get("type"):
+            case "message_start":
+                self._round_usage = {**self._round_usage, **object_in(found.get("message"), "usage")}
+                return b"" if self._rounds else event
+            case "content_block_start" if isinstance(index := found.get("index"), int):
+                self._begin_block(index, found.get("content_block"))
+                return self._renumbered(event, index)
+            case "content_block_delta" | "content_block_stop" if isinstance(index := found.get("index"), int):
+                return self._renumbered(event, index)
+            case "message_delta":
+                self._failed |= object_in(found, "delta").get("stop_reason") in BROKEN_OFF
+                self._round_usage = {**self._round_usage, **object_in(found, "usage")}
+                if self._rounds and isinstance(usage := found.get("usage"), dict):
+                    event = rewritten(event, {("usage",): jsontext.dump(self._usage.told(usage))})
+                return self._hold(event) if self._own else event
+            case "message_stop" if self._own:
+                return self._hold(event)
+            case "error":
+                self._failed = True
+        return event
+
+    def _begin_block(self, index: int, block: Any) -> None:
+        if is_own(block):
+            self._own.add(index)
+            return
+        if self._is_changed:
+            self._indexes[index] = self._blocks
+        self._blocks = max(self._blocks, self._indexes.get(index, index) + 1)
+
+    def _renumbered(self, event: bytes, index: int) -> bytes:
+        """An event of a block, with the index that the block has for the client."""
+        told = self._indexes.get(index, index)
+        if index in self._own:
+            return b""
+        return event if told == index else rewritten(event, {("index",): jsontext.dump(told)})
+
+    def _message(self) -> AssistantMessage | None:
+        blocks = blocks_of(map(content_of, self._kept_events()))
+        return None if blocks is None else said_in(blocks)
+
+    def stopped(self, sentence: str) -> bytes:
+        """A text block before the end, if the model has not said a word."""
+        changes: Changes = {("delta", "stop_reason"): _PLAIN_END}
+        ended = [
+            rewritten(event, changes) if content_of(event).get("type") == "message_delta" else event
+            for event in self._held
+        ]
+        words = b"" if self._has_spoken else _text_block(self._blocks, sentence)
+        return b"".join([words, *ended, self._rest])
+
+
+def _text_block(index: int, text: str) -> bytes:
+    """The events of a whole text block."""
+    place = {"index": index}
+    return b"".join(
+        event_of(kind, jsontext.dump({"type": kind, **place, **inside}))
+        for kind, inside in (
+            ("content_block_start", {"content_block": {"type": "text", "text": ""}}),
+            ("content_block_delta", {"delta": {"type": "text_delta", "text": text}}),
+            ("content_block_stop", {}),
+        )
+    )

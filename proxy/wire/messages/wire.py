@@ -20,7 +20,6 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_wire import JsonWire, OwnTool, names_in
-from proxy.wire.messages.answer_stream import AnswerStream
 from proxy.wire.messages.blocks import IMAGE, texts_of
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (
@@ -33,7 +32,7 @@ from proxy.wire.messages.reading import (
     loop_start,
     read,
 )
-from proxy.wire.messages.replies import AnswerBody, counted_in, kind_of_event, result_of
+from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, kind_of_event, result_of
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
@@ -164,8 +163,6 @@ class Messages(JsonWire):
     read_message = staticmethod(ApiMessage.read)
     own_tool = _OWN
     result_of = staticmethod(result_of)
-    whole_reply = AnswerBody
-    streamed_reply = AnswerStream
     name: Final = "messages"
     path: Final = "/messages"
     end: Final = b"/v1/messages"
@@ -267,6 +264,10 @@ class Messages(JsonWire):
     def is_complete(self, told: bytes) -> bool:
         """By `message_stop`, or an error. https://platform.claude.com/docs/en/build-with-claude/streaming"""
         return _END.search(told[-TAIL_BYTES:]) is not None
+
+    def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
+        """A message, or its events."""
+        return AnswerStream() if stream else AnswerBody()
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """In Anthropic's shape, https://platform.claude.com/docs/en/api/errors. A prompt that does not fit is always

@@ -18,9 +18,20 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMess
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.json_wire import error_in_body
+from proxy.wire.replies import (
+    MAX_KEPT_BYTES,
+    Changes,
+    Reply,
+    RoundsUsage,
+    StreamedReply,
+    WholeReply,
+    arguments_in,
+    content_of,
+    object_in,
+)
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
 from proxy.wire.responses.reading import read_items
-from proxy.wire.rounds_usage import RoundsUsage
+from proxy.wire.streams import data_of
 
 # Counts
 
@@ -65,7 +76,7 @@ def error_in_stream(status: int, body: bytes) -> bytes:
         "output": [],
         "usage": None,
     }
-    return event(told) + event({"type": "response.failed", "sequence_number": 1, "response": failed})
+    return written(told) + written({"type": "response.failed", "sequence_number": 1, "response": failed})
 
 
 def unanswered_in(refusal: str) -> str:
@@ -78,8 +89,8 @@ def unanswered_in(refusal: str) -> str:
     return found[1] if found else ""
 
 
-def event(said: dict[str, Any]) -> bytes:
-    """An event with its name."""
+def written(said: dict[str, Any]) -> bytes:
+    """An event with its name, from its content."""
     return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), jsontext.dump(said))
 
 
@@ -124,7 +135,7 @@ def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
         sent_back.append(raw)
         if head.kind is Kind.CALL:
             if is_own_call(item):
-                own.append(OwnCall(position, head.id, _arguments(item), raw))
+                own.append(OwnCall(position, head.id, arguments_in(item.get("arguments")), raw))
             else:
                 others.append(raw)
             position += 1
@@ -139,11 +150,6 @@ def _can_come_back(item: Any) -> bool:
     """Whether reasoning may be sent again: a server that keeps nothing does not find it by its id alone ("Item with id
     'rs_…' not found. Items are not persisted when `store` is set to false.", openai/openai-agents-python#919)."""
     return isinstance(item, dict) and bool(item.get("encrypted_content") or item.get("content"))
-
-
-def _arguments(call: Any) -> str:
-    found = call.get("arguments")
-    return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
 
 
 def result_of(call_id: str, text: str) -> bytes:
@@ -175,7 +181,6 @@ def missing_result(calls: bytes, call_id: str, text: str) -> bytes:
 # A reply that is no stream
 
 COMPLETED: Final = "completed"
-_OUTPUT: Final[Path] = ("output",)
 
 
 def shown_of(output: Sequence[Raw], *, is_last: bool, is_linked: bool = False) -> list[bytes]:
@@ -206,76 +211,214 @@ def said_by_us(sentence: str, number: int) -> dict[str, Any]:
     return {"type": "message", "id": name, "status": COMPLETED, "role": "assistant", "content": [part]}
 
 
-class ReplyBody:
-    """Takes the body of each round's response in turn, and returns what the client gets of them."""
+class _Response(Reply):
+    counts = ResponseUsage
+    words = CONTENT
+
+    def _and_before(self, said: AssistantMessage, shown: Sequence[bytes]) -> AssistantMessage:
+        """The message with what the client has before it, if the client answers it too."""
+        return replace(said, before=messages_before_calls([*self._before, *shown])) if said.is_mixed else said
+
+
+class ReplyBody(_Response, WholeReply):
+    """A response, with the id of the last round's."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._output: Sequence[Raw] = ()
+
+    def _read(self, reply: Mapping[str, Any]) -> AssistantMessage | None:
+        if not isinstance(reply.get("output"), list):
+            return None
+        self._output = jsontext.items(jsontext.members(self._body)["output"])
+        said = said_in(self._output, is_stored=reply.get("store") is not False)
+        return self._and_before(said, shown_of(self._output, is_last=True))
+
+    def _is_final(self, reply: Mapping[str, Any]) -> bool:
+        return bool(reply.get("status", COMPLETED) != COMPLETED)
+
+    def _shown(self) -> Sequence[bytes]:
+        return shown_of(self._output, is_last=False, is_linked=is_linked(self._reply))
+
+    def _merged(self, stopped_with: str | None = None) -> Changes:
+        if stopped_with is None and not self._calls_us and not self._before:
+            return {}
+        words = [jsontext.dump(said_by_us(stopped_with, self._rounds))] if stopped_with else []
+        shown = shown_of(self._output, is_last=True) if stopped_with is None else self._shown()
+        return {("output",): jsontext.join_array([*self._before, *shown, *words])}
+
+
+# Streams
+
+_ITEM: Final = b"response.output_item."
+_ADDED, _DONE = "response.output_item.added", "response.output_item.done"
+_BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
+_COMPLETED: Final = "response.completed"
+
+
+class ReplyStream(_Response, StreamedReply):
+    """Events, which are renumbered from the first call of ours on. The end has the id of the first round, as the
+    beginning has: openai-python accepts no other (src/openai/lib/streaming/responses/_responses.py). Reasoning that its
+    server links to what follows it waits until that is known to be the client's: it may not come back without it.
+    https://platform.openai.com/docs/api-reference/responses-streaming"""
+
+    keeps_plain = False
 
     def __init__(self) -> None:
-        self._rounds = 0
-        """Number of finished rounds."""
-        self._before: list[bytes] = []
-        """The client's items of the finished rounds."""
-        self._has_spoken = False
-        self._usage = ResponseUsage()
-        self._body = b""
-        self._response: Mapping[str, Any] = {}
-        self._output: Sequence[Raw] = ()
-        self._said: AssistantMessage | None = None
+        super().__init__()
+        self._number = 0
+        """The number of the next event, once events are renumbered."""
+        self._id = ""
+        """Of the first round's response."""
+        self._is_linked: bool | None = None
+        """Whether reasoning is linked to what follows it; None before the first event."""
 
-    def read(self, body: bytes) -> AssistantMessage | None:
-        """The response of a round: returns the model's message if it called us and needs a result."""
-        self._body, self._response, self._output, self._said = body, {}, (), None
-        if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
-            return None
-        found = jsontext.opened(body)
-        if not isinstance(found, dict) or not isinstance(found.get("output"), list):
-            return None
-        self._response = found
-        self._output = jsontext.items(jsontext.members(body)["output"])
-        self._said = said_in(self._output, is_stored=found.get("store") is not False)
-        if self._said.is_mixed:
-            shown = [*self._before, *shown_of(self._output, is_last=True)]
-            self._said = replace(self._said, before=messages_before_calls(shown))
-        return self._said if self._said.own and found.get("status", COMPLETED) == COMPLETED else None
+    def _begin(self) -> None:
+        super()._begin()
+        self._indexes: set[int] = set()
+        """Of the items whose beginning has come."""
+        self._thoughts: set[int] = set()
+        """Indexes of the reasoning that waits."""
+        self._waiting: list[bytes] = []
+        """From the first event of that reasoning on."""
+        self._final: Mapping[str, Any] = {}
+        """The content of the last event that ends this round."""
 
-    def told(self) -> bytes:
-        """The last round's response as the client gets it, if no round follows."""
-        changes = self._changes()
-        return spliced(self._body, changes) if changes else self._body
+    def _is_plain(self, piece: bytes) -> bool:
+        return _ITEM not in piece and piece.endswith(b"\n\n") and self._is_linked is not None and not self._waiting
+
+    def _passed(self, event: bytes) -> bytes:
+        found = jsontext.opened(data_of(event))
+        if not isinstance(found, dict):
+            return event  # perhaps a comment, which keeps the connection alive
+        name = jsontext.string_in(found, "type")
+        if self._is_linked is None:
+            response = object_in(found, "response")
+            self._id, self._is_linked = jsontext.string_in(response, "id"), is_linked(response)
+        if name in _BEGINNINGS and self._rounds:
+            return b""
+        if _ITEM in event:
+            self._keep(event)
+        if self._is_of_ours(found):
+            return b""
+        if name in _ENDS:
+            self._final, self._round_usage = found, object_in(found.get("response"), "usage")
+        if self._is_changed and (name in _ENDS or self._held):
+            return self._hold(event)
+        if self._must_wait(name, found):
+            self._waiting.append(event)
+            self._kept_bytes += len(event)
+            return b""
+        return self._released() + (self._renumbered(event) if self._is_changed else event)
+
+    def _is_of_ours(self, found: Mapping[str, Any]) -> bool:
+        """Whether an event belongs to a call of ours, or begins one, whatever the event is called."""
+        index = found.get("output_index")
+        if not isinstance(index, int):
+            return False
+        if is_own_call(found.get("item")) and index not in self._indexes:
+            if not self._is_changed:
+                number = (content_of(self._waiting[0]) if self._waiting else found).get("sequence_number")
+                self._number = number if isinstance(number, int) else 0
+            self._own.add(index)
+        if "item" in found:
+            self._indexes.add(index)
+        return index in self._own
+
+    def _must_wait(self, name: str, found: Mapping[str, Any]) -> bool:
+        """Whether an event belongs to reasoning that waits, or comes after it and is not the beginning of another
+        item."""
+        if name != _ADDED:
+            return bool(self._waiting) and name not in _ENDS
+        index = found.get("output_index")
+        if object_in(found, "item").get("type") != "reasoning" or not self._is_linked or not isinstance(index, int):
+            return False
+        self._thoughts.add(index)
+        return True
+
+    def _released(self) -> bytes:
+        """What waited, because what follows it is the client's, or nothing is."""
+        waiting, self._waiting, self._thoughts = self._waiting, [], set()
+        return b"".join(map(self._renumbered, waiting) if self._is_changed else waiting)
+
+    def _renumbered(self, event: bytes, output: bytes | None = None) -> bytes:
+        """An event with the number and the index that it has for the client, and with all rounds in its response if it
+        lists an output."""
+        found, made = content_of(event), dict[Path, bytes | None]()
+        if "sequence_number" in found:
+            made["sequence_number",] = jsontext.dump(self._number)
+        self._number += 1
+        if isinstance(index := found.get("output_index"), int):
+            hidden = sum(own < index for own in self._own)
+            made["output_index",] = jsontext.dump(len(self._before) + index - hidden)
+        response = object_in(found, "response")
+        if output is not None and isinstance(response.get("output"), list):  # what the client has seen
+            made["response", "output"] = output
+        if self._rounds and self._id and "id" in response:
+            made["response", "id"] = jsontext.dump(self._id)
+        if self._rounds and isinstance(usage := response.get("usage"), dict):
+            made["response", "usage"] = jsontext.dump(self._usage.told(usage))
+        named = [line for line in event.splitlines() if line.startswith((b"event:", b"id:"))]
+        return b"\n".join([*named, b"data: " + spliced(data_of(event), made), b"", b""])
+
+    def _too_long(self) -> bytes:
+        if self._kept_bytes <= MAX_KEPT_BYTES and self._events.held_bytes <= MAX_KEPT_BYTES:
+            return b""
+        self._is_passing = self._failed = True
+        told = b"".join([*self._waiting, *self._held, self._events.rest])
+        self._waiting, self._held = [], []
+        return told
+
+    def _items(self) -> dict[int, bytes]:
+        """The complete items of this round, by their index in its stream."""
+        items: dict[int, bytes] = {}
+        for data in map(data_of, self._kept_events()):
+            found = jsontext.opened(data)
+            if jsontext.string_in(found, "type") != _DONE or not isinstance(found.get("item"), dict):
+                continue
+            if isinstance(index := found.get("output_index"), int):
+                items[index] = bytes(jsontext.members(data)["item"])
+        return dict(sorted(items.items()))
+
+    def _message(self) -> AssistantMessage | None:
+        if self._final.get("type") != _COMPLETED:
+            return None
+        items = self._items()
+        is_stored = object_in(self._final, "response").get("store") is not False
+        said = said_in([*items.values()], is_stored=is_stored)
+        shown = [raw for index, raw in items.items() if index not in self._own]
+        return self._and_before(said, shown) if len(said.own) == len(self._own) else None
+
+    def _shown(self) -> Sequence[bytes]:
+        return [raw for index, raw in self._items().items() if index not in self._own | self._thoughts]
+
+    def last_words(self) -> bytes:
+        """With all rounds in its response."""
+        return self._released() + self._ended()
 
     def stopped(self, sentence: str) -> bytes:
-        """The last round's response if the model would call us again: the model's words, or `sentence` if it has not
-        said any."""
-        shown = [*self._before, *self._shown]
-        if not self._has_spoken and not (self._said and self._said.texts.get(CONTENT)):
-            shown.append(jsontext.dump(said_by_us(sentence, self._rounds)))
-        return spliced(self._body, {**self._changes(), _OUTPUT: jsontext.join_array(shown)})
+        """A message before the end, if the model has not said a word. Reasoning that still waits belongs to our
+        call."""
+        if self._has_spoken:
+            return self._ended()
+        message = said_by_us(sentence, self._rounds)
+        part = message["content"][0]
+        index = len(self._before) + len(self._shown())
+        here = {"output_index": index, "item_id": message["id"], "content_index": 0}
+        told = b""
+        for one in (
+            {"type": _ADDED, "output_index": index, "item": {**message, "status": "in_progress", "content": []}},
+            {"type": "response.content_part.added", **here, "part": {**part, "text": ""}},
+            {"type": "response.output_text.delta", **here, "delta": sentence, "logprobs": []},
+            {"type": "response.output_text.done", **here, "text": sentence, "logprobs": []},
+            {"type": "response.content_part.done", **here, "part": part},
+            {"type": _DONE, "output_index": index, "item": message},
+        ):
+            told += written({**one, "sequence_number": self._number})
+            self._number += 1
+        return told + self._ended([jsontext.dump(message)])
 
-    @property
-    def usage(self) -> dict[str, int]:
-        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
-        return self._usage.totals(_usage_of(self._response))
-
-    def next_round(self) -> None:
-        """The next response is that of another round."""
-        self._rounds += 1
-        self._before += self._shown
-        self._has_spoken = self._has_spoken or bool(self._said and self._said.texts.get(CONTENT))
-        self._usage.add(_usage_of(self._response))
-
-    @property
-    def _shown(self) -> list[bytes]:
-        """The items of this round that the client gets, if it is not the one that ends the response."""
-        return shown_of(self._output, is_last=False, is_linked=is_linked(self._response))
-
-    def _changes(self) -> dict[Path, bytes | None]:
-        changes: dict[Path, bytes | None] = {}
-        if self._said is not None and (self._said.own or self._before):
-            changes[_OUTPUT] = jsontext.join_array([*self._before, *shown_of(self._output, is_last=True)])
-        if self._rounds and (usage := _usage_of(self._response)):
-            changes[("usage",)] = jsontext.dump(self._usage.told(usage))
-        return changes
-
-
-def _usage_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = response.get("usage")
-    return found if isinstance(found, dict) else {}
+    def _ended(self, words: Sequence[bytes] = ()) -> bytes:
+        output = jsontext.join_array([*self._before, *self._shown(), *words])
+        return b"".join([*(self._renumbered(event, output) for event in self._held), self._rest])

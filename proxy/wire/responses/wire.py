@@ -24,8 +24,14 @@ from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
-from proxy.wire.responses.replies import ReplyBody, error_in_stream, missing_result, result_of, unanswered_in
-from proxy.wire.responses.reply_stream import ReplyStream
+from proxy.wire.responses.replies import (
+    ReplyBody,
+    ReplyStream,
+    error_in_stream,
+    missing_result,
+    result_of,
+    unanswered_in,
+)
 from proxy.wire.streams import TAIL_BYTES
 
 # Tools
@@ -162,8 +168,6 @@ class Responses(JsonWire):
     read_message = staticmethod(ResponsesMessage.read)
     own_tool = _OWN
     result_of = staticmethod(result_of)
-    whole_reply = ReplyBody
-    streamed_reply = ReplyStream
     name: str = "responses"
     path: str = "/responses"
     end: bytes = b"/responses"
@@ -290,6 +294,10 @@ class Responses(JsonWire):
         in this event does `usage` have figures."""
         tail = told[-TAIL_BYTES:]
         return _ENDED.search(tail) is not None and _LAST_EVENT.search(tail) is not None
+
+    def reply(self, *, stream: bool) -> ReplyBody | ReplyStream:
+        """A response, or its events."""
+        return ReplyStream() if stream else ReplyBody()
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """The event `error`, and `response.failed`."""

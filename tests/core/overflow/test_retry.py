@@ -221,7 +221,7 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(Rung.EMERGENCY, Terms(goal_tokens=5_000), goal_tokens=5_000, is_search=True)
+    half = Attempt(Rung.EMERGENCY, Terms(goal_tokens=5_000), goal_tokens=5_000)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)

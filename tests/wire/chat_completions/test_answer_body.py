@@ -4,7 +4,7 @@ import json
 
 import pytest
 from hypothesis import given
-from support.answer_shapes import body, is_own, messages
+from support.answer_shapes import body, is_own, messages, read
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.chat_completions.replies import AnswerBody, said_in
@@ -19,30 +19,30 @@ def said_by(content):
 @given(messages(own=False))
 def test_an_answer_without_our_calls_keeps_its_bytes(message):
     answer, written = AnswerBody(), body(message)
-    assert answer.read(written) is None
-    assert answer.told() is written
+    assert read(answer, written) is None
+    assert answer.last_words() is written
 
 
 @given(messages())
 def test_the_client_gets_its_own_calls_and_we_get_ours(message):
     answer, written = AnswerBody(), body(message, odd=1.50)
-    said = answer.read(written)
-    told = json.loads(answer.told())["choices"][0]["message"]
+    said = read(answer, written)
+    told = json.loads(answer.last_words())["choices"][0]["message"]
     calls = message.get("tool_calls", [])
     assert told.get("tool_calls", []) == [call for call in calls if not is_own(call)]
     assert (said is not None) == any(map(is_own, calls))
     if said is not None:
         assert [json.loads(call.raw) for call in said.own] == [call for call in calls if is_own(call)]
         assert [call.position for call in said.own] == [at for at, call in enumerate(calls) if is_own(call)]
-        assert b'"odd":1.5' in answer.told()
+        assert b'"odd":1.5' in answer.last_words()
         assert said.is_mixed == bool(told.get("tool_calls"))
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 def test_an_answer_that_broke_off_stands_without_our_calls(reason):
     answer = AnswerBody()
-    assert answer.read(body(said_by("So"), reason)) is None
-    choice = json.loads(answer.told())["choices"][0]
+    assert read(answer, body(said_by("So"), reason)) is None
+    choice = json.loads(answer.last_words())["choices"][0]
     assert choice["finish_reason"] == reason
     assert "tool_calls" not in choice["message"]
 
@@ -62,17 +62,17 @@ def test_an_answer_that_broke_off_stands_without_our_calls(reason):
 def test_what_is_no_answer_of_a_model_keeps_its_bytes(written, rounds):
     answer = AnswerBody()
     for _ in range(rounds):
-        answer.read(body(said_by(None)))
+        read(answer, body(said_by(None)))
         answer.next_round()
-    assert answer.read(written) is None
-    assert answer.told() == written
+    assert read(answer, written) is None
+    assert answer.last_words() == written
 
 
 @pytest.mark.parametrize("spoken", [None, "So."])
 def test_a_model_that_is_stopped_ends_with_a_word(spoken):
     answer = AnswerBody()
     for _ in range(2):
-        assert answer.read(body(said_by(spoken)))
+        assert read(answer, body(said_by(spoken)))
         ending = answer.stopped("Stopped.")
         answer.next_round()
     choice = json.loads(ending)["choices"][0]
@@ -83,10 +83,10 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
 
 def test_a_usage_that_only_one_round_tells_is_told():
     answer = AnswerBody()
-    answer.read(body(said_by("a"), usage={"total_tokens": 3}))
+    read(answer, body(said_by("a"), usage={"total_tokens": 3}))
     answer.next_round()
-    answer.read(body({"role": "assistant", "content": "b"}, "stop"))
-    assert "usage" not in json.loads(answer.told())
+    read(answer, body({"role": "assistant", "content": "b"}, "stop"))
+    assert "usage" not in json.loads(answer.last_words())
 
 
 def test_arguments_that_come_as_an_object_are_written_as_json():

@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.answer_shapes import body, choice, chunk, cut, is_own, messages, streams, understood
+from support.answer_shapes import body, choice, chunk, cut, is_own, messages, read, streams, understood
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.wire.chat_completions import answer_stream
-from proxy.wire.chat_completions.answer_stream import AnswerStream
-from proxy.wire.chat_completions.replies import AnswerBody
+from proxy.wire import replies as rounds
+from proxy.wire.chat_completions import replies
+from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
 USAGE = {
@@ -109,13 +109,13 @@ def test_streamed_or_not_the_client_gets_the_same(data, rounds, last):
     for message in [*rounds, last]:
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         told += fed(stream, data.draw(streams(message, usage=USAGE)))
-        said, read = stream.end(), whole.read(body(message, finish, usage=USAGE))
-        assert (said is None) == (read is None)
+        said = stream.end()
+        assert (said is None) == (read(whole, body(message, finish, usage=USAGE)) is None)
         if message is not last:
             stream.next_round()
             whole.next_round()
     streamed = understood(told + stream.last_words())
-    answer = json.loads(whole.told())
+    answer = json.loads(whole.last_words())
     assert expected(answer["choices"][0]["message"], own=True) == streamed["message"]
     assert (answer["choices"][0]["finish_reason"], answer["usage"]) == (streamed["finish"], streamed["usage"])
     if rounds:
@@ -179,7 +179,7 @@ def test_an_error_in_the_stream_stands():
 
 
 def test_a_stream_that_is_too_long_to_keep_stands(monkeypatch):
-    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", 100)
+    monkeypatch.setattr(rounds, "MAX_KEPT_BYTES", 100)
     stream = AnswerStream()
     told = stream.feed(chunk([choice({"content": "x" * 200})]) + chunk([choice({"tool_calls": [OWN]}, "tool_calls")]))
     assert stream.end() is None
@@ -258,8 +258,9 @@ LIMIT = 1_000
 
 @pytest.fixture
 def short_events(monkeypatch):
-    monkeypatch.setattr(answer_stream, "MAX_EVENT_BYTES", LIMIT)
-    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", 20 * LIMIT)
+    monkeypatch.setattr(replies, "MAX_EVENT_BYTES", LIMIT)
+    monkeypatch.setattr(replies, "MAX_KEPT_BYTES", 20 * LIMIT)
+    monkeypatch.setattr(rounds, "MAX_KEPT_BYTES", 20 * LIMIT)
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
@@ -292,9 +293,10 @@ def test_a_long_event_that_names_a_call_is_collected_and_the_call_left_out(short
     assert [call.id for call in stream.end().own] == ["call_1"]
 
 
-def test_a_long_event_that_names_its_call_only_in_the_end_stands_as_the_answer(short_events):
+@pytest.mark.parametrize("last", [11_000, 9_000], ids=["in pieces", "at once"])
+def test_a_long_event_that_names_its_call_only_in_the_end_stands_as_the_answer(last, short_events):
     stream, events = AnswerStream(), long_event("x" * 10_000, tool_calls=[OWN_CALL]) + CALL + DONE
-    told = fed(stream, cut(events, range(0, 11_000, 100)))
+    told = fed(stream, cut(events, range(0, last, 100)))
     assert stream.end() is None
     assert (told + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN_CALL]))
 

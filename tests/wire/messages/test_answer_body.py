@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.answer_shapes import read
 from support.messages_conversations import text, use
 from support.messages_rounds import START_USAGE, body_of_answer
 
@@ -29,16 +30,16 @@ def visible(blocks):
 @given(LISTS)
 def test_an_answer_without_our_calls_keeps_its_bytes(blocks):
     answer, written = AnswerBody(), body_of_answer(visible(blocks))
-    assert answer.read(written) is None
-    assert answer.told() is written
+    assert read(answer, written) is None
+    assert answer.last_words() is written
     assert answer.usage == {}
 
 
 @given(LISTS)
 def test_the_client_gets_its_own_blocks_and_we_get_ours(blocks):
     answer = AnswerBody()
-    said = answer.read(body_of_answer(blocks, "tool_use", odd=1.50))
-    told = json.loads(answer.told())
+    said = read(answer, body_of_answer(blocks, "tool_use", odd=1.50))
+    told = json.loads(answer.last_words())
     assert told == json.loads(body_of_answer(visible(blocks), "tool_use", odd=1.50))
     assert (said is not None) == any(map(is_ours, blocks))
     if said is not None:
@@ -48,10 +49,10 @@ def test_the_client_gets_its_own_blocks_and_we_get_ours(blocks):
 @given(LISTS, LISTS)
 def test_rounds_are_one_answer_with_the_name_of_the_first(first, last):
     answer = AnswerBody()
-    answer.read(body_of_answer([*first, OWN], usage=START_USAGE))
+    read(answer, body_of_answer([*first, OWN], usage=START_USAGE))
     answer.next_round()
-    answer.read(body_of_answer(last, id="msg_2", usage={"input_tokens": 900, "output_tokens": 6}))
-    told = json.loads(answer.told())
+    read(answer, body_of_answer(last, id="msg_2", usage={"input_tokens": 900, "output_tokens": 6}))
+    told = json.loads(answer.last_words())
     assert told["content"] == [*visible(first), *visible(last)]
     assert told["id"] == "msg_1"
     assert told["usage"] == {"input_tokens": 3, "output_tokens": 7}
@@ -61,19 +62,19 @@ def test_rounds_are_one_answer_with_the_name_of_the_first(first, last):
 def test_of_three_rounds_the_first_one_names_the_answer():
     answer = AnswerBody()
     for number in (1, 2):
-        assert answer.read(body_of_answer([text(str(number)), OWN], id=f"msg_{number}"))
+        assert read(answer, body_of_answer([text(str(number)), OWN], id=f"msg_{number}"))
         answer.next_round()
-    answer.read(body_of_answer([text("3")], id="msg_3"))
-    told = json.loads(answer.told())
+    read(answer, body_of_answer([text("3")], id="msg_3"))
+    told = json.loads(answer.last_words())
     assert (told["id"], told["content"]) == ("msg_1", [text("1"), text("2"), text("3")])
 
 
 def test_a_usage_that_only_one_round_tells_is_not_told():
     answer = AnswerBody()
-    answer.read(body_of_answer([OWN], usage=START_USAGE))
+    read(answer, body_of_answer([OWN], usage=START_USAGE))
     answer.next_round()
-    answer.read(body_of_answer([text("b")]))
-    assert "usage" not in json.loads(answer.told())
+    read(answer, body_of_answer([text("b")]))
+    assert "usage" not in json.loads(answer.last_words())
 
 
 @pytest.mark.parametrize(
@@ -81,15 +82,15 @@ def test_a_usage_that_only_one_round_tells_is_not_told():
 )
 def test_an_answer_that_broke_off_stands_without_our_calls(reason):
     answer = AnswerBody()
-    assert answer.read(body_of_answer([text("So"), OWN], reason)) is None
-    assert json.loads(answer.told()) == json.loads(body_of_answer([text("So")], reason))
+    assert read(answer, body_of_answer([text("So"), OWN], reason)) is None
+    assert json.loads(answer.last_words()) == json.loads(body_of_answer([text("So")], reason))
 
 
 @pytest.mark.parametrize("spoken", ["", "So."])
 def test_a_model_that_is_stopped_ends_with_a_word(spoken):
     answer = AnswerBody()
     for _ in range(2):
-        assert answer.read(body_of_answer([text(spoken), OWN], "tool_use"))
+        assert read(answer, body_of_answer([text(spoken), OWN], "tool_use"))
         ending = json.loads(answer.stopped("Stopped."))
         answer.next_round()
     assert ending["stop_reason"] == "end_turn"
@@ -103,7 +104,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
 def test_what_is_no_answer_of_a_model_keeps_its_bytes(written, rounds):
     answer = AnswerBody()
     for _ in range(rounds):
-        answer.read(body_of_answer([OWN]))
+        read(answer, body_of_answer([OWN]))
         answer.next_round()
-    assert answer.read(written) is None
-    assert answer.told() == written
+    assert read(answer, written) is None
+    assert answer.last_words() == written

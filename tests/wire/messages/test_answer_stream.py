@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.messages_journey import message_of
 from support.messages_rounds import END, START, block, call_block, event, fed, text_block
 
-from proxy.wire.messages import answer_stream
-from proxy.wire.messages.answer_stream import AnswerStream
+from proxy.wire import replies
+from proxy.wire.messages.replies import AnswerStream
 
 SIZES = st.lists(st.integers(1, 200), max_size=20)
 OUR_CALL = call_block(0, "read_artifact", {"id": "a"})
@@ -73,7 +73,7 @@ def test_blocks_that_a_gateway_numbers_from_1_keep_their_numbers():
 
 @pytest.mark.parametrize("held", [b"", OUR_CALL + END])
 def test_an_event_too_long_to_wait_for_passes_as_it_arrives(held, monkeypatch):
-    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", 2_000)
+    monkeypatch.setattr(replies, "MAX_KEPT_BYTES", 2_000)
     stream, pieces = AnswerStream(), [b"data: ", b"x" * 3_000, b"y", b"\n\ndata: z"]
     told = stream.feed(START + held) + b"".join(map(stream.feed, pieces))
     assert stream.end() is None
@@ -121,17 +121,20 @@ def test_an_error_behind_our_call_is_told_and_no_round_follows():
 
 @pytest.mark.parametrize(("most", "goes_on"), [(10_000, True), (100, False)])
 def test_a_round_too_long_to_be_kept_stands_as_the_answer(most, goes_on, monkeypatch):
-    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", most)
+    monkeypatch.setattr(replies, "MAX_KEPT_BYTES", most)
     stream = AnswerStream()
     stream.feed(START + OUR_CALL + END)
     assert (stream.end() is not None) is goes_on
 
 
-@pytest.mark.parametrize(("blocks", "words"), [(b"", ["Stopped."]), (text_block(0, "So."), ["So."])])
+@pytest.mark.parametrize(
+    ("blocks", "words"), [(b"", ["Stopped."]), (text_block(0, ""), ["", "Stopped."]), (text_block(0, "So."), ["So."])]
+)
 def test_a_model_that_is_stopped_ends_with_a_word(blocks, words):
     stream = AnswerStream()
     own = call_block(1 if blocks else 0, "read_artifact", {})
     told = stream.feed(START + blocks + own + END.replace(b"end_turn", b"tool_use"))
+    assert stream.end() is not None
     message = message_of((told + stream.stopped("Stopped.")).decode())
     assert message["stop_reason"] == "end_turn"
     assert [one["text"] for one in message["content"]] == words

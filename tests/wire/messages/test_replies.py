@@ -10,7 +10,7 @@ from support.messages_rounds import END, START, START_USAGE, block, body_of_answ
 from proxy.core.overflow import Counted
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.replies import (
-    RoundsUsage,
+    AnswerUsage,
     blocks_of,
     counted_in,
     event_of,
@@ -20,9 +20,9 @@ from proxy.wire.messages.replies import (
     prompt_in,
     result_of,
     rewritten,
-    said,
     said_in,
 )
+from proxy.wire.replies import content_of
 from proxy.wire.streams import EventSplitter
 
 # Counts
@@ -102,7 +102,7 @@ PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_token
 
 
 def after(rounds):
-    usage = RoundsUsage()
+    usage = AnswerUsage()
     for one in rounds:
         usage.add(one)
     return usage
@@ -140,7 +140,7 @@ def test_the_first_round_is_the_first_though_nobody_counted_it():
 
 
 def test_nobody_counted_is_no_count():
-    assert RoundsUsage().totals({}) == RoundsUsage().told({}) == {}
+    assert AnswerUsage().totals({}) == AnswerUsage().told({}) == {}
 
 
 # The model's message
@@ -215,7 +215,7 @@ def test_the_answer_to_a_call_is_a_message_with_its_result():
 
 
 def made_by(data):
-    blocks = blocks_of(map(said, EventSplitter().feed(data)))
+    blocks = blocks_of(map(content_of, EventSplitter().feed(data)))
     return None if blocks is None else [json.loads(raw) for raw in blocks]
 
 
@@ -229,7 +229,7 @@ def test_the_kind_of_an_event_is_its_type_or_empty(data, kind):
 
 @pytest.mark.parametrize("written", [b": a comment\n\n", b"data: [DONE]\n\n", b"data: [1]\n\n", b"data: {\n\n"])
 def test_what_is_no_object_says_nothing(written):
-    assert said(written) == {}
+    assert content_of(written) == {}
 
 
 def test_an_event_that_is_rewritten_keeps_what_is_not_changed_and_has_its_own_name():
@@ -270,7 +270,7 @@ def test_an_input_keeps_the_bytes_that_the_model_wrote():
     for part in ('{"a":', "  1.50}"):
         delta = {"type": "input_json_delta", "partial_json": part}
         data += event("content_block_delta", index=0, delta=delta)
-    (raw,) = blocks_of(map(said, EventSplitter().feed(data)))
+    (raw,) = blocks_of(map(content_of, EventSplitter().feed(data)))
     assert b'{"a":  1.50}' in raw
 
 

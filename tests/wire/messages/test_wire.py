@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.answer_shapes import read
 from support.messages_conversations import IMAGE, MARK, assistant, body_of, histories, result, spelled, text, use, user
 from support.messages_rounds import END, START, START_USAGE, body_of_answer, event, text_block
 
@@ -394,8 +395,8 @@ def test_a_prompt_that_filled_its_window_is_an_overflow_whatever_part_was_cached
 def test_each_answer_is_read_anew():
     own = [use(1, "read_artifact")]
     for _ in range(2):
-        assert MESSAGES.whole_reply().read(body_of_answer(own)) is not None
-        assert MESSAGES.streamed_reply().feed(START + END) == START + END
+        assert read(MESSAGES.reply(stream=False), body_of_answer(own)) is not None
+        assert MESSAGES.reply(stream=True).feed(START + END) == START + END
 
 
 def test_errors_are_told_in_the_shape_of_the_api():

@@ -13,11 +13,11 @@ from proxy.wire.responses.replies import (
     CONTENT,
     ResponseUsage,
     error_in_stream,
-    event,
     is_own_call,
     missing_result,
     result_of,
     said_in,
+    written,
 )
 
 # Counts
@@ -115,7 +115,7 @@ def test_whatever_an_upstream_sent_the_stream_ends_with_its_words(status, body):
 
 def test_an_event_stands_under_its_name():
     assert (
-        event({"type": "error", "message": "é\n"})
+        written({"type": "error", "message": "é\n"})
         == 'event: error\ndata: {"type":"error","message":"é\\n"}\n\n'.encode()
     )
 

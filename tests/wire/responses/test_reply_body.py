@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.answer_shapes import read
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.wire.responses.replies import ReplyBody, said_by_us, shown_of
@@ -32,24 +33,24 @@ def outputs(told):
 @given(st.lists(st.sampled_from(THEIRS), max_size=5))
 def test_a_response_without_our_calls_keeps_its_bytes(output):
     answer, written = ReplyBody(), body(*output)
-    assert answer.read(written) is None
-    assert answer.told() is written
+    assert read(answer, written) is None
+    assert answer.last_words() is written
 
 
 @given(st.lists(st.sampled_from([*THEIRS, OWN]), max_size=6))
 def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
     answer = ReplyBody()
-    said = answer.read(body(*output)[:-1] + b', "odd": 1.50}')
-    assert outputs(answer.told()) == [item for item in output if item is not OWN]
-    assert b"1.50" in answer.told()
+    said = read(answer, body(*output)[:-1] + b', "odd": 1.50}')
+    assert outputs(answer.last_words()) == [item for item in output if item is not OWN]
+    assert b"1.50" in answer.last_words()
     assert (said is not None) == (OWN in output)
     assert said is None or len(said.own) == output.count(OWN)
 
 
 def test_a_response_that_broke_off_stands_without_our_calls():
     answer = ReplyBody()
-    assert answer.read(body(words("So"), OWN, status="incomplete")) is None
-    assert json.loads(answer.told()) == {"id": "resp_1", "status": "incomplete", "output": [words("So")]}
+    assert read(answer, body(words("So"), OWN, status="incomplete")) is None
+    assert json.loads(answer.last_words()) == {"id": "resp_1", "status": "incomplete", "output": [words("So")]}
 
 
 @pytest.mark.parametrize(
@@ -59,18 +60,18 @@ def test_a_response_that_broke_off_stands_without_our_calls():
 def test_what_is_no_response_keeps_its_bytes(written, rounds):
     answer = ReplyBody()
     for _ in range(rounds):
-        answer.read(body(OWN))
+        read(answer, body(OWN))
         answer.next_round()
-    assert answer.read(written) is None
-    assert answer.told() == written
+    assert read(answer, written) is None
+    assert answer.last_words() == written
 
 
 def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of_the_others():
     answer = ReplyBody()
-    assert answer.read(body(THOUGHT, words("Let me look."), OWN))
+    assert read(answer, body(THOUGHT, words("Let me look."), OWN))
     answer.next_round()
-    assert answer.read(body(THOUGHT, words("It is 7."), id="resp_2")) is None
-    told = json.loads(answer.told())
+    assert read(answer, body(THOUGHT, words("It is 7."), id="resp_2")) is None
+    told = json.loads(answer.last_words())
     assert told["id"] == "resp_2"
     assert told["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
 
@@ -87,17 +88,17 @@ def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of
 )
 def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(first, last, before):
     answer = ReplyBody()
-    answer.read(body(*first, OWN))
+    read(answer, body(*first, OWN))
     answer.next_round()
-    said = answer.read(body(*last, OWN))
+    said = read(answer, body(*last, OWN))
     assert [json.loads(b"[" + raw + b"]") for raw in said.before] == before
 
 
 def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_calls_go_with_them():
     answer = ReplyBody()
-    assert answer.read(body(THOUGHT, words("Let me look."), THOUGHT, OWN, store=True))
+    assert read(answer, body(THOUGHT, words("Let me look."), THOUGHT, OWN, store=True))
     answer.next_round()
-    assert answer.read(body(THOUGHT, OWN, store=True))
+    assert read(answer, body(THOUGHT, OWN, store=True))
     told = json.loads(answer.stopped("Stopped."))
     assert told["output"] == [THOUGHT, words("Let me look.")]
 
@@ -108,27 +109,27 @@ def usage(prompt, reply):
 
 def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
     answer = ReplyBody()
-    answer.read(body(OWN, usage=usage(100, 10)))
+    read(answer, body(OWN, usage=usage(100, 10)))
     assert answer.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    assert json.loads(answer.told())["usage"] == usage(100, 10)
+    assert json.loads(answer.last_words())["usage"] == usage(100, 10)
     answer.next_round()
-    answer.read(body(words("So."), usage=usage(150, 20)))
-    assert json.loads(answer.told())["usage"] == usage(100, 30)
+    read(answer, body(words("So."), usage=usage(150, 20)))
+    assert json.loads(answer.last_words())["usage"] == usage(100, 30)
     assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
 
 
 def test_the_usage_of_a_first_round_stands_as_it_came():
     answer = ReplyBody()
-    answer.read(body(FETCH, OWN, usage={"input_tokens": 100, "output_tokens": 10}))
-    assert json.loads(answer.told())["usage"] == {"input_tokens": 100, "output_tokens": 10}
+    read(answer, body(FETCH, OWN, usage={"input_tokens": 100, "output_tokens": 10}))
+    assert json.loads(answer.last_words())["usage"] == {"input_tokens": 100, "output_tokens": 10}
 
 
 def test_a_usage_that_only_one_round_tells_is_told_as_it_came():
     answer = ReplyBody()
-    answer.read(body(OWN, usage=usage(100, 10)))
+    read(answer, body(OWN, usage=usage(100, 10)))
     answer.next_round()
-    answer.read(body(words("So.")))
-    assert "usage" not in json.loads(answer.told())
+    read(answer, body(words("So.")))
+    assert "usage" not in json.loads(answer.last_words())
     assert ReplyBody().usage == {}
 
 
@@ -136,7 +137,7 @@ def test_a_usage_that_only_one_round_tells_is_told_as_it_came():
 def test_a_model_that_is_stopped_ends_with_a_word(spoken):
     answer = ReplyBody()
     for _ in range(2):
-        assert answer.read(body(THOUGHT, *spoken, OWN))
+        assert read(answer, body(THOUGHT, *spoken, OWN))
         ending = answer.stopped("Stopped.")
         answer.next_round()
     assert outputs(ending) == ([*spoken] * 2 if spoken else [said_by_us("Stopped.", 1)])
@@ -144,9 +145,9 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
 
 def test_a_model_that_spoke_only_in_an_earlier_round_has_spoken():
     answer = ReplyBody()
-    answer.read(body(words("So."), OWN))
+    read(answer, body(words("So."), OWN))
     answer.next_round()
-    answer.read(body(OWN))
+    read(answer, body(OWN))
     assert outputs(answer.stopped("Stopped.")) == [words("So.")]
 
 
@@ -162,7 +163,7 @@ def test_reasoning_is_shown_only_with_what_it_belongs_to():
 @pytest.mark.parametrize(("store", "kept"), [(True, True), (None, True), (False, False)])
 def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(store, kept):
     named = {"type": "reasoning", "id": "rs_9", "summary": []}
-    said = ReplyBody().read(body(named, OWN, store=store))
+    said = read(ReplyBody(), body(named, OWN, store=store))
     assert (b"rs_9" in said.message) == kept
 
 

@@ -10,9 +10,9 @@ from support.model_turns import Call, Reply, Usage
 from support.responses_answers import answered
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.wire.responses import reply_stream
-from proxy.wire.responses.replies import event as written
-from proxy.wire.responses.reply_stream import ReplyStream
+from proxy.wire import replies as rounds
+from proxy.wire.responses import replies
+from proxy.wire.responses.replies import ReplyStream, written
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
 FETCHES = Call("fetch", {"n": 1})
@@ -42,6 +42,11 @@ def output_of(reply, number=1):
 
 def fed(stream, came, places=()):
     return b"".join(stream.feed(piece) for piece in cut(came, places))
+
+
+def limit(monkeypatch, most):
+    for module in (rounds, replies):
+        monkeypatch.setattr(module, "MAX_KEPT_BYTES", most)
 
 
 def is_own(item):
@@ -125,6 +130,7 @@ def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
 def test_a_model_that_is_stopped_ends_with_a_word(texts):
     stream = ReplyStream()
     told = fed(stream, came_of(Reply(texts[0], (READS,))))
+    assert stream.end() is not None
     stream.next_round()
     told += fed(stream, came_of(Reply(texts[1], (READS,)), 2))
     assert stream.end() is not None
@@ -157,6 +163,23 @@ def test_a_stream_without_a_call_of_ours_ends_at_once():
     stream, came = ReplyStream(), came_of(Reply("Hello."))
     assert fed(stream, came) == came
     assert stream.last_words() == b""
+
+
+def test_events_that_begin_or_end_no_item_pass_at_once():
+    stream, came = ReplyStream(), came_of(Reply("Hello."))
+    events = [one + b"\n\n" for one in came.split(b"\n\n") if one]
+    assert list(map(stream.feed, events)) == events
+
+
+def test_an_item_without_an_index_is_the_client_s_and_in_no_list():
+    stream = ReplyStream()
+    call, end, rest = came_of(Reply("", (READS,))).partition(b"event: response.completed")
+    odd = written({"type": "response.output_item.done", "item": {"type": "message"}})
+    stream.feed(call)
+    assert stream.feed(odd) == odd
+    stream.feed(end + rest)
+    assert stream.end() is not None
+    assert b'"output":[]' in stream.last_words()
 
 
 def test_every_event_that_ends_a_stream_is_told():
@@ -200,7 +223,7 @@ def test_a_comment_passes_in_every_round():
 
 
 def test_an_event_without_end_passes_as_it_comes(monkeypatch):
-    monkeypatch.setattr(reply_stream, "MAX_KEPT_BYTES", 1_000)
+    limit(monkeypatch, 1_000)
     stream = ReplyStream()
     piece = b"data: " + b"x" * 1_001
     assert stream.feed(piece) == piece
@@ -210,7 +233,7 @@ def test_an_event_without_end_passes_as_it_comes(monkeypatch):
 
 
 def test_a_round_that_is_too_long_to_keep_passes_and_stands_as_the_answer(monkeypatch):
-    monkeypatch.setattr(reply_stream, "MAX_KEPT_BYTES", 1_000)
+    limit(monkeypatch, 1_000)
     stream, came = ReplyStream(), came_of(Reply("x" * 2_000, (READS,)))
     told = fed(stream, came)
     assert told.endswith(came[came.index(b"event: response.completed") :])
@@ -224,6 +247,13 @@ def test_a_stream_that_breaks_off_in_our_call_stands_as_it_is():
     told = stream.feed(came[: came.index(b"response.completed")])
     assert stream.end() is None
     assert b"read_artifact" not in told + stream.last_words()
+
+
+def test_a_last_event_whose_end_may_not_be_complete_is_read_all_the_same():
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply("Let me look.", (READS,))).replace(b"\n", b"\r"))
+    assert stream.end() is not None
+    assert RETRIEVAL_TOOL.encode() not in told + stream.last_words()
 
 
 def test_half_an_event_at_the_end_is_the_client_s():
@@ -277,7 +307,7 @@ def test_of_a_model_that_is_stopped_reasoning_before_our_call_alone_is_not_told(
 
 
 def test_reasoning_that_waits_is_bounded(monkeypatch):
-    monkeypatch.setattr(reply_stream, "MAX_KEPT_BYTES", 2_000)
+    limit(monkeypatch, 2_000)
     came = came_of(Reply("", (), "hm"), kept=True)
     thought, end = came.index(b"event: response.output_item.added"), came.index(b"event: response.completed")
     delta = written({"type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm " * 300})

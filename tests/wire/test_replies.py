@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from proxy.wire.rounds_usage import RoundsUsage, added
+from proxy.wire.replies import RoundsUsage, added
 
 
 class Usage(RoundsUsage):

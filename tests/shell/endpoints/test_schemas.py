@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 import inspect
 
-from proxy.shell.endpoints import answers
+from proxy.shell.endpoints import schemas
 from proxy.shell.telemetry import decision, record
 
 
@@ -21,5 +21,5 @@ def test_every_member_that_a_decision_may_have_is_described() -> None:
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                 keys = [node.slice]
             written |= {key.value for key in keys if isinstance(key, ast.Constant)}
-    shares = set(answers.Shares.model_fields)
-    assert written - shares | {"id"} == set(answers.Decision.model_fields)
+    shares = set(schemas.Shares.model_fields)
+    assert written - shares | {"id"} == set(schemas.Decision.model_fields)

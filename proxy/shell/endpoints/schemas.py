@@ -11,17 +11,17 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class _Answer(BaseModel):
+class _Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-class Alive(_Answer):
+class Alive(_Schema):
     """The process is alive."""
 
     status: Literal["ok"] = "ok"
 
 
-class Ready(_Answer):
+class Ready(_Schema):
     """Requests would be served well, except those for an upstream that is unavailable."""
 
     status: Literal["ready"] = "ready"
@@ -30,7 +30,7 @@ class Ready(_Answer):
     settings), and `state`, the server of what replicas learn; absent: nothing."""
 
 
-class NotReady(_Answer):
+class NotReady(_Schema):
     """Requests would not be served well: no upstream responds, or nothing can be stored."""
 
     status: Literal["not ready"] = "not ready"
@@ -38,7 +38,7 @@ class NotReady(_Answer):
     """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
 
 
-class Reloaded(_Answer):
+class Reloaded(_Schema):
     """The outcome of a reload of the settings."""
 
     status: Literal["reloaded", "unchanged"]
@@ -49,7 +49,7 @@ class Reloaded(_Answer):
     """Processes that share the port."""
 
 
-class Problem(_Answer):
+class Problem(_Schema):
     """What is wrong."""
 
     message: str
@@ -61,13 +61,13 @@ class Problem(_Answer):
     """For programs."""
 
 
-class Refusal(_Answer):
+class Refusal(_Schema):
     """An error, in OpenAI's shape."""
 
     error: Problem
 
 
-class Block(_Answer):
+class Block(_Schema):
     """What becomes of one message. Sizes are in the model's tokens."""
 
     message: int
@@ -84,7 +84,7 @@ class Block(_Answer):
     """Where the content taken out of it is stored."""
 
 
-class Shares(_Answer):
+class Shares(_Schema):
     """What became of the messages' tokens."""
 
     kept: int
@@ -92,7 +92,7 @@ class Shares(_Answer):
     left_out: int
 
 
-class Decision(_Answer):
+class Decision(_Schema):
     """One finished request: the members of its log line, and what became of its tokens."""
 
     id: int = 0
@@ -158,7 +158,7 @@ class Decision(_Answer):
     messages_left_out: int
 
 
-class Dollars(_Answer):
+class Dollars(_Schema):
     """US dollars, by the catalogue's list prices, as far as the upstream has counted the tokens."""
 
     spent: float
@@ -177,7 +177,7 @@ class DecisionDetail(Decision):
     """What it cost and saved; empty if its upstream has counted no tokens, or if no price is known."""
 
 
-class Running(_Answer):
+class Running(_Schema):
     """A running request."""
 
     request_id: str
@@ -188,7 +188,7 @@ class Running(_Answer):
     tokens_after: int = 0
 
 
-class Totals(_Answer):
+class Totals(_Schema):
     """Of all workers, over everything that is kept; with `decisions.stored: 0`, of one since it started."""
 
     requests: int
@@ -203,7 +203,7 @@ class Totals(_Answer):
     """Mean over the requests that continued a known conversation."""
 
 
-class Worker(_Answer):
+class Worker(_Schema):
     """The process that responds."""
 
     pid: int
@@ -218,7 +218,7 @@ class Worker(_Answer):
     """Why they are not, although they should be; empty: nothing."""
 
 
-class Decisions(_Answer):
+class Decisions(_Schema):
     """The latest requests, the newest first."""
 
     running: list[Running]
@@ -231,14 +231,14 @@ class Decisions(_Answer):
     """What each reason for an edit means, in words: if it was done once, and if it was done `#` times."""
 
 
-class Health(_Answer):
+class Health(_Schema):
     """Something that somebody should know."""
 
     level: Literal["warn", "bad"]
     words: str
 
 
-class UpstreamState(_Answer):
+class UpstreamState(_Schema):
     """An upstream, and how it has answered."""
 
     upstream: str
@@ -254,7 +254,7 @@ class UpstreamState(_Answer):
     """The slowest twentieth of these took at least this long."""
 
 
-class Sums(_Answer):
+class Sums(_Schema):
     """Of requests."""
 
     requests: int
@@ -289,7 +289,7 @@ class ModelSums(Sums):
     upstream: str
 
 
-class Bar(_Answer):
+class Bar(_Schema):
     """A part of the time line."""
 
     at: int
@@ -303,7 +303,7 @@ class Bar(_Answer):
     cached_tokens: int
 
 
-class Overview(_Answer):
+class Overview(_Schema):
     """The last hours, of all workers."""
 
     hours: int
@@ -316,7 +316,7 @@ class Overview(_Answer):
     bar_seconds: int
 
 
-class Turn(_Answer):
+class Turn(_Schema):
     """One request of a conversation."""
 
     request_id: str
@@ -330,7 +330,7 @@ class Turn(_Answer):
     """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
 
 
-class Conversation(_Answer):
+class Conversation(_Schema):
     """The requests that begin with the same task."""
 
     conversation: str
@@ -347,20 +347,20 @@ class Conversation(_Answer):
     """The latest, the oldest of them first."""
 
 
-class Conversations(_Answer):
+class Conversations(_Schema):
     """The latest conversations."""
 
     conversations: list[Conversation]
 
 
-class Change(_Answer):
+class Change(_Schema):
     """A size before edits, and as it would be sent."""
 
     before: int
     after: int
 
 
-class Sizes(_Answer):
+class Sizes(_Schema):
     """Of a request, in each unit."""
 
     tokens: Change
@@ -368,7 +368,7 @@ class Sizes(_Answer):
     bytes: Change
 
 
-class Room(_Answer):
+class Room(_Schema):
     """The room for a request; empty: no limit is known."""
 
     tokens: int | None
@@ -376,7 +376,7 @@ class Room(_Answer):
     bytes: int | None
 
 
-class ReplyLimit(_Answer):
+class ReplyLimit(_Schema):
     """Most tokens of the reply."""
 
     asked: int | None
@@ -385,7 +385,7 @@ class ReplyLimit(_Answer):
     """Empty: it is sent as requested."""
 
 
-class Stated(_Answer):
+class Stated(_Schema):
     """A value of the model's profile, and its source."""
 
     value: int | str | list[str] | None
@@ -394,7 +394,7 @@ class Stated(_Answer):
     """`config …`, `catalogue …`, what a refusal taught, …; empty: nobody states it."""
 
 
-class Profile(_Answer):
+class Profile(_Schema):
     """The model's limits and inputs."""
 
     window_tokens: Stated
@@ -404,14 +404,14 @@ class Profile(_Answer):
     tokenizer: Stated
 
 
-class Ratio(_Answer):
+class Ratio(_Schema):
     """The upstream's tokens for one of the estimate's."""
 
     value: float
     source: Literal["learned from usage", "default"] = Field(alias="from")
 
 
-class WouldBeKept(_Answer):
+class WouldBeKept(_Schema):
     """An artifact that a real request would write."""
 
     id: str
@@ -419,13 +419,13 @@ class WouldBeKept(_Answer):
     place: str
 
 
-class Destination(_Answer):
+class Destination(_Schema):
     """An upstream."""
 
     base_url: str
 
 
-class Explanation(_Answer):
+class Explanation(_Schema):
     """What would be done to a request."""
 
     model: str
@@ -451,7 +451,7 @@ class Explanation(_Answer):
     artifacts: list[WouldBeKept]
 
 
-class ArtifactStat(_Answer):
+class ArtifactStat(_Schema):
     """What an artifact is."""
 
     id: str
