@@ -336,7 +336,7 @@ class AnswerStream(_Answer, StreamedReply):
         """A text block before the end, if the model has not said a word."""
         changes: Changes = {("delta", "stop_reason"): _PLAIN_END}
         ended = [
-            rewritten(event, changes) if content_of(event).get("type") == "message_delta" else event
+            rewritten(event, changes) if isinstance(content_of(event).get("delta"), dict) else event
             for event in self._held
         ]
         words = b"" if self._has_spoken else _text_block(self._blocks, sentence)
