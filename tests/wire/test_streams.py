@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire import streams
-from proxy.wire.streams import EventSplitter, data_of
+from proxy.wire.streams import EventSplitter, Tail, data_of
 
 QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -115,3 +115,14 @@ def test_lines_without_content_are_skipped_at_once_however_many_they_are(line, b
     assert (b"".join(events), rest) == (stream, b"")
     assert len(events) <= 4
     assert [data_of(event) for event in events if data_of(event)] == [b"a"] * bool(begins) + [b"b"]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 30), st.integers(1, 6))
+def test_the_end_of_pieces_is_the_same_however_many_are_added_at_once(
+    pieces: list[bytes], most_bytes: int, most_pieces: int
+) -> None:
+    at_once, one_by_one = Tail(most_bytes, most_pieces), Tail(most_bytes, most_pieces)
+    at_once.extend(pieces)
+    for piece in pieces:
+        one_by_one.add(piece)
+    assert at_once.joined == one_by_one.joined

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
@@ -15,7 +16,7 @@ from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
-from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead
+from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, Spread, _forget_the_dead
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
@@ -171,3 +172,15 @@ def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> No
         file.touch()
     _forget_the_dead(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([mine, first, odd, kept])
+
+
+def test_a_histogram_of_one_process_reads_like_prometheus_clients_own() -> None:
+    theirs, ours = CollectorRegistry(), CollectorRegistry()
+    described, buckets = ("context_proxy_some_seconds", "Some time."), (0.001, 0.5, 1, 30)
+    of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
+    of_ours = Spread(*described, buckets=buckets, registry=ours)
+    for value in (0.0, 0.001, 0.4, 0.5, 7.25, 30, 31):
+        of_theirs.observe(value)
+        of_ours.observe(value)
+    lines = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert generate_latest(ours).decode().splitlines() == lines
