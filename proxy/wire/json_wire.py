@@ -12,14 +12,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict
+from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer
-from proxy.wire.request import Request, limiting
+from proxy.wire.request import Request, RequestShape, limiting, read_request
 from proxy.wire.streams import SSE, Framing
 
 _MAX_MESSAGE_CHARS: Final = 2_000
@@ -81,13 +82,19 @@ def _has_others(tools: bytes, types: re.Pattern[str]) -> bool:
     return any(types.fullmatch(kind if isinstance(kind, str) else "") is None for kind in found)
 
 
+def names_in(tools: Raw, name_of: Callable[[Any], str]) -> list[str]:
+    """The names in a tool list; empty for a tool without one."""
+    found = jsontext.opened(tools or None)
+    return [name_of(tool) for tool in found[:MAX_NAMES]] if isinstance(found, list) else []
+
+
 class OwnTool:
     """The proxy's own tool in the form of one API."""
 
     def __init__(self, definition: bytes, names_in: Callable[[bytes], Sequence[str]]) -> None:
         """`definition`: the tool as an item of the list. `names_in`: a tool list → the names in it."""
         self._definition = definition
-        self._names_in = names_in
+        self.names_in = names_in
         self._remembered = functools.lru_cache(64)(self._appended)
 
     def appended(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
@@ -99,7 +106,7 @@ class OwnTool:
         return (self._remembered if len(tools) <= _MAX_REMEMBERED_BYTES else self._appended)(tools, policy)
 
     def _appended(self, tools: bytes, policy: RetrievalPolicy) -> bytes | None:
-        if not is_offered(self._names_in(tools), policy):
+        if not is_offered(self.names_in(tools), policy):
             return None
         if tools == b"null":
             return jsontext.join_array([self._definition])
@@ -131,7 +138,13 @@ def patterns_of(*names: str) -> Sequence[re.Pattern[bytes]]:
 
 
 class JsonWire:
-    """The protocol describes each member."""
+    """The protocol describes each member. An API declares its parts and overrides what differs."""
+
+    shape: ClassVar[RequestShape]
+    read_message: ClassVar[staticmethod[[Raw], Message]]
+    own_tool: ClassVar[OwnTool]
+    result_of: ClassVar[staticmethod[[str, str], bytes]]
+    """The id of a call, and a text → the message that answers the call."""
 
     id_header: ClassVar[bytes] = b"x-request-id"
     content_type: ClassVar[bytes] = b"application/json"
@@ -157,6 +170,49 @@ class JsonWire:
     def closed(self, beginning: bytes) -> bytes:
         """With the ends of the list and the object."""
         return beginning + b"]}"
+
+    def parse(
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    ) -> Request:
+        """Raises MalformedRequest."""
+        return read_request(self.shape, body, known, shared, will_be_known=will_be_known)
+
+    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
+        """Each message is an item of the list."""
+        listed = jsontext.join_array([message.raw for message in messages])
+        return jsontext.join_object({**request.members, **members, self.shape.messages: listed})
+
+    def message(self, raw: bytes) -> Message:
+        """A message from its bytes."""
+        return self.read_message(raw)
+
+    def instructions(self, _: Mapping[str, Raw]) -> bytes:
+        """They are messages."""
+        return b""
+
+    def may_hold_images(self, raw: bytes) -> bool:
+        """By the names of the parts that hold one."""
+        return self.shape.may_hold_images(raw)
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the member that names one; the quotes around it are escaped inside a text."""
+        return b"image_url" in raw
+
+    def tool_names(self, tools: bytes) -> Sequence[str]:
+        """The names in a tool list."""
+        return self.own_tool.names_in(tools)
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
+        """The list with `read_artifact` at its end."""
+        return self.own_tool.appended(request.members, policy)
+
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """Like any other."""
+        return self.result_of(call.id, text)
+
+    def result(self, call: OwnCall, text: str) -> bytes:
+        """One message."""
+        return self.result_of(call.id, text)
 
     def tools(self, request: Request) -> bytes:
         """The member of that name."""

@@ -247,6 +247,13 @@ async def test_a_compressed_refusal_is_read(tmp_path: Path, status: int, stream:
         assert asked_for == [[b"gzip, deflate"]] * 2
 
 
+async def test_a_body_that_says_it_is_not_compressed_is_read(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(400, too_long(8_000, 9_500)), accepting)
+        answer = await stage.ask(conversation(9_500), content_encoding="identity")
+        assert (answer.status, answer.attempts) == (200, "2")
+
+
 async def test_a_compressed_answer_passes_byte_for_byte(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(12_000)) as stage:
         compressed = gzip.compress(COMPLETION)

@@ -122,6 +122,16 @@ async def test_a_small_body_is_refused_as_it_is(tmp_path: Path) -> None:
         assert (answer.status, answer.attempts) == (413, "1")
 
 
+async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(tmp_path: Path) -> None:
+    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
+        messages = json.loads(shots(2))["messages"]
+        system = {"role": "system", "content": "These are the rules of the house. " * 20_000}
+        body = json.dumps({"model": "m", "messages": [system, *messages]}).encode()
+        stage.model.plays(saying(413, REFUSALS["express"]))
+        answer = await stage.ask(body)
+        assert (answer.status, answer.attempts) == (413, "1")
+
+
 async def test_a_limit_in_bytes_that_grew_is_found_within_a_few_dozen_turns(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body = shots(12)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, VerdictKind
+from proxy.wire import error_bodies
 from proxy.wire.error_bodies import (
     MAX_BODY_BYTES,
     MAX_FOUND,
@@ -532,3 +533,8 @@ def test_hostile_repetition_ends_and_is_no_error_of_ours(piece):
 def test_lists_in_lists_within_a_text_are_not_followed_for_ever():
     text = f"failed: {'[' * 900}{']' * 900}"
     assert list(texts(text).values()) == [text]
+
+
+def test_usage_that_counts_no_prompt_says_nothing_of_it():
+    report = error_bodies.report_of(200, [], b'{"type":"message_delta","usage":{"output_tokens":5}}')
+    assert (report.counted_prompt, report.counted_reply) == (None, 5)

@@ -10,16 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.retrieval_tool.hidden_calls import OwnCall
+from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.message import ChatMessage, name_of
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of
 from proxy.wire.error_bodies import holds_nothing
-from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, error_in_body, patterns_of
-from proxy.wire.request import Request, RequestShape, read_request
+from proxy.wire.json_wire import JsonWire, OwnTool, error_in_body, names_in, patterns_of
+from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES, EventSplitter
 
 # Tools
@@ -31,14 +30,13 @@ def tool_for(spec: ToolSpec) -> bytes:
     return jsontext.dump({"type": "function", "function": function})
 
 
-def tool_names(tools: Raw | None) -> list[str]:
+def tool_names(tools: Raw) -> list[str]:
     """The names in a tool list; empty for a tool without one."""
-    try:
-        found = jsontext.value(tools) if tools is not None else None
-    except jsontext.NotJson:
-        return []
-    listed = found[:MAX_NAMES] if isinstance(found, list) else []
-    return [name_of(tool) if isinstance(tool, dict) else "" for tool in listed]
+    return names_in(tools, _name)
+
+
+def _name(tool: Any) -> str:
+    return name_of(tool) if isinstance(tool, dict) else ""
 
 
 _OWN: Final = OwnTool(tool_for(SPEC), tool_names)
@@ -104,6 +102,10 @@ SHAPE: Final = RequestShape(
 class ChatCompletions(JsonWire):
     """`/chat/completions`; the protocol describes each member."""
 
+    shape = SHAPE
+    read_message = staticmethod(ChatMessage.read)
+    own_tool = _OWN
+    result_of = staticmethod(result_of)
     name: Final = "chat_completions"
     path: Final = "/chat/completions"
     end: Final = b"/chat/completions"
@@ -118,48 +120,9 @@ class ChatCompletions(JsonWire):
         """One message."""
         return {"messages": [{"role": "user", "content": words}]}, "choices"
 
-    def parse(
-        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
-    ) -> Request:
-        """Raises MalformedRequest."""
-        return read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
-
-    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """Each message is an item of the list."""
-        listed = jsontext.join_array([message.raw for message in messages])
-        return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
-
-    def message(self, raw: bytes) -> Message:
-        """A message from its bytes."""
-        return ChatMessage.read(raw)
-
-    def instructions(self, _: Mapping[str, Raw]) -> bytes:
-        """They are messages."""
-        return b""
-
-    def may_hold_images(self, raw: bytes) -> bool:
-        """By the name of the part that holds one."""
-        return _may_hold_images(raw)
-
-    def may_name_images(self, raw: bytes) -> bool:
-        """By the same name; the quotes around it are escaped inside a text."""
-        return b"image_url" in raw
-
-    def tool_names(self, found: bytes) -> Sequence[str]:
-        """The names in a tool list."""
-        return tool_names(found or None)
-
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The list with `read_artifact` at its end."""
+        """None if several choices are requested."""
         return with_tool(request.members, policy)
-
-    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
-        """A message of the role `tool`."""
-        return result_of(call.id, text)
-
-    def result(self, call: OwnCall, text: str) -> bytes:
-        """A message of the role `tool`."""
-        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a choice has begun, and there is no word of a refusal."""

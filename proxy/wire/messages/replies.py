@@ -334,18 +334,13 @@ class AnswerStream(_Answer, StreamedReply):
 
     def stopped(self, sentence: str) -> bytes:
         """A text block before the end, if the model has not said a word."""
-        ended = [_ended_plainly(event) for event in self._held]
+        changes: Changes = {("delta", "stop_reason"): _PLAIN_END}
+        ended = [
+            rewritten(event, changes) if isinstance(content_of(event).get("delta"), dict) else event
+            for event in self._held
+        ]
         words = b"" if self._has_spoken else _text_block(self._blocks, sentence)
         return b"".join([words, *ended, self._rest])
-
-
-def _ended_plainly(event: bytes) -> bytes:
-    """An event of the end, of a message without calls."""
-    found = content_of(event)
-    if found.get("type") != "message_delta":
-        return event
-    has_delta = isinstance(found.get("delta"), dict)
-    return rewritten(event, {("delta", "stop_reason") if has_delta else ("stop_reason",): _PLAIN_END})
 
 
 def _text_block(index: int, text: str) -> bytes:

@@ -13,14 +13,13 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation.message import Conversation, Message
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
-from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool
+from proxy.wire.json_wire import JsonWire, OwnTool, names_in
 from proxy.wire.messages.blocks import IMAGE, texts_of
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (
@@ -34,7 +33,7 @@ from proxy.wire.messages.reading import (
     read,
 )
 from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, kind_of_event, result_of
-from proxy.wire.request import Request, RequestShape, read_request
+from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
 # Tools
@@ -43,19 +42,17 @@ _FORCES: Final = frozenset({"any", "tool"})
 _DEFINITION: Final = jsontext.dump({"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.schema})
 
 
-def tool_names(tools: Raw | None) -> list[str]:
+def tool_names(tools: Raw) -> list[str]:
     """The names in a tool list; empty for a tool without one.
 
     >>> tool_names(b'[{"type":"bash_20250124","name":"bash"},{"type":"mcp_toolset"}]')
     ['bash', '']
     """
-    found = jsontext.opened(tools)
-    return [_name(tool) for tool in found[:MAX_NAMES]] if isinstance(found, list) else []
+    return names_in(tools, _name)
 
 
 def _name(tool: Any) -> str:
-    name = tool.get("name") if isinstance(tool, Mapping) else None
-    return name if isinstance(name, str) else ""
+    return jsontext.string_in(tool, "name")
 
 
 _OWN: Final = OwnTool(_DEFINITION, tool_names)
@@ -162,6 +159,10 @@ _HELD: Final = SHAPE._replace(is_whole=False)
 class Messages(JsonWire):
     """`/messages`; the protocol describes each member."""
 
+    shape = SHAPE
+    read_message = staticmethod(ApiMessage.read)
+    own_tool = _OWN
+    result_of = staticmethod(result_of)
     name: Final = "messages"
     path: Final = "/messages"
     end: Final = b"/v1/messages"
@@ -179,7 +180,7 @@ class Messages(JsonWire):
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
         """Raises MalformedRequest. If the upstream holds the conversation, the new messages are not parsed."""
-        request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
+        request = super().parse(body, known, shared, will_be_known=will_be_known)
         if not _goes_on_a_thread(request.members):
             return request
         items = [bytes(item) for item in jsontext.items(dict(jsontext.members(body))[SHAPE.messages])]
@@ -205,10 +206,6 @@ class Messages(JsonWire):
         left = request if is_in_loop else request.unsealed(loop_start(request.conversation.messages))
         return request.unsealed() if left is request else left
 
-    def message(self, raw: bytes) -> Message:
-        """A message from its bytes."""
-        return ApiMessage.read(raw)
-
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
         """The texts of `system`, without Claude Code's first block."""
         system = jsontext.opened(members.get("system"))
@@ -219,10 +216,6 @@ class Messages(JsonWire):
         """The server may also leave out old tool results, or summarise them."""
         edits = _EDITS.search(request.members.get("context_management", b""))
         return edits is not None or super().adds_to_prompt(request, by_tools=by_tools)
-
-    def may_hold_images(self, raw: bytes) -> bool:
-        """By the type of the block that contains one."""
-        return _may_hold_images(raw)
 
     def may_name_images(self, raw: bytes) -> bool:
         """By the same type, whose quotes are escaped inside a text; tool results may use the names of other APIs."""
@@ -242,10 +235,6 @@ class Messages(JsonWire):
         """With a version: https://platform.claude.com/docs/en/api/models/list"""
         return {**super().list_headers(key), b"anthropic-version": b"2023-06-01"}
 
-    def tool_names(self, found: bytes) -> Sequence[str]:
-        """The names in a tool list."""
-        return tool_names(found or None)
-
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if the upstream holds the conversation."""
         return with_tool(request.members, policy) if request.shape.is_whole else None
@@ -254,14 +243,6 @@ class Messages(JsonWire):
         """By `tool_choice`, which is an object here."""
         chosen = jsontext.opened(members.get("tool_choice"))
         return jsontext.string_in(chosen, "type") in _FORCES
-
-    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
-        """A user message with one block."""
-        return result_of(call.id, text)
-
-    def result(self, call: OwnCall, text: str) -> bytes:
-        """A user message with one block."""
-        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a block has begun, and there is no word of a refusal."""

@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.retrieval_tool.hidden_calls import OwnCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -165,6 +164,10 @@ COMPACTED: Final = SHAPE._replace(goes_first_as_it_came=True, items_add_tools=Tr
 class Responses(JsonWire):
     """`/responses`; the protocol describes each member."""
 
+    shape = SHAPE
+    read_message = staticmethod(ResponsesMessage.read)
+    own_tool = _OWN
+    result_of = staticmethod(result_of)
     name: str = "responses"
     path: str = "/responses"
     end: bytes = b"/responses"
@@ -216,10 +219,6 @@ class Responses(JsonWire):
             found[SHAPE.messages] = jsontext.join_array([_as_item(raw) for raw in raws])
         return jsontext.join_object(found)
 
-    def message(self, raw: bytes) -> Message:
-        """A message from its bytes: items with commas between them."""
-        return ResponsesMessage.read(raw)
-
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
         """The member of that name."""
         found = bytes(members.get("instructions", b""))
@@ -233,18 +232,6 @@ class Responses(JsonWire):
             return listed
         inside = [one[1:-1].strip() for one in (listed, *added) if one[:1] == b"["]
         return b"[" + b",".join(one for one in inside if one) + b"]"
-
-    def may_hold_images(self, raw: bytes) -> bool:
-        """By the name of the part or item that contains one."""
-        return may_hold_images(raw)
-
-    def may_name_images(self, raw: bytes) -> bool:
-        """By the member that names one; the quotes around it are escaped inside a text."""
-        return b"image_url" in raw
-
-    def tool_names(self, found: bytes) -> Sequence[str]:
-        """The names in a tool list."""
-        return tool_names(found)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if items add tools, if the upstream adds to the conversation,
@@ -288,10 +275,6 @@ class Responses(JsonWire):
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
         """An item of the type that the call's type requires."""
         return missing_result(message.raw, call.id, text)
-
-    def result(self, call: OwnCall, text: str) -> bytes:
-        """An item of the type `function_call_output`."""
-        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether an item has begun, and there is no word of a refusal."""

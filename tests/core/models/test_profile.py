@@ -81,7 +81,7 @@ def test_what_is_no_tool_list_reaches_nothing(odd):
 
 
 def test_no_tools_at_all_reach_nothing():
-    assert reach_with(tool_names(None)) is AgentFileAccess.NOTHING
+    assert reach_with(tool_names(b"")) is AgentFileAccess.NOTHING
 
 
 def test_only_the_first_thousand_tools_are_looked_at():

@@ -293,9 +293,10 @@ def test_a_long_event_that_names_a_call_is_collected_and_the_call_left_out(short
     assert [call.id for call in stream.end().own] == ["call_1"]
 
 
-def test_a_long_event_that_names_its_call_only_in_the_end_stands_as_the_answer(short_events):
+@pytest.mark.parametrize("last", [11_000, 9_000], ids=["in pieces", "at once"])
+def test_a_long_event_that_names_its_call_only_in_the_end_stands_as_the_answer(last, short_events):
     stream, events = AnswerStream(), long_event("x" * 10_000, tool_calls=[OWN_CALL]) + CALL + DONE
-    told = fed(stream, cut(events, range(0, 11_000, 100)))
+    told = fed(stream, cut(events, range(0, last, 100)))
     assert stream.end() is None
     assert (told + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN_CALL]))
 

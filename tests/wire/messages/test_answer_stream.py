@@ -140,6 +140,13 @@ def test_a_model_that_is_stopped_ends_with_a_word(blocks, words):
     assert [one["text"] for one in message["content"]] == words
 
 
+def test_of_a_model_that_is_stopped_an_odd_end_stays():
+    stream, odd = AnswerStream(), event("message_delta", delta=7)
+    stream.feed(START + text_block(0, "So.") + call_block(1, "read_artifact", {}) + odd)
+    assert stream.end() is not None
+    assert stream.stopped("Stopped.") == odd
+
+
 def test_what_the_first_round_counted_is_known_once_we_are_called():
     stream = AnswerStream()
     stream.feed(START + OUR_CALL + END)
