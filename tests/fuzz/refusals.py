@@ -83,7 +83,7 @@ def _check_verdict(verdict: Verdict, status: int) -> None:
 
 def _spelled_again(case: bytes) -> list[bytes]:
     """The same JSON in other bytes, short enough to be read whole."""
-    if len(case) > 4_000:
+    if len(case) > 4_000 or case.count(b"[") > 100:  # how many lists in lists Python reads depends on its stack
         return []
     try:
         value = json.loads(case.decode())

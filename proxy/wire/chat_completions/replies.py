@@ -358,9 +358,9 @@ class AnswerStream(_Answer, StreamedReply):
             if not isinstance(item, dict):
                 kept.append(item)
                 continue
-            index, begun = index_of(item, position), self._order.count
+            index = index_of(item, position)
             number = self._order.number_of(item, index)
-            if number == begun and called(item) == RETRIEVAL_TOOL:
+            if called(item) == RETRIEVAL_TOOL:  # some name a call only after its first piece
                 self._own.add(number)
             if number not in self._own:
                 told = self._indexes.setdefault(index, len(self._indexes))

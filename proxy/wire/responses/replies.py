@@ -316,7 +316,7 @@ class ReplyStream(_Response, StreamedReply):
         """Whether an event belongs to a call of ours, or begins one, whatever the event is called."""
         index = found.get("output_index")
         if not isinstance(index, int):
-            return False
+            return is_own_call(found.get("item"))
         if is_own_call(found.get("item")) and index not in self._indexes:
             if not self._is_changed:
                 number = (content_of(self._waiting[0]) if self._waiting else found).get("sequence_number")
