@@ -110,23 +110,22 @@ Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
 """What becomes of a stream: what is told, what the model said, its end, and its end if no round follows."""
 
 
-def _as_sent(rounds: Sequence[Round]) -> list[tuple[object, AssistantMessage | None, bytes]]:
+def _as_sent(rounds: Sequence[Round]) -> list[tuple[object, AssistantMessage | None, object]]:
     """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it; where
-    another end takes the place of that one, without it; and where events are made, before or after these."""
+    another end takes the place of that one, without it; and where events are made, before or after these. So may a
+    comment after the last event."""
     return [
-        (
-            told + last_words if said is None else _seen(told + last_words),
-            said,
-            _LINE_ENDS_IN.sub(b"\n", told + stopped),
-        )
+        (told + last_words if said is None else _seen(told + last_words), said, _seen(told + stopped))
         for told, said, last_words, stopped in rounds
     ]
 
 
-def _seen(stream: bytes) -> tuple[list[bytes], list[bytes]]:
-    """What a client sees of a stream, however its blank lines are spread: its lines, and the data of its events."""
+def _seen(stream: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """What a client sees of a stream, however its blank lines are spread: comments, lines, and the data of events."""
     lines = [line for line in _LINE_ENDS_IN.split(stream) if line]
-    return lines, list(filter(None, map(data_of, _split([stream]))))
+    comments = [line for line in lines if line.startswith(b":")]
+    lines = [line for line in lines if not line.startswith(b":")]
+    return comments, lines, list(filter(None, map(data_of, _split([stream]))))
 
 
 @st.composite
