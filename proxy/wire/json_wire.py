@@ -248,8 +248,10 @@ class JsonWire:
 
     def counted(self, end: bytes) -> Counted | None:
         """By the last `usage` in it; the model's words before that are not searched."""
-        prompt, *others = (pattern.findall(end) for pattern in self.counts)
-        return Counted(int(prompt[-1]), *(int(found[-1]) if found else 0 for found in others)) if prompt else None
+        prompt, reply, cached = [pattern.findall(end) for pattern in self.counts]
+        if not prompt:
+            return None
+        return Counted(int(prompt[-1]), int(reply[-1]) if reply else 0, int(cached[-1]) if cached else 0)
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Nothing: the upstream holds nothing of the conversation."""

@@ -437,7 +437,7 @@ class Learning:
 
     def _refute(self, model: str, prompt_tokens: int, by: str) -> None:
         known, now = self._of(model), self._clock()
-        if known.refuted_by(prompt_tokens, by, now) is known:
+        if known is _NOTHING or known.refuted_by(prompt_tokens, by, now) is known:
             return
         self._adopt(model, lambda found: found.refuted_by(prompt_tokens, by, now))
         self._log.info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)

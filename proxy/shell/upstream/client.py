@@ -92,7 +92,9 @@ class UpstreamResponse:
     def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
         self.status = response.status
         received = [(name.lower(), value) for name, value in response.raw_headers]
-        self.headers: Headers = [pair for pair in end_to_end(received) if not pair[0].startswith(_OURS)]
+        self.headers: Headers = end_to_end(received)
+        if _OURS in b" ".join(dict(received)):  # hardly ever
+            self.headers = [pair for pair in self.headers if not pair[0].startswith(_OURS)]
         self._response = response
         self._where = where
         self._idle_seconds = idle_seconds
