@@ -223,7 +223,10 @@ class ContextWindow:
             must_stay = message.must_stay or (message.is_companion and role not in SYSTEM_ROLES)
             role = "tool" if is_later else role
             last_user = entry.index if role == "user" else -1
-            self._units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user))
+            calls = bool(message.calls)
+            reasons = role == "assistant" and next(iter(message.reasoning()), None) is not None
+            unit = ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user, calls, reasons)
+            self._units.append(unit)
 
     def _ends_a_run(self, unit: ToolExchange) -> bool:
         """Whether as many system messages as may belong to one unit stand at the end of this newest one."""

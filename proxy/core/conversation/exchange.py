@@ -32,6 +32,9 @@ class ToolExchange(Struct, frozen=True, gc=False):
     last_user: int = -1
     """The last user message in it that is not a companion; -1 if there is none. In an exchange, it began like tool
     output."""
+    calls: bool = False
+    reasons: bool = False
+    """Whether its first message makes calls, and contains reasoning."""
 
 
 class Change(Struct, frozen=True):
@@ -61,6 +64,9 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
         return None
     between = [unit for unit in units[users[0] + 1 : users[1]] if unit.role not in SYSTEM_ROLES]
     said = [unit for unit in between if unit.role == "assistant"] or between
+    # It may become the last assistant message: with thinking enabled, Anthropic refuses one whose calls come without.
+    if any(unit.reasons for unit in said):
+        said = [unit for unit in said if unit.reasons or not unit.calls]
     return said[-1] if said else None
 
 

@@ -285,3 +285,12 @@ def test_a_message_that_was_edited_stands_for_none_but_itself():
     assert not are_interchangeable(entry, edited, 1_000)
     followed = replace(entry, following=(entry.message,))
     assert not are_interchangeable(followed, entry, 1_000)
+
+
+def test_calls_without_reasoning_do_not_separate_the_first_two_questions_where_others_reason():
+    asked, again = ToolExchange(0, 1, "user", last_user=0), ToolExchange(6, 7, "user", last_user=6)
+    thought = ToolExchange(1, 3, "assistant", calls=True, reasons=True)
+    bare, words = ToolExchange(3, 5, "assistant", calls=True), ToolExchange(5, 6, "assistant")
+    assert separator([asked, thought, bare, again]) == thought
+    assert separator([asked, replace(thought, reasons=False), bare, again]) == bare
+    assert separator([asked, thought, bare, words, again]) == words
