@@ -163,11 +163,10 @@ async def _called(app: ASGIApp, path: str, key: bytes, body: bytes) -> Received:
 
 def most_lost(case: Case) -> int:
     """The turns that may end in an error although nothing failed: three sends cure two reasons, and half of what was
-    refused may still be too long; twice so if a reply limit beyond the window was refused with it."""
+    refused may still be too long."""
     if _PASSING & set(case.settings) or "nothing learned" in case.settings or "histories as they come" in case.settings:
         return len(case.turns) * 2
-    halvings = case.words in WITHOUT_NUMBERS and 1 + ((case.reply_tokens or 0) > case.window)
-    return max(len(case.reasons) >= 2, halvings)
+    return len(case.reasons) >= 2 or case.words in WITHOUT_NUMBERS
 
 
 def at_most_three_sends_for_each_answer_of_the_model(seen: Seen) -> None:
