@@ -154,6 +154,18 @@ async def test_a_request_ends_where_it_began_and_the_former_services_after_it(tm
     assert [one.ended for one in made] == [True, True, True]
 
 
+async def test_former_services_that_still_answer_are_stopped_with_the_server(tmp_path: Path, made: list[Made]) -> None:
+    server, go_on = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="observe"))), asyncio.Event()
+    await server.start()
+    early = asyncio.create_task(server.ask(go_on))
+    await asyncio.sleep(0)
+    await server.reload()
+    await server.tell("shutdown")
+    assert made[0].ended
+    go_on.set()
+    assert await early == "on"
+
+
 async def test_services_that_cannot_start_take_nobodys_place(tmp_path: Path, made: list[Made]) -> None:
     server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="off")))
     await server.start()
