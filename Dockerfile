@@ -16,9 +16,9 @@ WORKDIR /source
 COPY requirements-image.lock requirements-dev.lock ./
 # Two environments: one that builds the wheel and is thrown away, and the one that is shipped, without pip.
 RUN python3 -m venv /build \
-    && /build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-dev.lock \
+    && /build/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock \
     && python3 -m venv --without-pip /opt/context-proxy \
-    && /build/bin/pip --python /opt/context-proxy install --no-cache-dir --disable-pip-version-check --require-hashes \
+    && /build/bin/pip --python /opt/context-proxy install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes \
         -r requirements-image.lock
 COPY pyproject.toml build_vocabulary.py build_readme.py context_proxy.py README.md LICENSE NOTICE ./
 COPY proxy proxy

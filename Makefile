@@ -16,16 +16,17 @@ LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-v
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-# What the lock names is all there is: the package itself is added without looking for anything more.
+# The lock is the whole list: with --no-deps no resolver runs. An older pip, asked for `coverage[toml]` beside a pinned
+# `coverage`, takes a newer release and refuses it for its missing hash.
 .venv/made: requirements-dev.lock pyproject.toml build_vocabulary.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
-		uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock && \
+		uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-dev.lock && \
 		uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
 	else \
 		$(PYTHON) -m venv .venv && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	fi
 	@touch $@
@@ -35,10 +36,10 @@ help: ## what can be made
 	@echo "Installing $$(grep -c '==' requirements.lock) packages and the tokenizers' vocabularies (42 MB) into .demo, once."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .demo && \
-		uv pip install --python .demo/bin/python --require-hashes -r requirements.lock && \
+		uv pip install --python .demo/bin/python --no-deps --require-hashes -r requirements.lock && \
 		uv pip install --python .demo/bin/python --no-deps -e .; \
 	else \
-		$(PYTHON) -m venv .demo && .demo/bin/python -m pip install --disable-pip-version-check --require-hashes \
+		$(PYTHON) -m venv .demo && .demo/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
 			-r requirements.lock && \
 		.demo/bin/python -m pip install --disable-pip-version-check --no-deps -e .; \
 	fi
@@ -51,7 +52,7 @@ test: .venv/made ## all tests, or those in TESTS=…
 	@$(BIN)/pytest $(TESTS)
 
 coverage: .venv/made ## all tests, and what of core/ and wire/ they leave out
-	@$(BIN)/pytest --cov --cov-report=term
+	@$(BIN)/coverage run -m pytest -n 0 && $(BIN)/coverage report
 
 check: .venv/made ## lint, format, types, imports
 	@$(BIN)/ruff check .
@@ -99,7 +100,7 @@ fronts: .venv/made ## nginx and Caddy in front of a proxy, as far as they are in
 
 .docs-tools/made: requirements-docs.lock
 	@$(PYTHON) -m venv .docs-tools
-	@.docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@.docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
 docs: .docs-tools/made ## the documentation as a site, in .site; fails on a broken link
