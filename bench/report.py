@@ -275,7 +275,7 @@ Written by `{command}` on {when}.
 
 {floor}## Beside forwarding by the same server
 
-The same server with `enabled: false` takes the same road and only forwards, so the ratio is what planning, logging and
+The same server with `enabled: false` takes the same path and only forwards, so the ratio is what planning, logging and
 counting cost. It is the median of the rounds, each with its own ratio.
 
 {off}

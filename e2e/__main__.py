@@ -26,8 +26,9 @@ from rich.markup import escape
 from rich.table import Table
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from e2e import wire_runs
+from e2e import ollama_runs, wire_runs
 from e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
+from e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
 from e2e.wire_clients import WIRE_CLIENTS, WireClient
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import HasDefect, proxy_in_front_of, serving
@@ -36,7 +37,7 @@ WINDOW_TOKENS: Final = 40_000
 """A third of what the logs take; the agents' own system prompts and tools take up to 8 000."""
 LINES: Final = 1_500
 MOST_SECONDS: Final = 180
-T = TypeVar("T", Client, WireClient)
+T = TypeVar("T", Client, WireClient, OllamaClient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def main(names: list[str]) -> int:
     """0 when it went as it should."""
     console = Console(width=max(160, Console().width))
     table = Table("client", "directly", "through the proxy", "what reached the model", show_lines=True)
-    failed = chat_rows(names, console, table) + wire_rows(names, console, table)
+    failed = chat_rows(names, console, table) + wire_rows(names, console, table) + ollama_rows(names, console, table)
     console.print(table)
     return 1 if failed else 0
 
@@ -189,6 +190,21 @@ def wire_rows(names: list[str], console: Console, table: Table) -> int:
         proxied = asyncio.run(wire_runs.work(client, proxied=True))
         table.add_row(f"{client.name}; refused as: {client.refusal}", direct.directly, proxied.proxied, proxied.sends)
         failed += not direct.proves_something or bool(proxied.faults)
+    return failed
+
+
+def ollama_rows(names: list[str], console: Console, table: Table) -> int:
+    """The clients of Ollama's own API; returns how many rows are not as they should be."""
+    failed = 0
+    for client in chosen(OLLAMA_CLIENTS, names):
+        console.print(f"{client.name} …", style="dim")
+        client.install()
+        for window in WINDOWS:
+            direct, proxied = (ollama_runs.work(client, window, proxied=through) for through in (False, True))
+            largest = max((chat.prompt_tokens for chat in proxied.model.chats), default=0)
+            reached = f"window {window}, largest {largest}; loaded {len(proxied.model.loads)} times"
+            table.add_row(f"{client.name}, {window}", escape(direct.told), escape(proxied.told), reached)
+            failed += not direct.cuts or not proxied.is_right
     return failed
 
 

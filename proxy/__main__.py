@@ -66,67 +66,21 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from proxy.app import create_explainer  # noqa: PLC0415 - for this command alone
-    from proxy.shell.operator.explanation_text import explain_file  # noqa: PLC0415 - for this command alone
-    from proxy.shell.resources.logs import configure_logging  # noqa: PLC0415 - for this command alone
+    from proxy.commands.explain import explain  # noqa: PLC0415 - for this command alone
 
-    settings = _settings(options)
-    configure_logging(settings.log, sys.stderr)
-    explainer = create_explainer(settings)
-    return explain_file(explainer, settings, options.file, options.model, as_json=options.json, as_diff=options.diff)
+    return explain(_settings(options), options.file, options.model, as_json=options.json, as_diff=options.diff)
 
 
 def _models(options: argparse.Namespace) -> int:
-    # a server does not need rich, and the demo does not need the server's modules
-    from proxy.shell.models.learning import Learning  # noqa: PLC0415 - for this command alone
-    from proxy.shell.models.table import print_models  # noqa: PLC0415 - for this command alone
-    from proxy.shell.planning.pipelines import Pipelines  # noqa: PLC0415 - for this command alone
-    from proxy.shell.resources.logs import configure_logging  # noqa: PLC0415 - for this command alone
+    from proxy.commands.models import models  # noqa: PLC0415 - for this command alone
 
-    settings = _settings(options)
-    configure_logging(settings.log, sys.stderr)
-    if options.forget:
-        Learning(settings.data_dir, settings.upstream.base_url).erase()
-        if settings.state.url is not None and (problem := _forget_everywhere(settings)) is not None:
-            print(f"only this machine has forgotten; {problem}", file=sys.stderr)
-            return 1
-    print_models(settings, Pipelines(settings).result_limits, options.name, as_json=options.json)
-    return 0
-
-
-def _forget_everywhere(settings: Settings) -> str | None:
-    from proxy.preflight import create_folder, create_tenants  # noqa: PLC0415 - for this command alone
-    from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
-
-    assert settings.state.url is not None
-    tenants = create_tenants(settings, create_folder(settings))
-    if tenants.fleet is None:
-        return f"the secret that replicas share cannot be read: {tenants.problem}"
-    return forget_everywhere(settings.state.url, tenants.fleet)
+    return models(_settings(options), options.name, as_json=options.json, forget=options.forget)
 
 
 def _artifacts(options: argparse.Namespace) -> int:
-    from proxy.core.artifact_reading.pages import Query  # noqa: PLC0415 - for this command alone
-    from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - for this command alone
-    from proxy.preflight import create_folder  # noqa: PLC0415 - for this command alone
-    from proxy.shell.artifacts import command  # noqa: PLC0415 - for this command alone
+    from proxy.commands.artifacts import artifacts  # noqa: PLC0415 - for this command alone
 
-    settings = _settings(options)
-    folder = create_folder(settings)
-    if options.do == "ls":
-        return command.list_artifacts(folder, options.max, as_json=options.json)
-    if options.do == "rm":
-        return command.remove_artifacts(folder, options.names)
-    asked = {
-        name: given for name in ("lines", "grep", "context", "json") if (given := getattr(options, name)) is not None
-    }
-    try:
-        query = Query.parse({"stat": ""} if options.stat else asked or {"lines": "1-"})
-    except BadArtifactQuery as error:
-        print(error.message, file=sys.stderr)
-        return 2
-    days = settings.artifacts.retention_days
-    return command.show_artifact(folder, days, options.name, None if options.whole else query)
+    return artifacts(_settings(options), options)
 
 
 def _mcp(options: argparse.Namespace) -> int:

@@ -86,24 +86,6 @@ async def _follow(learning: Learning) -> None:
         learning.refresh()
 
 
-def create_explainer(settings: Settings) -> Explainer:
-    """What explains requests without a running proxy; nothing is written."""
-    folder = create_folder(settings)
-    kept = settings.artifacts
-    store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
-    here = AccessResolver(settings.artifacts, folder.place_of("")).here
-    return Explainer(
-        settings, [_destination(settings, one) for one in settings.named_upstreams.values()], store.place_of, here
-    )
-
-
-def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
-    settings = settings.before(one)
-    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning)
-    return Destination(one, _planner(settings, models, learning), models, learning.ratio)
-
-
 class Inherited(Struct):
     """What services pass on to the next ones in their process when the settings are reloaded."""
 
@@ -240,7 +222,7 @@ class Backend(Struct, frozen=True):
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
         hidden = HiddenCallMemory(shared.store, shared.reader)
-        planner = _planner(settings, models, learning, shared.resolver, hidden)
+        planner = Planner(Pipelines(settings), models.profile, learning.ratio, shared.resolver, hidden, models.settle)
         retrieval = Retrieval(
             planner, shared.tools, shared.recorder, settings.language, settings.overflow.keepalive_seconds
         )
@@ -390,13 +372,3 @@ def _resolver(
         timeout_seconds=media.fetch_timeout_seconds,
         max_bytes=media.max_bytes,
     )
-
-
-def _planner(
-    settings: Settings,
-    models: ModelResolver,
-    learning: Learning,
-    resolver: Resolver | None = None,
-    hidden: HiddenCallMemory | None = None,
-) -> Planner:
-    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver, hidden, models.settle)

@@ -25,7 +25,7 @@ from proxy.config.settings import ServerSettings, Settings
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here, unwritable
 from proxy.reloading import Load, loaded_again
-from proxy.shell.http.connection import ConnectionLimits, Connections, telling
+from proxy.shell.http.connection import Connection, Connections
 from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
@@ -47,7 +47,7 @@ def serve(settings: Settings, load: Load) -> int:
         host=settings.server.host,
         port=settings.server.port,
         workers=settings.server.workers,
-        http=Connections(_limits(settings.server)),  # type: ignore[arg-type] # called as the class would be
+        http=partial(Connection, _connections(settings.server)),  # type: ignore[arg-type] # called as the class would be
         log_config=None,
         access_log=False,
         server_header=False,
@@ -100,9 +100,9 @@ def _dashboard(host: str, port: int) -> str:
 def _application(settings: Settings, load: Load) -> ASGIApp:
     """Made in the process that serves it."""
     if settings.server.workers == 1:
-        return telling(create_app(settings, load))
+        return create_app(settings, load)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    return telling(create_app(settings, load, _tell_parent))
+    return create_app(settings, load, _tell_parent)
 
 
 def _tell_parent() -> None:
@@ -120,12 +120,12 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _limits(settings: ServerSettings) -> ConnectionLimits:
+def _connections(settings: ServerSettings) -> Connections:
     """Limits for clients, with as many open files as the system allows: each client also needs an upstream
     connection."""
     files = _open_files()
     possible = settings.max_connections if files is None else max(1, (files - _OWN_FILES) // 2)
-    return ConnectionLimits(
+    return Connections(
         max_head_bytes=settings.max_header_bytes,
         head_seconds=settings.header_timeout_seconds,
         keep_alive_seconds=KEEP_ALIVE_SECONDS,

@@ -13,11 +13,13 @@ from typing import Any
 import aiohttp
 import pytest
 from support.agent_model import WIRES, AgentModel, Seen
+from support.ollama_model import OllamaModel
 from support.overflow_stage import saying, streaming
 from support.scripted_upstream import ScriptedUpstream
 
-from e2e import wire_runs
+from e2e import ollama_runs, wire_runs
 from e2e.clients import end_all_at
+from e2e.ollama_runs import OLLAMA_CLIENTS, OllamaRun
 from e2e.tap import TURN_HEADER, Exchange, Tap
 from e2e.wire_clients import MESSAGES, RESPONSES, WIRE_CLIENTS
 from e2e.wire_runs import WireRun
@@ -155,3 +157,34 @@ async def test_the_tap_passes_everything_and_keeps_it():
     assert requests[0].values(b"x-api-key") == [b"k"]
     assert [request.values(TURN_HEADER.encode()) for request in requests] == [[b"1"], [b"2"]]
     assert [(exchange.path, exchange.is_refused) for exchange in tap.exchanges] == [(MESSAGES, True), (RESPONSES, True)]
+
+
+def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
+    model = OllamaModel(allocates=window)
+    said = {"role": "assistant", "content": "word " * 300}
+    task = {"role": "user", "content": ollama_runs.TASK}
+    for count in range(exchanges):
+        model.chat({"model": "m", "messages": [task, *[said] * count, {"role": "user", "content": "Go on."}]})
+    return OllamaRun(output, 1.0, model)
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "window", "output", "is_right"),
+    [
+        (3, 4_096, "Done after 60 turns.\n", True),
+        (30, 4_096, "Done after 60 turns.\n", False),
+        (3, 4_096, "Traceback", False),
+    ],
+    ids=["whole", "cut", "died"],
+)
+def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_told(
+    exchanges: int, window: int, output: str, is_right: bool
+) -> None:
+    found = ollama_run(exchanges, window, output)
+    assert found.is_right is is_right
+    assert (found.cuts > 0) == (found.without_task > 0) == (exchanges == 30)
+    assert f"{found.cuts} of {exchanges} turns cut" in found.told
+
+
+def test_the_agents_of_ollamas_clients_are_there() -> None:
+    assert all((ollama_runs.HERE / "agents" / client.script).is_file() for client in OLLAMA_CLIENTS)

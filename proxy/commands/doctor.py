@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy.app import create_app
+from proxy.commands.explain import number, plain
 from proxy.config.settings import LogSettings, Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.profile import ModelProfile
@@ -33,9 +34,8 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.operator.explanation_text import number, plain
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.roads import WIRES
+from proxy.wire.registry import WIRES
 
 WELL, WRONG = 0, 1
 """The exit status."""
@@ -223,7 +223,8 @@ def _requests(settings: Settings, place: str, path: str, model: str) -> Iterator
 
 
 def _request(client: httpx.Client, place: str, path: str, model: str, about: str, *, stream: bool) -> Diagnosis:
-    members, told = next(wire for wire in WIRES.values() if wire.path == path).trial(WORDS)
+    wire = next(wire for wire in WIRES.values() if wire.path == path)
+    members, told = wire.trial(WORDS)
     started = time.perf_counter()
     try:
         answer = client.post(path, json={"model": model, **members, **({"stream": True} if stream else {})})
@@ -237,8 +238,10 @@ def _request(client: httpx.Client, place: str, path: str, model: str, about: str
         return Diagnosis(about, "wrong", text, _advice_for(answer.status_code, place))
     took = f"{model} responds in {time.perf_counter() - started:.1f} s"
     if stream:
-        events = [line for line in answer.text.splitlines() if line.startswith("data:")]
-        if not events:
+        framing, headers = wire.framing, [(name.lower(), value) for name, value in answer.headers.raw]
+        is_one = framing.is_stream(headers) or framing.begins_stream(answer.content)
+        events = [event for event in framing.splitter().feed(answer.content) if framing.data_of(event)]
+        if not (is_one and events):
             return Diagnosis(
                 about, "wrong", f"{took}, but not as a stream", "agents that stream need a server that does"
             )
@@ -256,7 +259,8 @@ def _request(client: httpx.Client, place: str, path: str, model: str, about: str
 
 def _words_of(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["error"]["message"])
+        error = answer.json()["error"]
+        return error if isinstance(error, str) else str(error["message"])
     except (ValueError, LookupError, TypeError):
         return json.dumps(answer.text[:SHOWN_CHARS])
 

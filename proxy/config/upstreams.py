@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from proxy.config.types import BaseUrl, KeyFile, Section, SentKey, key_from_file
-from proxy.wire.roads import WIRES
+from proxy.wire.registry import WIRES
 
 WIRE_PATHS: Final[Mapping[str, str]] = {wire.name: wire.path for wire in WIRES.values() if wire.name}
 """The wires by their names in settings."""
@@ -68,12 +68,14 @@ class RoutedUpstream(UpstreamSettings):
     match: str = Field(default="*", min_length=1, examples=["claude-*"])
     """Glob over the model's name, ignoring case: `claude-*`."""
     wire: WireName | None = None
-    """The API that it serves: `/v1/chat/completions`, `/v1/messages` or `/v1/responses`. Empty: any."""
+    """The API that it serves: `/v1/chat/completions`, `/v1/messages`, `/v1/responses`, or Ollama's `/api/chat`. Empty:
+    any."""
 
     @property
     def requests(self) -> str:
         """Those that it serves, for people."""
-        return f"Requests for {self.match}" + (f" at /v1{WIRE_PATHS[self.wire]}" if self.wire is not None else "")
+        places = {wire.name: wire.path if wire.is_on_host else f"/v1{wire.path}" for wire in WIRES.values()}
+        return f"Requests for {self.match}" + (f" at {places[self.wire]}" if self.wire is not None else "")
 
     def takes(self, path: str, model: str) -> bool:
         """Whether wire and model match.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 
 from proxy.core.conversation.message import (
+    SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Attachment,
@@ -33,11 +34,34 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw
 from proxy.wire.media import addresses_in, with_replaced
 
+ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
+"""One string object per role: a conversation has thousands of messages."""
 _PLAIN_PART: Final = frozenset({"type", "text"})
 _PLAIN_OR_PARTS: Final = (b'"', b"[", b"n")
 """How a content begins that may be a text, parts, or null."""
 MAX_CALLS: Final = 1_000
 """In one message that is compared with what a client sends back."""
+LONG: Final = 1_000
+"""Characters; a name or a word of an API has fewer."""
+_Head = TypeVar("_Head", bound=msgspec.Struct)
+
+
+def leniently(kind: type[_Head], raw: Raw | None) -> _Head:
+    """What a strict reader of this kind refused: the members that are of their type, and none of the others."""
+    members, found = jsontext.members_if_any(raw), dict[str, Any]()
+    for name in members.keys() & kind.__annotations__.keys():
+        annotation, opened = kind.__annotations__[name], jsontext.opened(members[name])
+        if annotation == "msgspec.Raw":
+            found[name] = msgspec.Raw(bytes(members[name]))
+        elif isinstance(opened, str) or "str" not in annotation:
+            found[name] = opened
+    return kind(**found)
+
+
+def meant(arguments: Any) -> Any:
+    """The arguments of a call, opened, so that their spelling does not matter."""
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    return arguments if opened is None else opened
 
 
 class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
@@ -49,10 +73,6 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     """Part of every part that contains an image."""
     named: ClassVar[Mapping[str, Raw]] = {}
     """The first members of a message that is made."""
-    read_part: ClassVar[staticmethod[[Raw, Any], Part]]
-    """The JSON of a part, and the same opened → the part as the core sees it."""
-    json_of: ClassVar[staticmethod[[Item, str], bytes]]
-    """A part, and the role of its message → the JSON of the part."""
     raw: bytes
     role: str = ""
     answers: str = ""
@@ -71,6 +91,36 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     @abstractmethod
     def said(self) -> tuple[Path, Raw] | None:
         """The path and the JSON of its content; None if it has none, or several."""
+
+    @staticmethod
+    @abstractmethod
+    def attachment_of(part: Mapping[str, Any], /) -> Attachment | None:
+        """The content of a media part; None for text, and for a part that cannot be read."""
+
+    @staticmethod
+    @abstractmethod
+    def media_part(shown: Shown, /) -> Mapping[str, Any]:
+        """A part with media in this API's shape."""
+
+    @staticmethod
+    def text_part(words: Words, role: str, /) -> Mapping[str, Any]:  # noqa: ARG004 - some APIs have other parts for a model
+        """A text part of a message with this role."""
+        return {"type": "text", "text": words.text}
+
+    @staticmethod
+    def text_of(part: Any, /) -> str | None:
+        """The text of a text part; None for any other."""
+        found = part.get("text") if isinstance(part, dict) else part
+        return found if isinstance(found, str) else None
+
+    @staticmethod
+    def rest_of(part: Mapping[str, Any], /) -> bytes:
+        """A media part without its content: long strings are emptied, so that the rest keeps its order."""
+        return jsontext.dump({name: _emptied(inside) for name, inside in part.items()})
+
+    def members(self) -> Mapping[str, Raw]:
+        """The members of its object, unopened; none if it is no object."""
+        return jsontext.members_if_any(self.raw)
 
     def again(self, raw: bytes) -> Self:
         """Another message, from its bytes."""
@@ -96,6 +146,24 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         if not isinstance(opened, list):
             return None
         return at, [self.read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
+
+    @classmethod
+    def read_part(cls, raw: Raw, part: Any) -> Part:
+        """A part, also opened, as the core sees it."""
+        kept, text = bytes(raw), cls.text_of(part)
+        attachment = cls.attachment_of(part) if text is None and isinstance(part, dict) else None
+        return Part(kept, text, attachment, b"" if attachment is None else cls.rest_of(part))
+
+    @classmethod
+    def json_of(cls, item: Item, role: str) -> bytes:
+        """The JSON of a part in a message with this role. A text keeps the members of the one that it replaces."""
+        if isinstance(item, Carried):
+            return item.raw
+        if isinstance(item, Shown):
+            return jsontext.dump(cls.media_part(item))
+        like = jsontext.opened(item.like)
+        is_like = isinstance(like, dict) and cls.text_of(like) is not None
+        return jsontext.dump({**like, "text": item.text} if is_like else cls.text_part(item, role))
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
@@ -160,34 +228,10 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         return self.raw
 
 
-def part_in(
-    raw: Raw,
-    part: Any,
-    attachment_of: Callable[[Mapping[str, Any]], Attachment | None],
-    rest_of: Callable[[Mapping[str, Any]], bytes],
-) -> Part:
-    """A part as the core sees it. `attachment_of`: the media in a part; `rest_of`: the part without them."""
-    kept = bytes(raw)
-    if isinstance(part, str):
-        return Part(kept, part)
-    if not isinstance(part, dict):
-        return Part(kept)
-    if isinstance(text := part.get("text"), str):
-        return Part(kept, text)
-    attachment = attachment_of(part)
-    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(part))
-
-
-def part_from(
-    item: Item, media_part: Callable[[Shown], Mapping[str, Any]], text_part: Callable[[str], Mapping[str, Any]]
-) -> bytes:
-    """The JSON of a part. A text keeps the members of the one that it replaces."""
-    if isinstance(item, Carried):
-        return item.raw
-    if isinstance(item, Shown):
-        return jsontext.dump(media_part(item))
-    like = jsontext.opened(item.like) if item.like is not None else None
-    return jsontext.dump({**like, "text": item.text} if isinstance(like, dict) else text_part(item.text))
+def _emptied(inside: Any) -> Any:
+    if isinstance(inside, dict):
+        return {name: "" if isinstance(said, str) and len(said) > LONG else said for name, said in inside.items()}
+    return "" if isinstance(inside, str) and len(inside) > LONG else inside
 
 
 def as_one_text(items: Sequence[bytes]) -> str | None:

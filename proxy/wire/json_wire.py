@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NotRequired
+
+from typing_extensions import TypedDict
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict
@@ -26,17 +28,37 @@ from proxy.wire.streams import SSE, Framing
 _MAX_MESSAGE_CHARS: Final = 2_000
 
 
+class Problem(TypedDict):
+    """What is wrong."""
+
+    message: str
+    """For people: what was measured, and what is allowed."""
+    type: str
+    param: str | None
+    """The parameter at fault."""
+    code: str
+    """For programs."""
+    upstream: NotRequired[dict[str, str]]
+    """The `message` of the upstream that refused it."""
+
+
+class Refusal(TypedDict):
+    """An error, in OpenAI's shape."""
+
+    error: Problem
+
+
 def error_body(error: ProxyError) -> bytes:
     """An error of the proxy in OpenAI's shape."""
-    described: dict[str, Any] = {
+    problem: Problem = {
         "message": error.message,
         "type": error.type,
         "param": error.param,
         "code": error.code,
     }
     if isinstance(error, ContextOverflow) and error.upstream_message is not None:
-        described["upstream"] = {"message": error.upstream_message}
-    return jsontext.dump({"error": described})
+        problem["upstream"] = {"message": error.upstream_message}
+    return jsontext.dump(Refusal(error=problem))
 
 
 def error_in_body(status: int, body: bytes) -> bytes:
@@ -77,15 +99,13 @@ def has_others(tools: bytes, types: re.Pattern[str]) -> bool:
 
 @functools.lru_cache(64)
 def _has_others(tools: bytes, types: re.Pattern[str]) -> bool:
-    listed = jsontext.opened(tools or None)
-    found = (tool.get("type") for tool in listed if isinstance(tool, dict)) if isinstance(listed, list) else ()
-    return any(types.fullmatch(kind if isinstance(kind, str) else "") is None for kind in found)
+    found = (tool for tool in jsontext.listed(jsontext.opened(tools or None)) if isinstance(tool, dict))
+    return any(types.fullmatch(jsontext.string_in(tool, "type")) is None for tool in found)
 
 
 def names_in(tools: Raw, name_of: Callable[[Any], str]) -> list[str]:
     """The names in a tool list; empty for a tool without one."""
-    found = jsontext.opened(tools or None)
-    return [name_of(tool) for tool in found[:MAX_NAMES]] if isinstance(found, list) else []
+    return [name_of(tool) for tool in jsontext.listed(jsontext.opened(tools or None))[:MAX_NAMES]]
 
 
 class OwnTool:
@@ -158,13 +178,11 @@ class JsonWire:
     """The tokens of the prompt, of the reply, and of the prompt's part in a cache."""
 
     is_on_host: ClassVar[bool] = False
+    greeting: ClassVar[bytes] = b""
 
     def model_in(self, body: bytes) -> str:
         """By `model`."""
-        try:
-            found = jsontext.opened(jsontext.members(body).get("model"))
-        except jsontext.NotJson:
-            return ""
+        found = jsontext.opened(jsontext.members_if_any(body).get("model"))
         return found if isinstance(found, str) else ""
 
     def closed(self, beginning: bytes) -> bytes:
@@ -232,7 +250,7 @@ class JsonWire:
         return (
             not request.shape.is_whole
             or request.has_files
-            or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
+            or any(bytes(request.members[name]) not in _SAYS_NO for name in filter(_ADDS.fullmatch, request.members))
             or (by_tools and has_others(self.tools(request), self.client_tools))
         )
 

@@ -93,6 +93,14 @@ class ModelLimits(Struct, frozen=True):
     """The largest prompt that was accepted while the window was a guess; set only by learning."""
     cuts_silently: bool | None = None
     """Whether the server silently cuts a prompt that is too long; known for some own servers, or learned from usage."""
+    preamble: str | None = None
+    """What the server puts before the messages of every request."""
+    largest_tokens: int | None = None
+    """The longest window that a request may state."""
+    window_is_fixed: bool | None = None
+    """Whether a window that a request states is ignored."""
+    least_image_tokens: int | None = None
+    """What any image costs at least, where the server decides what to leave out."""
     image_tokens: tuple[tuple[str, int], ...] | None = None
     """Of images; set only by learning."""
     rate_tokens: int | None = None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from proxy.core.models.profile import Witness
+from proxy.core.models.profile import Modality, Witness
 from proxy.core.text import jsontext
+from proxy.core.text.jsontext import object_in, opened_object
 from proxy.wire.model_list import (
     MAX_MODELS,
     MAX_NAME_CHARS,
@@ -24,26 +25,21 @@ from proxy.wire.model_list import (
     as_tokens,
     limits_of,
 )
+from proxy.wire.ollama.wire import OLLAMA
 
-OLLAMA_AT_LEAST: Final = ModelLimits(4_096, witness=Witness.GUESSED, cuts_silently=True)
-"""The default that Ollama allocates with less than 24 GiB of VRAM. https://docs.ollama.com/context-length"""
+OLLAMAS_OWN: Final = OLLAMA.name
+"""The wire that is its own API."""
+OLLAMA_AT_LEAST: Final = ModelLimits(4_096, witness=Witness.GUESSED, cuts_silently=True, least_image_tokens=768)
+"""The default that Ollama allocates with less than 24 GiB of VRAM (https://docs.ollama.com/context-length), and what it
+counts for any image when it cuts a prompt (https://github.com/ollama/ollama/blob/main/server/prompt.go)."""
 
 _NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)
 """`parameters` of POST /api/show is a text with one line each, name and value in columns."""
 
 
-class OllamaModel(NamedTuple):
-    """What POST /api/show states about a model, loaded or not."""
-
-    num_ctx: int | None
-    """The window that its Modelfile asks for; Ollama allocates no more than the checkpoint supports."""
-    is_remote: bool
-    """Whether it runs at ollama.com, where nothing is allocated locally."""
-
-
 def is_ollama(body: bytes) -> bool:
     """GET /api/version: `{"version": "0.15.5"}`. LM Studio answers any path with 200 and an `error`."""
-    answer = _object(body)
+    answer = opened_object(body)
     return isinstance(answer.get("version"), str) and "error" not in answer
 
 
@@ -56,42 +52,59 @@ def ollama_loaded(body: bytes) -> ModelList:
     """
     models: dict[str, ModelLimits] = {}
     aliases: dict[str, str] = {}
-    for entry in _objects(_object(body).get("models")):
+    for entry in _objects(opened_object(body).get("models")):
         name = _name(entry, "model") or _name(entry, "name")
         if name:
-            models[name] = _cut(_window(entry.get("context_length")))
+            window = _tokens(entry.get("context_length"))
+            models[name] = replace(OLLAMA_AT_LEAST, window_tokens=window, witness=Witness.STATED)
             aliases |= {name.lower(): name, name.lower().removesuffix(":latest"): name}
     return ModelList(models, aliases=aliases)
 
 
-def ollama_model(body: bytes) -> OllamaModel:
-    """POST /api/show. `model_info.*.context_length` is the checkpoint's: a limit for `num_ctx`, and otherwise unused.
+def ollama_model(body: bytes) -> ModelLimits:
+    """POST /api/show: of a model, loaded or not. `model_info.*.context_length` is the checkpoint's: a limit for
+    `num_ctx`, and the window of a model that runs at ollama.com, which ignores `num_ctx`.
     https://docs.ollama.com/api-reference/show-model-details
 
-    >>> ollama_model(b'{"parameters": "num_ctx   8192\\\\nstop   \\\\"x\\\\""}').num_ctx
+    >>> ollama_model(b'{"parameters": "num_ctx   8192\\\\nstop   \\\\"x\\\\""}').window_tokens
     8192
     """
-    answer = _object(body)
-    parameters = answer.get("parameters")
-    found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
-    num_ctx = _tokens(found[1]) if found else None
-    info = answer.get("model_info")
+    answer = opened_object(body)
     trained = [
         tokens
-        for name, value in (info.items() if isinstance(info, dict) else ())
+        for name, value in object_in(answer, "model_info").items()
         if name.endswith(".context_length") and (tokens := _tokens(value))
     ]
-    return OllamaModel(min([num_ctx, *trained]) if num_ctx else None, bool(answer.get("remote_host")))
+    largest = min(trained, default=None)
+    facts = ModelLimits(
+        modalities=_capabilities(answer.get("capabilities")),
+        preamble=_preamble(answer),
+        largest_tokens=largest,
+    )
+    if answer.get("remote_host"):
+        return replace(facts, window_tokens=largest, window_is_fixed=True)
+    found = _NUM_CTX.search(jsontext.string_in(answer, "parameters"))
+    num_ctx = _tokens(found[1]) if found else None
+    window = min(num_ctx, largest or num_ctx) if num_ctx else None
+    return replace(_cut(facts), window_tokens=window, least_image_tokens=OLLAMA_AT_LEAST.least_image_tokens)
 
 
-def ollama_allocates(window_tokens: int) -> ModelLimits:
-    """One of Ollama's models with that window."""
-    return _cut(ModelLimits(window_tokens))
+def _capabilities(listed: Any) -> frozenset[Modality] | None:
+    if not isinstance(listed, list):
+        return None
+    return frozenset({Modality.TEXT, Modality.VISION} if "vision" in listed else {Modality.TEXT})
+
+
+def _preamble(answer: Mapping[str, Any]) -> str | None:
+    """The texts of a Modelfile that the server puts before the messages."""
+    said = (answer, *_objects(answer.get("messages")))
+    texts = [jsontext.string_in(one, name) for one in said for name in ("system", "content")]
+    return "\n".join(filter(None, texts)) or None
 
 
 def is_koboldcpp(body: bytes) -> bool:
     """GET /api/extra/version: `{"result": "KoboldCpp", …}`. It answers Ollama's paths, too, so it is asked first."""
-    return _object(body).get("result") == "KoboldCpp"
+    return opened_object(body).get("result") == "KoboldCpp"
 
 
 def koboldcpp_window(body: bytes) -> ModelList:
@@ -99,20 +112,19 @@ def koboldcpp_window(body: bytes) -> ModelList:
 
     It keeps the end of a longer prompt (gpttype_adapter.cpp: "truncate to front of the prompt if its too long").
     """
-    return ModelList(any_name=_cut(_window(_object(body).get("value"))))
+    return ModelList(any_name=_cut(_window(opened_object(body).get("value"))))
 
 
 def is_llama_cpp_router(body: bytes) -> bool:
     """GET /props of a server that loads models by name: `{"role": "router", …}`; it has no window itself."""
-    return _object(body).get("role") == "router"
+    return opened_object(body).get("role") == "router"
 
 
 def llama_cpp_window(body: bytes) -> ModelList:
     """GET /props: `default_generation_settings.n_ctx`, one slot's window, whatever a request calls the model.
     https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md#get-props-get-server-global-properties
     """
-    settings = _object(body).get("default_generation_settings")
-    return ModelList(any_name=_window(settings.get("n_ctx") if isinstance(settings, dict) else None))
+    return ModelList(any_name=_window(object_in(opened_object(body), "default_generation_settings").get("n_ctx")))
 
 
 def lm_studio_v1(body: bytes) -> ModelList:
@@ -120,12 +132,12 @@ def lm_studio_v1(body: bytes) -> ModelList:
     instances; the smallest of several counts. https://lmstudio.ai/docs/developer/rest/list
     """
     models: dict[str, ModelLimits] = {}
-    for entry in _objects(_object(body).get("models")):
+    for entry in _objects(opened_object(body).get("models")):
         if "loaded_instances" not in entry:
             continue
         facts, windows = limits_of(entry), []
         for instance in _objects(entry["loaded_instances"]):
-            window = _tokens(_inner(instance, "config").get("context_length"))
+            window = _tokens(object_in(instance, "config").get("context_length"))
             models[_name(instance, "id")] = replace(facts, window_tokens=window)
             windows.append(window)
         smallest = min((window for window in windows if window), default=None)
@@ -139,7 +151,7 @@ def lm_studio_v0(body: bytes) -> ModelList:
     window that a model could be loaded with. https://lmstudio.ai/docs/developer/rest/endpoints
     """
     models: dict[str, ModelLimits] = {}
-    for entry in _objects(_object(body).get("data")):
+    for entry in _objects(opened_object(body).get("data")):
         if (name := _name(entry, "id")) and "state" in entry:
             allocated = _tokens(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
             models[name] = replace(limits_of(entry), window_tokens=allocated)
@@ -151,7 +163,7 @@ def tgi_limits(body: bytes) -> ModelList:
     prompt.
     https://huggingface.github.io/text-generation-inference/#/Text%20Generation%20Inference/get_model_info
     """
-    answer = _object(body)
+    answer = opened_object(body)
     if not _name(answer, "model_id"):
         return ModelList()
     prompt = _tokens(answer.get("max_input_tokens")) or _tokens(answer.get("max_input_length"))
@@ -162,18 +174,18 @@ def tabby_window(body: bytes) -> ModelList:
     """GET /v1/model of TabbyAPI: `parameters.max_seq_len` of the loaded model.
     https://github.com/theroyallab/tabbyAPI/blob/main/endpoints/core/types/model.py
     """
-    answer = _object(body)
+    answer = opened_object(body)
     if answer.get("owned_by") != "tabbyAPI":
         return ModelList()
-    return ModelList(any_name=_window(_inner(answer, "parameters").get("max_seq_len")))
+    return ModelList(any_name=_window(object_in(answer, "parameters").get("max_seq_len")))
 
 
 def docker_window(body: bytes) -> ModelLimits:
     """GET /engines/_configure?model=NAME of Docker Model Runner: `[].Config.context-size`, if one is configured.
     https://github.com/docker/model-runner (ModelConfigEntry)
     """
-    entries = _objects(_value(body))
-    windows = [_window(_inner(entry, "Config").get("context-size")) for entry in entries]
+    entries = _objects(jsontext.opened(body))
+    windows = [_window(object_in(entry, "Config").get("context-size")) for entry in entries]
     return min(
         (limits for limits in windows if limits.window_tokens),
         key=lambda limits: limits.window_tokens or 0,
@@ -199,28 +211,9 @@ def _with_lower_names(models: dict[str, ModelLimits]) -> ModelList:
 
 
 def _name(entry: Mapping[str, Any], member: str) -> str:
-    name = entry.get(member)
-    return name if isinstance(name, str) and len(name) <= MAX_NAME_CHARS else ""
-
-
-def _inner(entry: Mapping[str, Any], member: str) -> Mapping[str, Any]:
-    found = entry.get(member)
-    return found if isinstance(found, dict) else {}
+    name = jsontext.string_in(entry, member)
+    return name if len(name) <= MAX_NAME_CHARS else ""
 
 
 def _objects(found: Any) -> Iterator[dict[str, Any]]:
-    for entry in found[:MAX_MODELS] if isinstance(found, list) else ():
-        if isinstance(entry, dict):
-            yield entry
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    found = _value(body)
-    return found if isinstance(found, dict) else {}
-
-
-def _value(body: bytes) -> Any:
-    try:
-        return jsontext.value(body)
-    except jsontext.NotJson:
-        return None
+    return (entry for entry in jsontext.listed(found)[:MAX_MODELS] if isinstance(entry, dict))

@@ -64,6 +64,10 @@ class Wire(Protocol):
     def is_on_host(self) -> bool:
         """Whether its path follows the upstream's host, whatever version the base URL ends in."""
 
+    @property
+    def greeting(self) -> bytes:
+        """What its server answers at `/`, where clients look whether it is there; empty if they do not."""
+
     # Requests
 
     def model_in(self, body: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, spliced
+from proxy.core.text.jsontext import Path, object_in, spliced
 from proxy.wire.streams import SSE, Framing
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
@@ -128,6 +128,14 @@ class Reply(ABC):
     def _has_spoken(self) -> bool:
         return self.words in self._spoken or bool(self._said and self._said.texts.get(self.words))
 
+    def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The counts at the end of a round."""
+        return object_in(reply, "usage")
+
+    def _counted(self) -> Changes:
+        """What makes the counts of this round, which is not the first, those of all rounds."""
+        return {("usage",): jsontext.dump(self._usage.told(self._round_usage))}
+
     def _shown(self) -> Sequence[bytes]:
         """The items of this round that the client gets if another one follows, where the end of a reply lists them."""
         return ()
@@ -179,7 +187,7 @@ class WholeReply(Reply):
         self._said = self._read(found) if isinstance(found, dict) else None
         if self._said is None:
             return None
-        self._reply, self._round_usage = found, object_in(found, "usage")
+        self._reply, self._round_usage = found, self._counts_in(found)
         return None if not self._said.own or self._is_final(found) else self._said
 
     def last_words(self) -> bytes:
@@ -192,7 +200,7 @@ class WholeReply(Reply):
 
     def _told(self, changes: Changes) -> bytes:
         if self._rounds and self._round_usage:
-            changes = {**changes, ("usage",): jsontext.dump(self._usage.told(self._round_usage))}
+            changes = {**changes, **self._counted()}
         return spliced(self._body, changes)
 
 
@@ -295,14 +303,7 @@ class StreamedReply(Reply):
 
 def content_of(event: bytes) -> Mapping[str, Any]:
     """The content of an event; empty if it is no JSON object, such as `[DONE]`."""
-    found = jsontext.opened(SSE.data_of(event))
-    return found if isinstance(found, dict) else {}
-
-
-def object_in(found: Any, name: str) -> Mapping[str, Any]:
-    """The object under a name; empty if there is none."""
-    inside = found.get(name) if isinstance(found, dict) else None
-    return inside if isinstance(inside, dict) else {}
+    return jsontext.opened_object(SSE.data_of(event))
 
 
 def arguments_in(found: Any) -> str:

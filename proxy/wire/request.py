@@ -183,20 +183,8 @@ class Request(Discreet, frozen=True):
     def completed(self, places: Mapping[int, Sequence[Message]], history: bytes) -> Request:
         """The request with several messages instead of one; `places` are indexes in the conversation. `history` is that
         of all its messages."""
-        if not places:
-            return replace(self, history=history)
-        messages: list[Message] = []
-        ends: list[int] = []
-        put_in = list(self.put_in)
-        told: list[bytes] = []
-        for index, message in enumerate(self.conversation.messages):
-            found = places.get(index, (message,))
-            put_in += range(len(messages) + 1, len(messages) + len(found))
-            messages += found
-            ends += self.ends[index : index + 1] * len(found)
-            told.append(history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
-        completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
-        return replace(completed, history=b"".join(told))
+        known = replace(self, history=history)
+        return known.in_place(lambda index, one: places.get(index, (one,))) if places else known
 
     def followed(
         self,
@@ -240,38 +228,39 @@ class Request(Discreet, frozen=True):
         for found in unpaired.unanswered:
             caller = self.conversation.messages[found.message]
             lacking.setdefault(found.after, []).extend(result_for(caller, call) for call in found.calls)
-        messages: list[Message] = []
-        put_in: list[int] = []
-        for index, message in enumerate(self.conversation.messages):
-            if index not in unpaired.orphans:
-                put_in += [len(messages)] * (index in self.put_in)
-                messages.append(message)
-            added = lacking.get(index, [])
-            put_in += range(len(messages), len(messages) + len(added))
-            messages += added
-        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=(0,) * unpaired.count)
+        repaired = self.in_place(
+            lambda index, one: [*([] if index in unpaired.orphans else [one]), *lacking.get(index, [])]
+        )
+        return replace(repaired, ends=(), history=self.history, healed=(0,) * unpaired.count)
 
     def unsealed(self, count: int | None = None) -> Request:
         """The request without reasoning that is encrypted or signed in its first `count` messages, or in all."""
+        healed = list(self.healed)
+
+        def left_of(index: int, message: Message) -> Sequence[Message]:
+            left = message.unsealed() if count is None or index < count else message
+            if left is not message:
+                healed.extend(self.ends[index : index + 1] or (0,))
+            return () if left is None else (left,)
+
+        unsealed = self.in_place(left_of)
+        return self if len(healed) == len(self.healed) else replace(unsealed, healed=tuple(healed))
+
+    def in_place(self, found_at: Callable[[int, Message], Sequence[Message]]) -> Request:
+        """The request with none, one or several messages in place of each; all but the first are put in. `found_at`: a
+        message and its index in the conversation → what takes its place."""
         messages: list[Message] = []
         ends: list[int] = []
         put_in: list[int] = []
         told: list[bytes] = []
-        healed = list(self.healed)
         for index, message in enumerate(self.conversation.messages):
-            left = message.unsealed() if count is None or index < count else message
-            end = self.ends[index : index + 1]
-            if left is not message:
-                healed += end or (0,)
-            if left is not None:
-                put_in += [len(messages)] * (index in self.put_in)
-                messages.append(left)
-                ends += end
-                told.append(self.history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)])
-        if len(healed) == len(self.healed):
-            return self
-        unsealed = self._with(tuple(messages), tuple(ends), tuple(put_in))
-        return replace(unsealed, history=b"".join(told), healed=tuple(healed))
+            found = found_at(index, message)
+            put_in += range(len(messages) + (index not in self.put_in), len(messages) + len(found))
+            messages += found
+            ends += self.ends[index : index + 1] * len(found)
+            told.append(self.history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
+        made = self._with(tuple(messages), tuple(ends), tuple(put_in))
+        return replace(made, history=b"".join(told))
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""

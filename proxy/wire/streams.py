@@ -186,7 +186,7 @@ class ServerSentEvents:
 
     def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """By the content-type."""
-        return any(name == b"content-type" and b"event-stream" in value.lower() for name, value in headers)
+        return b"event-stream" in dict(headers).get(b"content-type", b"").lower()
 
     def begins_stream(self, body: bytes) -> bool:
         """By the name of a field, or a comment."""

@@ -7,7 +7,7 @@ import pytest
 from proxy.config.settings import Settings, SettingsError, load
 from proxy.config.upstreams import RoutedUpstream, UpstreamSettings
 
-CHAT, MESSAGES, RESPONSES = "/chat/completions", "/messages", "/responses"
+CHAT, MESSAGES, RESPONSES, OLLAMA = "/chat/completions", "/messages", "/responses", "/api/chat"
 FIRST = RoutedUpstream(match="claude-*", wire="messages", base_url="http://first/v1")
 SECOND = RoutedUpstream(match="*-mini", base_url="http://second/v1")
 SETTINGS = Settings(upstreams=(FIRST, SECOND))
@@ -16,10 +16,10 @@ SETTINGS = Settings(upstreams=(FIRST, SECOND))
 @pytest.mark.parametrize(
     ("model", "paths"),
     [
-        ("claude-mini", ([MESSAGES], [CHAT, RESPONSES], [])),
-        ("Claude-X", ([MESSAGES], [], [CHAT, RESPONSES])),
-        ("gpt-mini", ([], [CHAT, MESSAGES, RESPONSES], [])),
-        ("", ([], [], [CHAT, MESSAGES, RESPONSES])),
+        ("claude-mini", ([MESSAGES], [CHAT, RESPONSES, OLLAMA], [])),
+        ("Claude-X", ([MESSAGES], [], [CHAT, RESPONSES, OLLAMA])),
+        ("gpt-mini", ([], [CHAT, MESSAGES, RESPONSES, OLLAMA], [])),
+        ("", ([], [], [CHAT, MESSAGES, RESPONSES, OLLAMA])),
     ],
 )
 def test_each_wire_of_a_model_leads_to_the_first_upstream_that_takes_it(

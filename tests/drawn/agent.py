@@ -51,7 +51,9 @@ class Agent:
         self.items = self.spelling.user(task)
 
     def grow(self, turn: Turn) -> None:
-        """What happens before the next request."""
+        """What happens before the next request. A message of the system that was not answered goes with its turn:
+        nothing but an answer may follow one on `/v1/messages`."""
+        self.items = self.items[: len(self.items) - (self.items[-1].get("role") == "system")]
         self._starts.append((len(self.items), self.newest, self.words))
         if self.case.tells_time:
             self.system = f"It is {next(self._numbers)} o'clock.\n" + self.system.partition("o'clock.\n")[2]

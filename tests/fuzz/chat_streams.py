@@ -8,7 +8,8 @@ from typing import Any, Final
 from fuzz.streams import StreamRules, damaged_cases
 from support.answer_shapes import messages, streams
 
-from proxy.wire.chat_completions.replies import called, choice_of, delta_of, listed_calls
+from proxy.core.text.jsontext import listed, object_in
+from proxy.wire.chat_completions.replies import called, choice_of
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 _ODD_EVENTS: Final = (
@@ -20,7 +21,7 @@ _USAGE: Final = {"prompt_tokens": 7, "completion_tokens": 2}
 
 
 def _calls(data: Any) -> Iterable[str]:
-    return map(called, listed_calls(delta_of(choice_of(data))))
+    return map(called, listed(object_in(choice_of(data), "delta").get("tool_calls")))
 
 
 CASES: Final = damaged_cases(messages().flatmap(lambda message: streams(message, usage=_USAGE)), _ODD_EVENTS)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.wire.protocol import Wire
-from proxy.wire.streams import EventSplitter, data_of
+from proxy.wire.streams import SSE, Framing
 
 _LINE_ENDS_IN: Final = re.compile(rb"[\r\n]+")
 _LINE_ENDS: Final = (b"\n", b"\n", b"\n", b"\r\n", b"\r")
@@ -51,19 +51,20 @@ class StreamRules:
 
     def check(self, case: bytes) -> None:
         """Raises AssertionError for a broken rule; whatever else is raised is a defect, too."""
-        whole, events = self._answered([case], 2), _split([case])
+        framing = self.wire.framing
+        whole, events = self._answered([case], 2), _split([case], framing)
         assert b"".join(events) == case
         self._check_told(case, whole)
         self.wire.is_complete(case)
         self.wire.counted(case)
         self.wire.is_plainly_a_reply(case)
         for event in events:
-            self.wire.says_something(data_of(event))
+            self.wire.says_something(framing.data_of(event))
         for pieces in _cut(case):
-            assert _as_sent(self._answered(pieces, 2)) == _as_sent(whole)
-            assert b"".join(found := _split(pieces)) == case
+            assert _as_sent(self._answered(pieces, 2), framing) == _as_sent(whole, framing)
+            assert b"".join(found := _split(pieces, framing)) == case
             # Lines that say nothing belong to one event or another, as the pieces have them.
-            assert list(filter(None, map(data_of, found))) == list(filter(None, map(data_of, events)))
+            assert list(filter(None, map(framing.data_of, found))) == list(filter(None, map(framing.data_of, events)))
             assert asyncio.run(self._held(pieces)) == case
 
     def _answered(self, pieces: Iterable[bytes], rounds: int) -> list[Round]:
@@ -84,12 +85,12 @@ class StreamRules:
         for told, said, last_words, _ in rounds:
             if said is not None:
                 assert said.own
-                for event in EventSplitter().feed(told + last_words):
+                for event in self.wire.framing.splitter().feed(told + last_words):
                     assert RETRIEVAL_TOOL not in self._calls(event)
 
     def _calls(self, event: bytes) -> list[str]:
         try:
-            return list(self.calls(json.loads(data_of(event))))
+            return list(self.calls(json.loads(self.wire.framing.data_of(event))))
         except (ValueError, RecursionError):
             return []
 
@@ -100,7 +101,7 @@ class StreamRules:
         async def early(_: object, piece: bytes) -> None:
             told.append(piece)
 
-        answer = PeekedResponse(_Upstream(pieces), self.wire)  # type: ignore[arg-type] # it has all that is used
+        answer = PeekedResponse.of(_Upstream(pieces, self.wire), self.wire)  # type: ignore[arg-type] # it has all that is used
         await answer.look(early)
         told += [piece async for piece in answer.chunks()]
         return b"".join(told)
@@ -110,27 +111,34 @@ Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
 """What becomes of a stream: what is told, what the model said, its end, and its end if no round follows."""
 
 
-def _as_sent(rounds: Sequence[Round]) -> list[tuple[object, AssistantMessage | None, object]]:
+def _as_sent(rounds: Sequence[Round], framing: Framing) -> list[tuple[object, AssistantMessage | None, object]]:
     """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it; where
     another end takes the place of that one, without it; and where events are made, before or after these. So may a
     comment after the last event."""
     return [
-        (told + last_words if said is None else _seen(told + last_words), said, _seen(told + stopped))
+        (
+            told + last_words if said is None else _seen(told + last_words, framing),
+            said,
+            _seen(told + stopped, framing),
+        )
         for told, said, last_words, stopped in rounds
     ]
 
 
-def _seen(stream: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
+def _seen(stream: bytes, framing: Framing) -> tuple[list[bytes], list[bytes], list[bytes]]:
     """What a client sees of a stream, however its blank lines are spread: comments, lines, and the data of events."""
     lines = [line for line in _LINE_ENDS_IN.split(stream) if line]
     comments = [line for line in lines if line.startswith(b":")]
     lines = [line for line in lines if not line.startswith(b":")]
-    return comments, lines, list(filter(None, map(data_of, _split([stream]))))
+    return comments, lines, list(filter(None, map(framing.data_of, _split([stream], framing))))
 
 
 @st.composite
-def cases(draw: Any, streams: st.SearchStrategy[list[bytes]], odd: Sequence[bytes] = ()) -> bytes:
+def cases(
+    draw: Any, streams: st.SearchStrategy[list[bytes]], odd: Sequence[bytes] = (), framing: Framing = SSE
+) -> bytes:
     """A stream with some of its events lost, said again, changed, or with odd ones between them."""
+    data_of = framing.data_of
     events = list(draw(streams))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(events) - 1))
@@ -152,9 +160,11 @@ def cases(draw: Any, streams: st.SearchStrategy[list[bytes]], odd: Sequence[byte
     return b"".join(event.replace(b"\n", end) for event in events)
 
 
-def damaged_cases(streams: st.SearchStrategy[list[bytes]], odd: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
+def damaged_cases(
+    streams: st.SearchStrategy[list[bytes]], odd: Sequence[bytes] = (), framing: Framing = SSE
+) -> st.SearchStrategy[bytes]:
     """The same, and now and then damaged as bytes."""
-    return damaged(cases(streams, odd))
+    return damaged(cases(streams, odd, framing))
 
 
 def events_of(body: bytes) -> list[bytes]:
@@ -179,8 +189,8 @@ def _cut(case: bytes) -> Iterable[list[bytes]]:
     yield from ([case[:at], case[at:]] for at in {place for end in ends for place in (end, end + 1)})
 
 
-def _split(pieces: Iterable[bytes]) -> list[bytes]:
-    splitter = EventSplitter()
+def _split(pieces: Iterable[bytes], framing: Framing) -> list[bytes]:
+    splitter = framing.splitter()
     found = [event for piece in pieces for event in splitter.feed(piece)]
     return [*found, splitter.rest]
 
@@ -189,10 +199,13 @@ class _Upstream:
     """An answer in pieces, as much of one as a PeekedResponse asks for."""
 
     status = 200
-    headers = ((b"content-type", b"text/event-stream"),)
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], wire: Wire) -> None:
+        self.headers = ((b"content-type", wire.framing.content_type),)
         self._pieces = pieces
+
+    def arrived(self) -> bytes | None:
+        return None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         for piece in self._pieces:

@@ -69,46 +69,46 @@ def sent(world: World) -> list[dict[str, Any]]:
     return [json.loads(received.body) for received in world.upstream.received]
 
 
-def asked(world: World, body: Mapping[str, Any], road: str) -> list[dict[str, Any]]:
+def asked(world: World, body: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     """The output that the client gets."""
-    answer = world.ask(dict(body), path=f"{PATH}/compact" if road == "compact" else PATH)
+    answer = world.ask(dict(body), path=f"{PATH}/compact" if kind == "compact" else PATH)
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = (completed(answer.text) if body.get("stream") else answer.json())["output"]
     return found
 
 
-def wish(items: list[dict[str, Any]], road: str, **members: Any) -> dict[str, Any]:
-    return request(items if road == "compact" else [*items, TRIGGER], **members)
+def wish(items: list[dict[str, Any]], kind: str, **members: Any) -> dict[str, Any]:
+    return request(items if kind == "compact" else [*items, TRIGGER], **members)
 
 
-ROADS = pytest.mark.parametrize(
-    ("road", "stream"), [("trigger", False), ("trigger", True), ("compact", False)], ids=["whole", "stream", "compact"]
+KINDS = pytest.mark.parametrize(
+    ("kind", "stream"), [("trigger", False), ("trigger", True), ("compact", False)], ids=["whole", "stream", "compact"]
 )
 
 
-@ROADS
-def test_it_passes_untouched_whatever_its_size_as_long_as_it_is_taken(build: Any, road: str, stream: bool) -> None:
+@KINDS
+def test_it_passes_untouched_whatever_its_size_as_long_as_it_is_taken(build: Any, kind: str, stream: bool) -> None:
     world = build(2_000, answer=Compactor(limit=None))
-    body = json.dumps(wish(history(30, 4_000), road, stream=stream), indent=1).encode()
-    answer = world.ask(body, path=f"{PATH}/compact" if road == "compact" else PATH)
+    body = json.dumps(wish(history(30, 4_000), kind, stream=stream), indent=1).encode()
+    answer = world.ask(body, path=f"{PATH}/compact" if kind == "compact" else PATH)
     assert answer.status_code == 200
     assert [received.body for received in world.upstream.received] == [body]
 
 
-@ROADS
+@KINDS
 @pytest.mark.parametrize("form", sorted(REFUSALS))
 def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
-    build: Any, form: str, road: str, stream: bool
+    build: Any, form: str, kind: str, stream: bool
 ) -> None:
     world = build(1_000_000, answer=Compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
     items = history(30)
-    body = wish(items, road, stream=stream, tools=[])
-    assert asked(world, body, road) == [SUMMARY]
+    body = wish(items, kind, stream=stream, tools=[])
+    assert asked(world, body, kind) == [SUMMARY]
     first, second = sent(world)
     assert first == body
     kept = second["input"]
     assert kept[:2] == items[:2]
-    assert (kept[-1] == TRIGGER) is (road == "trigger")
+    assert (kept[-1] == TRIGGER) is (kind == "trigger")
     assert [item for item in kept if item.get("type") == "reasoning"][-1] == items[-3]
     assert "earlier messages" in json.dumps(kept)
     assert [tool.get("name") for tool in second["tools"]] == []
@@ -116,11 +116,11 @@ def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
     assert calls == {item["call_id"] for item in kept if item.get("type") == "function_call_output"}
 
 
-@ROADS
-def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, road: str, stream: bool) -> None:
+@KINDS
+def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str, stream: bool) -> None:
     world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
     items = history(2, 3_000)
-    assert asked(world, wish(items, road, stream=stream), road) == [SUMMARY]
+    assert asked(world, wish(items, kind, stream=stream), kind) == [SUMMARY]
     kept = sent(world)[-1]["input"]
     assert [item.get("type") for item in kept if item != TRIGGER] == [item.get("type") for item in items]
     assert len(world.kept) == 2

@@ -130,6 +130,19 @@ async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(
             assert (await stage.ask(body)).status == 200
 
 
+@pytest.mark.parametrize("most_tokens", [5_000, 7_500])
+async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(tmp_path: Path, most_tokens: int) -> None:
+    """Prompt and reply together may be too much, so half of each is asked for, and what was asked for is known."""
+    async with staged(tmp_path) as stage:
+        statuses = []
+        for _ in range(3):
+            stage.model.plays(*[limited(most_tokens, saying(400, without_numbers()))] * 2)
+            body = conversation(14_000, exchanges=60, model="m", tools=[WEB_SEARCH], max_tokens=20_000)
+            statuses.append((await stage.ask(body)).status)
+    assert statuses in ([200] * 3, [400, 200, 200])
+    assert all(json.loads(sent)["max_tokens"] < 7_500 for sent in stage.model.bodies[1::2])
+
+
 async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path) -> None:
     """Text of people, which is sent over a stated window by an estimate alone, because that may be half over."""
     words = "the unit started and wrote its state, then it waited for the next message to arrive; "

@@ -30,7 +30,8 @@ PATIENCE_SECONDS = 20.0
 """No wait of a working test comes near it, also on a busy machine."""
 KEY = "sk-key-canary"
 Answer = Callable[["Received", Send], Awaitable[bool]]
-"""Answers a request itself, or says False: then the model server does."""
+"""Answers a request itself, or says False: then the model server does. One that has a `beside` is Ollama: that answers
+whatever is no chat."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,12 @@ class Upstream:
         self._server = create_model_server(self.window_tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        beside = getattr(self.answer, "beside", self._server)
         if scope["type"] != "http" or scope["method"] != "POST":
-            await self._server(scope, receive, send)
+            await (self._server if scope["type"] != "http" else beside)(scope, receive, send)
+            return
+        if beside is not self._server and scope["path"] != "/api/chat":
+            await beside(scope, receive, send)
             return
         body = b""
         while True:

@@ -109,6 +109,7 @@ class Lines:
     path: Final = "/api/lines"
     end: Final = b"/api/lines"
     is_on_host: Final = True
+    greeting: Final = b""
     results_hold_media: Final = False
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"

@@ -269,7 +269,7 @@ def pairing_faults(messages: list[bytes]) -> list[str]:
 
 def kept_of(messages: list[Any], base: Size | None = None) -> ContextWindow:
     """All of a history, before anything is given up."""
-    found = ContextWindow(base or Size(), ByteClassCounter())
+    found = ContextWindow.of(base or Size(), ByteClassCounter())
     for index, message in enumerate(conversation(messages)):
         found.add(TrackedMessage.of(index, message, "", ByteClassCounter()))
     return found

@@ -9,21 +9,28 @@ import pytest
 from proxy.core.content_types import media_type
 from proxy.core.conversation.message import Attachment, Carried, Route, Shape, Shown, Words
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.json_messages import as_one_text, part_from, part_in
+from proxy.wire.json_messages import as_one_text
 from proxy.wire.responses.message import ResponsesMessage
 
 TEXT = {"type": "text", "text": "a"}
 MEDIA = Attachment(Shape.IMAGE, "AAAA")
 
 
+class SomeMessage(ChatMessage, frozen=True):
+    """One whose API has parts of its own."""
+
+    attachment_of = staticmethod(lambda part: MEDIA if "media" in part else None)
+    media_part = staticmethod(lambda _: {"media": 1})
+    text_part = staticmethod(lambda words, _: {"says": words.text})
+    rest_of = staticmethod(lambda _: b"the rest")
+
+
 def read(part):
-    return part_in(
-        json.dumps(part).encode(), part, lambda found: MEDIA if "media" in found else None, lambda _: b"the rest"
-    )
+    return SomeMessage.read_part(json.dumps(part).encode(), part)
 
 
 def written(item):
-    return part_from(item, lambda _: {"media": 1}, lambda text: {"says": text})
+    return SomeMessage.json_of(item, "user")
 
 
 @pytest.mark.parametrize(

@@ -114,13 +114,31 @@ def test_a_name_of_lm_studio_stands_for_its_smallest_instance_and_keeps_what_the
 
 
 def test_what_a_modelfile_sets_is_read_and_never_more_than_the_checkpoint_takes() -> None:
-    def shown(answer: Any) -> own_servers.OllamaModel:
-        return own_servers.ollama_model(json.dumps(answer).encode())
+    def shown(answer: Any) -> tuple[int | None, int | None, bool | None]:
+        found = own_servers.ollama_model(json.dumps(answer).encode())
+        return found.window_tokens, found.largest_tokens, found.window_is_fixed
 
-    assert shown(OLLAMA_SHOW) == (8192, False)
-    assert shown(OLLAMA_SHOW | {"model_info": {"m.context_length": 2048}}) == (2048, False)
-    assert shown(OLLAMA_SHOW | {"parameters": "temperature 1"}) == (None, False), "the checkpoint's is no answer"
-    assert shown({"remote_host": "https://ollama.com", "remote_model": "gpt-oss:120b"}) == (None, True)
+    trained = {"model_info": {"m.context_length": 2048}}
+    assert shown(OLLAMA_SHOW) == (8192, 131_072, None)
+    assert shown(OLLAMA_SHOW | trained) == (2048, 2048, None)
+    assert shown(OLLAMA_SHOW | {"parameters": "temperature 1"})[0] is None, "the checkpoint's is no answer"
+    assert shown({"remote_host": "https://ollama.com", "remote_model": "gpt-oss:120b"}) == (None, None, True)
+    assert shown({"remote_host": "https://ollama.com", **trained}) == (2048, 2048, True)
+
+
+def test_what_a_modelfile_puts_before_messages_and_what_a_model_reads_is_known() -> None:
+    told = {
+        "system": "You are Mario.",
+        "messages": [{"role": "user", "content": "Hi."}, 7],
+        "capabilities": ["completion", "vision"],
+    }
+    found = own_servers.ollama_model(json.dumps(told).encode())
+    assert found.preamble == "You are Mario.\nHi."
+    assert found.modalities == {Modality.TEXT, Modality.VISION}
+    assert found.least_image_tokens == 768
+    blind = own_servers.ollama_model(b'{"capabilities": ["completion"], "messages": null}')
+    assert (blind.modalities, blind.preamble) == ({Modality.TEXT}, None)
+    assert own_servers.ollama_model(b"{}").modalities is None
 
 
 def test_each_server_is_known_by_its_own_words() -> None:

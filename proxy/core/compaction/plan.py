@@ -198,7 +198,7 @@ def plan(
     that is not a message. `earlier` comes from a plan whose messages are the first of these, with the same base,
     pipeline and budget."""
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
-    progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, {}, base)
+    progress = earlier.copy() if earlier else Progress(ContextWindow.of(base, pipeline.counter), 0, {}, {}, base)
     messages = conversation.messages if reading is None else conversation.messages[: reading.told]
     lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):

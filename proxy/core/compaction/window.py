@@ -7,6 +7,7 @@ bytes that would be sent.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -89,47 +90,48 @@ def _first_text(entry: TrackedMessage) -> str:
     return next((text for _, text in entry.original.texts()), "")
 
 
-_GROWING: Final = (list, set)
-"""Types of what a copy does not share."""
-
-
-class ContextWindow:
+class ContextWindow(Struct, eq=False):
     """The messages so far. Grows message by message; steps replace entries and leave units out."""
 
-    def __init__(self, base: Size, counter: Counter) -> None:
-        self.entries: list[TrackedMessage | None] = []
-        """None: left out."""
-        self._units: list[ToolExchange] = []
-        self._grouped = 0
-        """How many of the messages are in units, or were."""
-        self.omission_note = OmissionNote()
-        self._blocks: list[MessageReport] = []
-        """What became of each message, without the omission note."""
-        self._counter = counter
-        self._total = base
-        self._fixed = base
-        """Size of what can never be given up: system texts, and everything that is not a message."""
-        self._open_calls: set[str] = set()
-        self._moved: tuple[Moved, ...] = ()
-        """Media moved out of the results of a batch that is not complete yet."""
-        self._left_out: list[Edit] = []
-        self._gone: list[TrackedMessage] = []
-        """Messages left out since the note was written."""
-        self._gone_units: set[int] = set()
-        """The indexes at which their units began."""
-        self._has_calls = False
-        """Whether any message has a call or a result: then tools do not answer in user messages."""
-        self._openings: set[str] = set()
-        """How user messages have begun so far, while there were no calls."""
-        self._edited = False
-        """Whether any kept message has been edited."""
-        self.is_desperate = False
-        """Whether even messages that must stay were to be cut, now or earlier."""
-        self.images_at_most = 0
-        """How many images are kept, or more: counted as messages are added, and anew whenever a limit is applied."""
-        self.pacing = CutPacing()
-        self.held_from: int | None = None
-        """Index of the message from which on all count as newest; None: only the newest unit does."""
+    _total: Size
+    """Of everything that is not a message, and of the kept messages."""
+    _fixed: Size
+    """Size of what can never be given up: system texts, and everything that is not a message."""
+    _counter: Counter
+    entries: list[TrackedMessage | None] = []
+    """None: left out."""
+    _units: list[ToolExchange] = []
+    _grouped: int = 0
+    """How many of the messages are in units, or were."""
+    omission_note: OmissionNote = OmissionNote()
+    _blocks: list[MessageReport] = []
+    """What became of each message, without the omission note."""
+    _open_calls: set[str] = set()
+    _moved: tuple[Moved, ...] = ()
+    """Media moved out of the results of a batch that is not complete yet."""
+    _left_out: list[Edit] = []
+    _gone: list[TrackedMessage] = []
+    """Messages left out since the note was written."""
+    _gone_units: set[int] = set()
+    """The indexes at which their units began."""
+    _has_calls: bool = False
+    """Whether any message has a call or a result: then tools do not answer in user messages."""
+    _openings: set[str] = set()
+    """How user messages have begun so far, while there were no calls."""
+    _edited: bool = False
+    """Whether any kept message has been edited."""
+    is_desperate: bool = False
+    """Whether even messages that must stay were to be cut, now or earlier."""
+    images_at_most: int = 0
+    """How many images are kept, or more: counted as messages are added, and anew whenever a limit is applied."""
+    pacing: CutPacing = CutPacing()
+    held_from: int | None = None
+    """Index of the message from which on all count as newest; None: only the newest unit does."""
+
+    @classmethod
+    def of(cls, base: Size, counter: Counter) -> ContextWindow:
+        """An empty one; `base`: the size of everything that is not a message."""
+        return cls(base, base, counter)
 
     def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
         """The window if other messages had stood in place of some of its own, (own, other); None if another window
@@ -144,9 +146,10 @@ class ContextWindow:
 
     def copy(self) -> ContextWindow:
         """An independent copy."""
-        twin = ContextWindow.__new__(ContextWindow)
-        held = vars(self).items()
-        vars(twin).update({name: one.copy() if isinstance(one, _GROWING) else one for name, one in held})
+        twin = copy.copy(self)
+        twin.entries, twin._units, twin._blocks = self.entries.copy(), self._units.copy(), self._blocks.copy()
+        twin._left_out, twin._gone, twin._gone_units = self._left_out.copy(), self._gone.copy(), self._gone_units.copy()
+        twin._open_calls, twin._openings = self._open_calls.copy(), self._openings.copy()
         return twin
 
     @property
@@ -167,7 +170,8 @@ class ContextWindow:
 
     def become(self, other: ContextWindow) -> None:
         """Take over the whole state of another window, which is not used any more."""
-        vars(self).update(vars(other))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
 
     @property
     def total(self) -> Size:
@@ -182,14 +186,16 @@ class ContextWindow:
 
     def add(self, entry: TrackedMessage) -> None:
         """Add the next message."""
-        message, size = entry.message, entry.sent_size
-        is_result, is_later = message.role in TOOL_ROLES, entry.is_later_system_message
+        message, size, is_later = entry.message, entry.sent_size, False
+        is_result = message.role in TOOL_ROLES
+        if entry.original.role in SYSTEM_ROLES:
+            is_later = entry.is_later_system_message
+            if not is_later:
+                self._fixed += size
         if self._moved and not (is_result or is_later):
             self.end_batch()
         if message.role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
             self._put(before_a_user(last, self._counter))
-        if entry.is_system_text:
-            self._fixed += size
         self.entries.append(entry)
         self._blocks.append(MessageReport.of(entry))
         self._total += size

@@ -115,11 +115,14 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def paired_by_order(
-    messages: Iterable[AnyMessage], answering: Callable[[AnyMessage, str], AnyMessage]
+    messages: Iterable[AnyMessage],
+    answering: Callable[[AnyMessage, str], AnyMessage],
+    cited_by: Callable[[AnyMessage], str] = lambda _: "",
 ) -> Iterator[AnyMessage]:
-    """The messages of an API whose results name no call. In a run of results, each answers the first call of the
-    message before the run that has no result yet: the first of its own tool, if it names one. `answering`: a result,
-    and the id of the call → the result as its answer."""
+    """The messages of an API whose results need not name a call. In a run of results, each answers the first call of
+    the message before the run that has no result yet: the one that it cites, or else the first of its own tool, if
+    there is one. `answering`: a result, and the id of the call → the result as its answer. `cited_by`: a result → the
+    id that it names, which may be that of no call."""
     waiting: list[ToolCall] = []
     for message in messages:
         if message.role not in TOOL_ROLES:
@@ -127,7 +130,8 @@ def paired_by_order(
         elif message.answers:
             waiting = [call for call in waiting if call.id != message.answers]
         elif waiting:
-            answered = next((call for call in waiting if call.name == message.name), waiting[0])
+            cited = cited_by(message)
+            answered = max(waiting, key=lambda call: (call.id == cited, call.name == message.name))
             waiting.remove(answered)
             yield answering(message, answered.id)
             continue

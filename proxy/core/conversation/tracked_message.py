@@ -183,12 +183,11 @@ class MessageReport(NamedTuple):
     @classmethod
     def of(cls, entry: TrackedMessage) -> MessageReport:
         """The report of a message that is sent."""
-        reasons: tuple[str, ...] = ()
-        artifacts: tuple[str, ...] = ()
-        if entry.edits:
-            reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
-            artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
         role, tool = entry.original.role[:MAX_ROLE_CHARACTERS], entry.tool[:MAX_TOOL_CHARACTERS]
+        if not entry.edits and not entry.following:
+            return cls(role, tool, entry.size.tokens, entry.size.tokens)
+        reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
+        artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
         return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
 
     def left_out(self) -> MessageReport:

@@ -85,6 +85,10 @@ class ModelProfile(Struct, frozen=True):
     sent even if that is not small enough."""
     witness: Witness = Witness.STATED
     """Of the window."""
+    preamble: str = ""
+    """What its upstream puts before the messages of every request."""
+    least_image_tokens: int = 0
+    """What any image costs at least, where its upstream decides what to leave out."""
     image_tokens: tuple[tuple[str, int], ...] = ()
     """Of images, by `image_key`, as the upstream has been seen to count them."""
     rate_tokens: int | None = None

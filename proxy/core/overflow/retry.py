@@ -366,6 +366,8 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
         reply = int(verdict.limit * EMERGENCY_REPLY_SHARE)
     elif verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         reply = int(asked * BLIND_SHARE)
+    elif asked > situation.estimate_tokens:  # rather both together are too much: then half of each
+        reply = emergency_goal(verdict, situation)
     else:
         return None
     reply = max(MIN_USEFUL_REPLY_TOKENS, reply)

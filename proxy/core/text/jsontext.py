@@ -82,6 +82,55 @@ def opened(raw: Raw | None) -> Any:
         return None
 
 
+def members_if_any(raw: Raw | None) -> Mapping[str, Raw]:
+    """The members of a JSON object, unopened; none of anything else."""
+    try:
+        return {} if raw is None else members(raw)
+    except NotJson:
+        return {}
+
+
+def items_if_any(raw: Raw | None) -> Sequence[Raw]:
+    """The items of a JSON array, unopened; none of anything else."""
+    try:
+        return () if raw is None else items(raw)
+    except NotJson:
+        return ()
+
+
+def found_at(raw: Raw, path: Path) -> Raw | None:
+    """The value at a place, unopened; None if there is none.
+
+    >>> bytes(found_at(b'{"a": [1, {"b": 2}]}', ("a", 1, "b"))), found_at(b'{"a": 1}', ("a", 0))
+    (b'2', None)
+    """
+    found: Raw | None = raw
+    for step in path:
+        if isinstance(step, int):
+            listed = items_if_any(found)
+            found = listed[step] if step < len(listed) else None
+        else:
+            found = members_if_any(found).get(step)
+    return found
+
+
+def object_in(members: Any, name: str) -> Mapping[str, Any]:
+    """The object that an opened object has under a name; empty for anything else."""
+    found = members.get(name) if isinstance(members, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def opened_object(raw: Raw | None) -> Mapping[str, Any]:
+    """A JSON object, opened; empty for anything else."""
+    found = opened(raw)
+    return found if isinstance(found, dict) else {}
+
+
+def listed(found: Any) -> list[Any]:
+    """An opened array; empty for anything else."""
+    return found if isinstance(found, list) else []
+
+
 def string_in(members: Any, name: str) -> str:
     """The string that an opened object has under a name; empty for anything else, which may not even be hashable.
 

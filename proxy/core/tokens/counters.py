@@ -193,15 +193,18 @@ class ByteClassCounter(Struct, frozen=True):
         if not text:
             return 0
         weights = self.weights
+        (ordinary_each, mixed_each), (ordinary_dense, mixed_dense) = weights.each, weights.dense
         utf8 = text.encode("utf-8", "surrogatepass")  # a lone surrogate becomes U+FFFD upstream: three bytes as well
         dense = utf8.translate(weights.classes, weights.loose)
-        other, other_chars = (0, 0) if len(utf8) == len(text) else _beyond_ascii(utf8, dense, weights)
-        ascii_chars, dense_chars = len(text) - other_chars, len(dense) - other_chars
-        ordinary = weights.each[0] * ascii_chars + weights.dense[0] * dense_chars
+        ascii_chars, dense_chars, other = len(text), len(dense), 0
+        if len(utf8) != ascii_chars:
+            other, other_chars = _beyond_ascii(utf8, dense, weights)
+            ascii_chars, dense_chars = ascii_chars - other_chars, dense_chars - other_chars
+        ordinary = ordinary_each * ascii_chars + ordinary_dense * dense_chars
         most_dense = weights.most_dense
-        if most_dense is not None and weights.each[1] * ascii_chars + most_dense * dense_chars <= ordinary:
+        if most_dense is not None and mixed_each * ascii_chars + most_dense * dense_chars <= ordinary:
             return -(-(ordinary + other) // _PER_TOKEN)  # like prose and code; nothing that is counted below matters
-        mixed = weights.each[1] * ascii_chars + weights.dense[1] * dense_chars
+        mixed = mixed_each * ascii_chars + mixed_dense * dense_chars
         for pattern, in_ordinary, in_mixed in weights.more:
             found = dense.count(pattern)
             ordinary += found * in_ordinary

@@ -160,6 +160,8 @@ class ImageCounter(Struct, frozen=True):
     rule: ImageRule
     learned: tuple[tuple[str, int], ...] = ()
     """Tokens of an image, by `image_key`."""
+    least: int = 0
+    """Tokens of any image."""
 
     @property
     def name(self) -> str:
@@ -173,15 +175,17 @@ class ImageCounter(Struct, frozen=True):
         return self.texts.count(text)
 
 
-def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], ...] = ()) -> Counter:
-    """The counter for a model, by its name and by what was learned about its images.
+def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], ...] = (), least: int = 0) -> Counter:
+    """The counter for a model, by its name and by what is known about its images.
 
     >>> from proxy.core.tokens.counters import ByteClassCounter
     >>> with_images_of("qwen2.5-vl-7b", ByteClassCounter()).rule.value
     'qwen'
     """
     rule = _BY_VENDOR.get(vendor_of(last_part(model)), ImageRule.OPENAI)
-    return texts if rule is ImageRule.OPENAI and not learned else ImageCounter(texts, rule, learned)
+    if rule is ImageRule.OPENAI and not learned and not least:
+        return texts
+    return ImageCounter(texts, rule, learned, least)
 
 
 def image_key(size: tuple[int, int] | None, detail: str | None) -> str:
@@ -200,7 +204,7 @@ def tokens_of_image(counter: Counter, size: tuple[int, int] | None, detail: str 
         return _by_rule(ImageRule.OPENAI, size, detail)
     learned = dict(counter.learned) if counter.learned else {}
     tokens = learned.get(image_key(size, detail))
-    return _by_rule(counter.rule, size, detail) if tokens is None else tokens
+    return max(counter.least, _by_rule(counter.rule, size, detail) if tokens is None else tokens)
 
 
 def _by_rule(rule: ImageRule, size: tuple[int, int] | None, detail: str | None) -> int:

@@ -11,10 +11,11 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+from typing_extensions import TypedDict
 
 from proxy.core.artifact_reading.pages import Query, read
 from proxy.core.artifact_reading.search import part_at
@@ -69,6 +70,21 @@ class Stored(Struct, frozen=True):
         """Whether it has lines."""
         kind = self.metadata.media_type
         return kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_SUFFIXES)
+
+
+class ArtifactStat(TypedDict):
+    """What an artifact is."""
+
+    id: str
+    bytes: int
+    lines: int | None
+    """Empty: it is not text."""
+    type: str
+    """Its media type."""
+    tool: str
+    """The tool whose result it was taken from."""
+    created: str
+    """ISO 8601, UTC."""
 
 
 class ArtifactReader:
@@ -127,7 +143,7 @@ class ArtifactReader:
             )
         return await self._run(self._page, stored, query, max_bytes)
 
-    async def stat(self, stored: Stored) -> dict[str, Any]:
+    async def stat(self, stored: Stored) -> ArtifactStat:
         """Its description. Raises ArtifactError."""
         known = stored.metadata
         lines = (await self._run(self._index, stored))[0].total_lines if stored.is_text else None

@@ -27,16 +27,16 @@ from proxy.core.artifact_reading.search import (
     MAX_POINTER_CHARACTERS,
 )
 from proxy.errors import NotFromHere
+from proxy.shell.artifacts.reader import ArtifactStat
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
-from proxy.shell.endpoints.dispatch import ROAD, has_dot_segment, raw_path, unknown_path
+from proxy.shell.endpoints.dispatch import MATCH, has_dot_segment, raw_path, unknown_path
 from proxy.shell.endpoints.operator import ROUTERS
-from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED, add_refusals
+from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED, add_refusals, shaped
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
-from proxy.shell.endpoints.schemas import ArtifactStat
 from proxy.shell.endpoints.services import SERVICES, Current, Services
 from proxy.shell.resources.logs import logger
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import DEFAULT, VERSION, WIRES, Road, road_of, wire_over
+from proxy.wire.registry import DEFAULT, VERSION, WIRES, PathMatch, match_path, wire_over
 
 _ABOUT: Final = (
     "The API for agents is under `/v1`, and is the upstream's own API. Everything else is what the proxy tells people "
@@ -45,7 +45,7 @@ _ABOUT: Final = (
 _FORWARDED: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The upstream's response, byte for byte, as it arrives.",
-        "content": {"application/json": {}, "text/event-stream": {}},
+        "content": {"application/json": {}, "text/event-stream": {}, "application/x-ndjson": {}},
     },
     "4XX": {"description": "The upstream's refusal, or the proxy's own in the same shape."},
 }
@@ -57,7 +57,7 @@ _WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
 _ARTIFACT: Final[dict[int | str, dict[str, Any]]] = {
     **REFUSED,
     200: {
-        "model": ArtifactStat,
+        "model": shaped(ArtifactStat),
         "description": "The whole with its own type; a page as plain text, after a line that says what the page "
         "shows, of how much, and how to continue; for `stat`, a description.",
         "content": {"text/plain": {"schema": {"type": "string"}}, "*/*": _WHOLE},
@@ -172,7 +172,7 @@ class EachRequest:
             return
         generation = self._current.generation
         services = scope[SERVICES] = generation.services
-        scope[ROAD] = road_of(scope["method"], raw_path(scope), services.base_path)
+        scope[MATCH] = match_path(scope["method"], raw_path(scope), services.base_path)
         generation.begin()
         try:
             if (stranger := services.guard.stranger(scope)) is None:
@@ -185,8 +185,8 @@ class EachRequest:
 
 async def _turn_away(stranger: NotFromHere, scope: Scope, send: Send) -> None:
     logger().info("request_refused", status=stranger.status, outcome=stranger.code, problem=stranger.message)
-    road: Road | None = scope[ROAD]
-    wire = DEFAULT if road is None else road.wire or wire_over(road.path)
+    matched: PathMatch | None = scope[MATCH]
+    wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
     await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)
 
 
@@ -194,8 +194,8 @@ def _fitted_route(wire: Wire) -> RawRoute:
     """The route of a wire's paths."""
 
     def find(services: Services, scope: Scope) -> ASGIApp | None:
-        road: Road | None = scope[ROAD]
-        is_fitted = road is not None and road.wire is wire and not has_dot_segment(scope["path"])
+        matched: PathMatch | None = scope[MATCH]
+        is_fitted = matched is not None and matched.wire is wire and not has_dot_segment(scope["path"])
         return services.fitted if is_fitted else None
 
     end = wire.end.decode()
@@ -203,7 +203,7 @@ def _fitted_route(wire: Wire) -> RawRoute:
     schema = {"type": "object", "properties": {"model": {"type": "string"}}, "required": ["model", *members]}
     content = {"schema": schema, "example": {"model": "gpt-4o", **members}}
     return RawRoute(
-        end if wire.end.startswith(VERSION) else f"{VERSION.decode()}{end}",
+        end if wire.is_on_host or wire.end.startswith(VERSION) else f"{VERSION.decode()}{end}",
         find,
         _fitted,
         methods=["POST"],
@@ -256,7 +256,11 @@ def _find_compress_api(services: Services, scope: Scope) -> ASGIApp | None:
 
 
 def _find_pass_through(services: Services, scope: Scope) -> ASGIApp | None:
-    return None if scope[ROAD] is None else services.pass_through
+    return None if scope[MATCH] is None else services.pass_through
+
+
+def _find_greeting(services: Services, scope: Scope) -> ASGIApp | None:
+    return services.pass_through.greet if services.pass_through.greets(scope) else None
 
 
 def _find_mcp(services: Services, scope: Scope) -> ASGIApp | None:
@@ -278,6 +282,7 @@ _OTHER_ROUTES: Final = (
         tags=["agents"],
         responses=_FORWARDED,
     ),
+    RawRoute("/", _find_greeting, _not_described, include_in_schema=False),
     RawRoute("/mcp", _find_mcp, _not_described, include_in_schema=False),
     RawRoute(
         ARTIFACTS_PATH + "{name}",

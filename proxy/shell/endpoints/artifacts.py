@@ -30,9 +30,8 @@ from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.disconnect import UntilClientLeaves
-from proxy.shell.relay.relay import header
 from proxy.shell.resources.logs import logger
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, header
 
 ARTIFACTS_PATH: Final = "/artifacts/"
 INSTEAD: Final = "instead"
@@ -78,7 +77,8 @@ class ArtifactRoute:
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sender = ResponseSender(send, request_id_of(scope["headers"]))
+        request_id = request_id_of(scope["headers"])
+        sender = ResponseSender(send, request_id)
         status, own = 200, list(_GUARD)
         try:
             async with UntilClientLeaves(receive) as client:
@@ -94,7 +94,7 @@ class ArtifactRoute:
             name = _name(scope)
             self._log.info(
                 "artifact_read",
-                request_id=sender.request_id,
+                request_id=request_id.decode(),
                 artifact=name if is_artifact(name) else None,
                 status=status,
                 sent_bytes=sender.sent_bytes,

@@ -35,12 +35,11 @@ from proxy.shell.http.bodies import read_body
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.planning.wanted import in_thread
-from proxy.shell.relay.relay import header
 from proxy.shell.relay.routes import Routes
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Share, Workload
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, header
 from proxy.wire import compress_api
 
 COMPRESS_PATH: Final = "/v1/compress"

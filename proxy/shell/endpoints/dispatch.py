@@ -26,7 +26,7 @@ from proxy.shell.http.bodies import BodyStream, Received, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.planning.wanted import UNDER_WAY
-from proxy.shell.relay.relay import Served, header
+from proxy.shell.relay.relay import Served
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.resources.logs import logger, write_lines_for
@@ -34,11 +34,11 @@ from proxy.shell.resources.waiting import Kept, WaitingRoom
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, WholePath
+from proxy.shell.upstream.client import Headers, WholePath, header
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import Road, like, road_of, wire_over
+from proxy.wire.registry import WIRES, PathMatch, like, match_path, wire_beside, wire_over
 
-ROAD: Final = "context_proxy.road"
+MATCH: Final = "context_proxy.match"
 """The key in a request's scope: where it goes, or None if it belongs to no API."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
@@ -48,7 +48,7 @@ _NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
 
 
 class FittedEndpoint:
-    """The POST paths of the wires, by any road: requests to them are fitted."""
+    """The POST paths of the wires, whatever precedes them: requests to them are fitted."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class FittedEndpoint:
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        road: Road = scope[ROAD]
-        assert road.wire is not None, "the route is a wire's"
-        wire = road.wire
+        matched: PathMatch = scope[MATCH]
+        assert matched.wire is not None, "the route is a wire's"
+        wire = matched.wire
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
@@ -89,9 +89,9 @@ class FittedEndpoint:
             received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
             decision.note_body(len(received.body))
             async with UntilClientLeaves(receive, connection=connection) as client:
-                route = await self._routes.of(wire, headers, received.body, road.model)
+                route = await self._routes.of(wire, headers, received.body, matched.model)
                 decision.route = route.name
-                served = await self._served(scope, route, wire, road, received, kept, decision, alive, sender)
+                served = await self._served(scope, route, wire, matched, received, kept, decision, alive, sender)
                 await sender.pass_on(served.response, client, decision.headers())
                 route.relay.learn_from(served, decision)
         except ProxyError as error:
@@ -122,7 +122,7 @@ class FittedEndpoint:
         scope: Scope,
         route: Route,
         wire: Wire,
-        road: Road,
+        matched: PathMatch,
         received: Received,
         kept: Kept,
         decision: Decision,
@@ -136,8 +136,8 @@ class FittedEndpoint:
 
         headers: Headers = scope["headers"]
         early = EarlyBytes(pass_on)
-        target, access = _target(scope, _on(route, scope, road, self._routes)), self._ways.of(scope)
-        serving = route.relay.serve(wire, target, headers, received, kept, decision, access, early, road.model)
+        target, access = _target(scope, _on(route, scope, matched, self._routes)), self._ways.of(scope)
+        serving = route.relay.serve(wire, target, headers, received, kept, decision, access, early, matched.model)
         seconds = route.relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving
@@ -146,7 +146,8 @@ class FittedEndpoint:
 
 
 class PassThrough:
-    """The rest of the API, any method, both directions as streams."""
+    """The rest of the API, any method, both directions as streams; and `/`, for clients that look whether a server is
+    there."""
 
     def __init__(self, routes: Routes, body_pause_seconds: float) -> None:
         self._routes = routes
@@ -154,11 +155,11 @@ class PassThrough:
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        road: Road = scope[ROAD]
+        matched: PathMatch = scope[MATCH]
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         write_lines_for(request_id.decode())
-        wire = wire_over(road.path)
+        wire = wire_over(matched.path)
         sender = ResponseSender(send, request_id, wire)
         if _asks_for_websocket(scope):
             error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
@@ -174,8 +175,10 @@ class PassThrough:
                 if len(self._routes.all) > 1 and model_union.is_asked(scope):
                     await model_union.send_union(self._routes, scope, send)
                     return
-                route = self._routes.for_path(road.path.partition(b"/v1")[2].decode("latin-1"))
-                target = _target(scope, _on(route, scope, road, self._routes))
+                own = wire_beside(raw_path(scope))
+                route = self._routes.beside(own) if own is not None else None
+                route = route or self._routes.for_path(matched.path.partition(b"/v1")[2].decode("latin-1"))
+                target = _target(scope, _on(route, scope, matched, self._routes))
                 answer = await route.relay.pass_through(scope["method"], target, headers, body, wire)
                 try:
                     await sender.pass_on(answer, client, [])
@@ -196,6 +199,27 @@ class PassThrough:
                 await upload.discard()
             await sender.refuse(error)
 
+    def greets(self, scope: Scope) -> bool:
+        """Whether a request looks for a server that an upstream is; browsers accept HTML."""
+        return (
+            scope["path"] == "/"
+            and scope["method"] in ("GET", "HEAD")
+            and b"text/html" not in header(scope["headers"], b"accept")
+            and self._greeting is not None
+        )
+
+    @property
+    def _greeting(self) -> bytes | None:
+        wires = (wire for wire in WIRES.values() if wire.greeting and self._routes.beside(wire) is not None)
+        return next((wire.greeting for wire in wires), None)
+
+    async def greet(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Answer as the server does."""
+        words = self._greeting or b""
+        described = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(words)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": described})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else words})
+
 
 def _announced_bytes(headers: Headers) -> int:
     announced = header(headers, b"content-length")
@@ -212,16 +236,16 @@ def raw_path(scope: Scope) -> bytes:
     return path
 
 
-def _target(scope: Scope, road: Road) -> WholePath:
+def _target(scope: Scope, matched: PathMatch) -> WholePath:
     query: bytes = scope["query_string"]
-    return WholePath(road.path + b"?" + query if query else road.path)
+    return WholePath(matched.path + b"?" + query if query else matched.path)
 
 
-def _on(route: Route, scope: Scope, road: Road, routes: Routes) -> Road:
-    """The same road on another upstream's host."""
+def _on(route: Route, scope: Scope, matched: PathMatch, routes: Routes) -> PathMatch:
+    """The same match on another upstream's host."""
     if route is routes.default:
-        return road
-    return road_of(scope["method"], raw_path(scope), route.base_path) or road
+        return matched
+    return match_path(scope["method"], raw_path(scope), route.base_path) or matched
 
 
 def has_dot_segment(path: str) -> bool:

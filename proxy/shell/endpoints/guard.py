@@ -25,9 +25,8 @@ from starlette.types import Scope
 from proxy.errors import KeyNeeded, NotFromHere, WrongKey
 from proxy.shell.artifacts.access import front_header, is_loopback
 from proxy.shell.artifacts.tenants import Tenants
-from proxy.shell.relay.relay import header
 from proxy.shell.resources.logs import logger
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, header
 
 WRONG_KEY_SECONDS: Final = 1.0
 """From a wrong key to its refusal. A key of 16 characters cannot be guessed; one that somebody reads from a list can,

@@ -30,8 +30,8 @@ from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.bodies import read_body
-from proxy.shell.relay.relay import header
 from proxy.shell.resources.logs import logger
+from proxy.shell.upstream.client import header
 
 MCP_PATH: Final = "/mcp"
 MAX_CALL_BYTES: Final = 256 * 1024

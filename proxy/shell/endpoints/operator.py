@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-import os
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BeforeValidator
+from typing_extensions import TypedDict
 
-from proxy.core.conversation.edit import Reason
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
-from proxy.shell.endpoints import schemas
 from proxy.shell.endpoints.events import EventStream
 from proxy.shell.endpoints.refusals import (
     HEADERS,
@@ -31,13 +27,17 @@ from proxy.shell.endpoints.refusals import (
     REFUSED,
     Endpoint,
     guarded,
+    shaped,
 )
-from proxy.shell.endpoints.services import Reload, Services, services_of
+from proxy.shell.endpoints.services import Reload, services_of
 from proxy.shell.http.bodies import read_body
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.operator.api_page import api_page
-from proxy.shell.operator.overview import MAX_HOURS
+from proxy.shell.operator.explaining import DryRun
+from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
+from proxy.shell.operator.readiness import NotReady, Ready
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted
+from proxy.shell.telemetry.record import Conversation
 
 _DEFAULT_LIMIT: Final = 50
 _DASHBOARD_TYPES: Final = {
@@ -116,32 +116,59 @@ class Exposition(Response):
     media_type = CONTENT_TYPE_LATEST
 
 
+class Alive(TypedDict):
+    """The process is alive."""
+
+    status: Literal["ok"]
+
+
+class ReloadedHere(TypedDict):
+    """The outcome of a reload of the settings."""
+
+    status: Literal["reloaded", "unchanged"]
+    """Of the worker that responds; the others are notified."""
+    restart_needed: list[str]
+    """Settings that have changed but need a restart: they keep their old values."""
+    workers: int
+    """Processes that share the port."""
+
+
+class Conversations(TypedDict):
+    """The latest conversations."""
+
+    conversations: list[Conversation]
+
+
 status = APIRouter(route_class=Endpoint, tags=["status"])
 operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
 pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include_in_schema=False)
 
 
-@status.get("/healthz", summary="Whether the process is alive", response_model=schemas.Alive)
+@status.get("/healthz", summary="Whether the process is alive", response_model=shaped(Alive))
 async def healthz() -> Response:
     """Always, as long as there is a response."""
-    return _json({"status": "ok"})
+    return _json(Alive(status="ok"))
 
 
 @status.get(
     "/readyz",
     summary="Whether requests would be served well",
-    responses={503: {"model": schemas.NotReady, "description": "No upstream responds, or nothing can be stored."}},
-    response_model=schemas.Ready,
+    responses={503: {"model": shaped(NotReady), "description": "No upstream responds, or nothing can be stored."}},
+    response_model=shaped(Ready),
 )
 async def readyz(request: Request) -> Response:
     """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
     services = services_of(request)
     is_ready, problems = await services.readiness.looked()
     if not is_ready:
-        return _json({"status": "not ready", "reasons": problems}, 503)
+        not_ready: NotReady = {"status": "not ready", "reasons": problems}
+        return _json(not_ready, 503)
     noted = {name: why for name, note in services.notes.items() if (why := note()) is not None}
     unavailable = {**problems, **noted}
-    return _json({"status": "ready", "unavailable": unavailable} if unavailable else {"status": "ready"})
+    ready: Ready = {"status": "ready"}
+    if unavailable:
+        ready["unavailable"] = unavailable
+    return _json(ready)
 
 
 @status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
@@ -154,7 +181,7 @@ async def exposed(request: Request) -> Response:
     "/decisions",
     summary="The latest requests",
     tags=["decisions"],
-    response_model=schemas.Decisions,
+    response_model=shaped(Decisions),
 )
 async def decisions(
     request: Request,
@@ -166,15 +193,16 @@ async def decisions(
 ) -> Response:
     """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
     content. With `decisions.stored: 0` only of the process that responds, since its start."""
+    services = services_of(request)
     wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
-    return _json(await _decisions(services_of(request), wanted))
+    return _json(await services.overview.decisions(wanted, services.server.workers))
 
 
 @operator.get(
     "/overview",
     summary="Whether all is well, and what was saved",
     tags=["decisions"],
-    response_model=schemas.Overview,
+    response_model=shaped(OverviewFigures, AllSums, ModelSums),
 )
 async def overview(request: Request, hours: _Hours = 24) -> Response:
     """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
@@ -186,11 +214,11 @@ async def overview(request: Request, hours: _Hours = 24) -> Response:
     "/conversations",
     summary="The latest conversations",
     tags=["decisions"],
-    response_model=schemas.Conversations,
+    response_model=shaped(Conversations),
 )
 async def conversations(request: Request, limit: _Some = 20) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-    return _json({"conversations": await services_of(request).history.conversations(limit)})
+    return _json(Conversations(conversations=await services_of(request).history.conversations(limit)))
 
 
 @operator.get(
@@ -215,7 +243,7 @@ async def events() -> Response:
     "/decisions/{request_id:path}",  # a client's id may contain a slash
     summary="One request, message by message",
     tags=["decisions"],
-    response_model=schemas.DecisionDetail,
+    response_model=shaped(PricedDetail),
 )
 async def decision(request: Request, request_id: str) -> Response:
     """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
@@ -234,7 +262,7 @@ async def decision(request: Request, request_id: str) -> Response:
     "/explain",
     summary="What would be done to a chat request",
     tags=["decisions"],
-    response_model=schemas.Explanation,
+    response_model=shaped(DryRun),
     openapi_extra=_CHAT_REQUEST,
 )
 async def explain(request: Request) -> Response:
@@ -252,7 +280,7 @@ async def explain(request: Request) -> Response:
     "/-/reload",
     summary="Reload the settings",
     tags=["status"],
-    response_model=schemas.Reloaded,
+    response_model=shaped(ReloadedHere),
 )
 async def reload_settings(request: Request) -> Response:
     """As SIGHUP does: running responses end with the settings that they began with, and invalid settings change
@@ -260,7 +288,9 @@ async def reload_settings(request: Request) -> Response:
     reload: Reload | None = request.app.state.reload
     if reload is None:
         raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
-    return _json({**(await reload())._asdict(), "workers": services_of(request).server.workers})
+    status, restart_needed = await reload()
+    workers = services_of(request).server.workers
+    return _json(ReloadedHere(status=status, restart_needed=restart_needed, workers=workers))
 
 
 @status.head("/", include_in_schema=False)
@@ -295,36 +325,6 @@ async def part_of_page(name: str) -> Response:
 
 
 ROUTERS: Final = (status, operator, pages)
-
-
-async def _decisions(services: Services, wanted: Wanted) -> dict[str, Any]:
-    """The content of `/decisions`."""
-    history = services.history
-    running = await history.running()
-    (sums,) = await history.slots(0.0)
-    totals = {
-        "requests": sums["requests"],
-        "tokens_before": sums["tokens_before"],
-        "tokens_saved": sums["tokens_before"] - sums["tokens_sent"],
-        "overflows": sums["overflows"],
-        "overflows_survived": sums["survived"],
-        "prefix_kept": round(sums["prefix_kept"] / sums["followed"], 4) if sums["followed"] else None,
-    }
-    return {
-        "running": running[: wanted.limit],
-        "decisions": await history.page(wanted),
-        "matching": await history.count(replace(wanted, before=None)),
-        "totals": {**totals, "running": len(running)},
-        "worker": {
-            "pid": os.getpid(),
-            "workers": services.server.workers,
-            "seconds": round(time.time() - history.started),
-            "remembered": await history.count(Wanted()),
-            "shared": history.is_kept and history.problem is None,
-            "problem": history.problem or "",
-        },
-        "reasons": {reason.value: (reason.one, reason.several) for reason in Reason},
-    }
 
 
 @functools.cache

@@ -7,24 +7,43 @@ from __future__ import annotations
 
 import html
 import secrets
-from typing import Any, Final
+from typing import Annotated, Any, Final, NotRequired
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
+from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
-from proxy.shell.endpoints.schemas import Refusal
 from proxy.shell.endpoints.services import services_of
 from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.telemetry.ledger import MAX_DECISIONS
-from proxy.wire.json_wire import error_body
+from proxy.wire.json_wire import Refusal, error_body
 
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": Refusal, "description": "Why not."}}
+SHAPE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+def shaped(kind: type[Any], *parts: type[Any]) -> type[Any]:
+    """A TypedDict that a response is built as, for FastAPI to describe: it has no other members, and their docstrings
+    explain them. `parts`: those within it that extend others, as pydantic reads no docstrings of a base."""
+    for extended in (kind, *parts):
+        with_config(SHAPE)(extended)
+        hints: dict[str, Any] = get_type_hints(extended, include_extras=True)
+        for base in filter(is_typeddict, get_original_bases(extended)):
+            for name, found in TypeAdapter(shaped(base)).json_schema()["properties"].items():
+                hint, told = hints[name], Field(description=found.get("description"))
+                is_optional = getattr(hint, "__origin__", None) is NotRequired
+                own = NotRequired[Annotated[hint.__args__[0], told]] if is_optional else Annotated[hint, told]
+                extended.__annotations__[name] = own
+    return kind
+
+
+REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": shaped(Refusal), "description": "Why not."}}
 OPERATOR_KEY: Final = HTTPBearer(
     scheme_name="operator key",
     description="`server.admin_key`, also as the password of HTTP's Basic. If it is not set, clients on this machine "

@@ -10,17 +10,18 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Protocol
 
+from msgspec import Struct, field
 from starlette.types import Send
 
 from proxy.errors import ClientLeft, ProxyError, RequestTimeout, UpstreamError
 from proxy.shell.http.disconnect import Losable, UntilClientLeaves
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.relay import Response, header
+from proxy.shell.relay.relay import Response
 from proxy.shell.relay.watching import StreamedResponse
-from proxy.shell.upstream.client import Headers, UpstreamResponse
+from proxy.shell.upstream.client import Headers, UpstreamResponse, header
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import DEFAULT
+from proxy.wire.registry import DEFAULT
 from proxy.wire.streams import TAIL_BYTES, Tail
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -48,25 +49,23 @@ class Passable(Protocol):
         """The body."""
 
 
-class ResponseSender:
+class ResponseSender(Struct, eq=False):
     """Sends one response, and knows whether it has begun."""
 
-    def __init__(self, send: Send, request_id: bytes, wire: Wire = DEFAULT, alive: KeepAlive | None = None) -> None:
-        """`alive`: what `send` belongs to, if bytes may be sent before the response is decided."""
-        self._send = send
-        self._alive = alive
-        self._wire = wire
-        self._request_id = request_id
-        self.request_id = request_id.decode()
-        self.status = 0
-        """Of the response; 0 until it has begun."""
-        self.sent_bytes = 0
-        self.last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
-        """The end of what was sent."""
-        self._is_read = False
-        self._connection: Losable | None = None
-        """The client's, once a response may be handed on piece by piece."""
-        self._send_piece = send
+    _send: Send
+    _request_id: bytes
+    _wire: Wire = DEFAULT
+    _alive: KeepAlive | None = None
+    """What `send` belongs to, if bytes may be sent before the response is decided."""
+    status: int = 0
+    """Of the response; 0 until it has begun."""
+    sent_bytes: int = 0
+    last: Tail = field(default_factory=lambda: Tail(TAIL_BYTES, _PIECES_OF_THE_END))
+    """The end of what was sent."""
+    _is_read: bool = False
+    _connection: Losable | None = None
+    """The client's, once a response may be handed on piece by piece."""
+    _send_piece: Send | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -80,10 +79,15 @@ class ResponseSender:
     async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers) -> None:
         """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
         headers = self.head(answer.headers, own)
-        self.status = answer.status
+        self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
+        if whole is not None and (to := client.connection) and to.send_whole(answer.status, headers, whole):
+            client.release()
+            self._is_read, self.sent_bytes = True, len(whole)
+            self.last.add(whole)
+            return
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        if isinstance(answer, PeekedResponse) and (body := answer.whole_body) is not None:
-            await self._end(body, client)
+        if whole is not None:
+            await self._end(whole, client)
             return
         send = self._send if self._alive is None else self._alive.rest
         if client.connection is not None and isinstance(answer, _HANDING_ON):
@@ -116,6 +120,7 @@ class ResponseSender:
     def take(self, piece: bytes) -> None:
         """Forward a piece at once: it must be ready."""
         self.sent_bytes += len(piece)
+        assert self._send_piece is not None, "it is ready"
         sending = self._send_piece({"type": "http.response.body", "body": piece, "more_body": True})
         for _ in sending.__await__():
             raise AssertionError("a connection that is writable lets nobody wait")
@@ -143,7 +148,7 @@ class ResponseSender:
         """An error in the wire's shape; nothing if the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
-        body = self._wire.error(error, self.request_id)
+        body = self._wire.error(error, self._request_id.decode())
         described = [(b"content-type", self._wire.content_type), (b"content-length", str(len(body)).encode())]
         if isinstance(error, RequestTimeout):
             described.append((b"connection", b"close"))  # no other request can follow in the middle of one
@@ -156,8 +161,10 @@ class ResponseSender:
 
     def _with_request_id(self, headers: Headers) -> Headers:
         """The upstream's own id stays visible under another name: its support asks for it."""
-        renamed = [(b"x-upstream-request-id" if name == b"x-request-id" else name, value) for name, value in headers]
-        return [*renamed, (b"x-request-id", self._request_id)]
+        if b"x-request-id" in dict(headers):
+            renamed = {b"x-request-id": b"x-upstream-request-id"}
+            headers = [(renamed.get(name, name), value) for name, value in headers]
+        return [*headers, (b"x-request-id", self._request_id)]
 
 
 def request_id_of(headers: Headers) -> bytes:

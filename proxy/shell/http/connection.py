@@ -1,33 +1,38 @@
-"""A client's connection as the server's parser sees it: whole heads of bounded size, one request at a time.
+"""A client's connection: uvicorn's protocol, with bounds on heads, on the framing of chunks and on waiting.
 
-Rule: a client that is slow, or sends more than it may, delays nobody else and is told why. The `asyncio.Protocol` here
-sits in front of uvicorn's, which it calls only as a transport would; the application says through `scope["state"]` when
-it is done with a request.
+Rule: a client that is slow, or sends more than it may, delays nobody else and gets a reason. httptools (llhttp) decides
+where a request ends and refuses what two readers could frame differently (RFC 9112 11.2). What arrives behind a request
+that is being served waits as bytes, so requests are parsed and served one at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from httptools import HttpParserError, HttpParserUpgrade
 from msgspec import Struct
-from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
+from proxy.errors import HeadTooLarge, MalformedRequest, ProxyError, RequestTimeout, TooManyConnections, UnknownCoding
 from proxy.shell.http.disconnect import STATE_KEY
-from proxy.shell.http.framing import Requests
-from proxy.shell.resources.logs import logger, write_lines_for
+from proxy.shell.http.output import Output
+from proxy.shell.resources.logs import logger
 from proxy.wire.json_wire import error_body
 
 DRAIN_SECONDS: Final = 1.0
 """For an idle connection once the server stops. A request that is on its way then still gets its response, with the
 notice that it was the last one; closing at once would reset the connection. As nginx's keepalive_min_timeout:
 https://nginx.org/en/docs/http/ngx_http_core_module.html#keepalive_min_timeout"""
+MAX_HEADERS: Final = 200
+"""Twice the limit of Apache (https://httpd.apache.org/docs/2.4/mod/core.html#limitrequestfields) and gunicorn
+(https://docs.gunicorn.org/en/stable/settings.html#limit-request-fields): gateways add their own."""
 _LINGER_SECONDS: Final = 5.0
 """How long the rest of a refused request is read and thrown away: the system resets a connection that is closed with
 bytes unread, and the client then loses the refusal.
@@ -36,10 +41,21 @@ _LINGER_BYTES: Final = 64 * 1024 * 1024
 """How much of it: a flood from this machine brings some GB/s, which the loop would spend its time on."""
 _HELD_BYTES: Final = 64 * 1024
 """Of the requests that a client sends ahead; at more, the proxy stops reading from it."""
+_FREE_CHUNK_BYTES: Final = 300_000
+"""A chunked body may have so many bytes besides three times its content. A chunk of three bytes has eight; encoders
+that send each JSON token as a chunk, as Python's `iterencode` does, write more. Below that each byte costs a call."""
+_MAX_CHUNK_LINE_BYTES: Final = 8192
+"""A chunk's length with its extensions, or the trailer: one of nginx's header buffers."""
+_PROBLEMS: Final = {"Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1 is"}
+"""Of llhttp's messages those that leave the client guessing (RFC 9113 3.4)."""
+_BLANK_LINE: Final = b"\r\n\r\n"
+_OF_THE_CONNECTION: Final = frozenset((b"connection", b"transfer-encoding"))
+_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Of those that uvicorn refuses in a header all but line ends, which are counted."""
 
 
-class ConnectionLimits(Struct, frozen=True):
-    """How much of the server a client may use."""
+class Connections(Struct):
+    """All connections of one process, and how much of the server each client may use."""
 
     max_head_bytes: int
     head_seconds: float
@@ -47,73 +63,31 @@ class ConnectionLimits(Struct, frozen=True):
     keep_alive_seconds: float
     """For the first byte of the next request."""
     max_connections: int
+    waiting: dict[Connection, None] = {}
+    """Connections without a request under way, the longest idle first."""
+    is_draining: bool = False
+    """The server stops: each response ends its connection."""
 
 
-class Connections:
-    """All connections of one process; passed to uvicorn as its `http` class. Can be pickled until it is called."""
+class Connection(HttpToolsProtocol):
+    """One connection, in the application's `scope["state"][STATE_KEY]` as a `Losable`."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self.limits = limits
-        self.waiting: dict[Connection, None] = {}
-        """Connections without a request under way, the longest idle first."""
-        self.is_draining = False
-        self.state: ServerState | None = None
-        """Shared by uvicorn's protocols; its headers are ours."""
-        self._open: set[Any] = set()
+    transport: Any  # an `Output`
+    is_writable = True
+    """As Losable says."""
 
-    def __call__(
+    def __init__(
         self,
+        connections: Connections,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> asyncio.Protocol:
-        if self.state is None:
-            self.state = ServerState()
-            self.state.tasks = server_state.tasks  # the server waits for these
-            self._open = server_state.connections  # and for these, after telling them to shut down
-        connection = Connection(self)
-        state = {**app_state, STATE_KEY: connection}
-        connection.parser = HttpToolsProtocol(config=config, server_state=self.state, app_state=state, _loop=_loop)
-        return connection
-
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection. At the limit the longest idle one makes room for it; False if none is idle."""
-        if len(self._open) >= self.limits.max_connections:
-            idle = next(iter(self.waiting), None)
-            if idle is None:
-                return False
-            del self.waiting[idle]  # it is counted until it is closed, but may make room only once
-            idle.close()
-        self._open.add(connection)
-        return True
-
-    def forget(self, connection: Connection) -> None:
-        """A connection has closed."""
-        self._open.discard(connection)
-        self.waiting.pop(connection, None)
-
-    def drain(self) -> None:
-        """From now on each response says that its connection ends with it."""
-        if not self.is_draining and self.state is not None:
-            self.is_draining = True
-            self.state.default_headers.append((b"connection", b"close"))
-
-
-class Connection(asyncio.Protocol):
-    """One connection. All input passes through here; output goes directly from uvicorn to the socket."""
-
-    parser: HttpToolsProtocol
-    is_writable = True
-    """As Losable says."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._limits = connections.limits
-        self._requests = Requests(connections.limits.max_head_bytes)
-        self._loop = asyncio.get_running_loop()
-        self._transport: _Output
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, STATE_KEY: self}, _loop)
+        self._all = connections
         self._timer: asyncio.TimerHandle | None = None
+        self._is_in_head = self._is_in_body = False
         self._is_busy = False
         """Whether the application is handling a request of this connection."""
         self._is_refused = False
@@ -121,6 +95,14 @@ class Connection(asyncio.Protocol):
         self._ignored_bytes = 0
         self._held = b""
         """What has arrived of the requests after that one."""
+        self._end_of_last = b""
+        """The last bytes of the piece before, if its blank line may be incomplete."""
+        self._body_left = 0
+        """Missing bytes of a body of known length."""
+        self._line_bytes = 0
+        """Since the beginning of the head, or since the last content of a chunk."""
+        self._body_bytes = self._content_bytes = 0
+        """Of this body: as sent, and without the framing of its chunks."""
         self._is_lost = False
         """Whether the application has been told that its client is gone."""
         self._leave: Callable[[], None] | None = None
@@ -129,104 +111,216 @@ class Connection(asyncio.Protocol):
         """Called when the connection is no longer writable."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a stream
-        self._transport = _Output(transport, self._loop)
-        is_admitted = self._connections.admit(self)
-        self.parser.connection_made(self._transport)
-        if is_admitted:
-            self._connections.waiting[self] = None
-            self._wait(self._limits.head_seconds)
-        else:
-            most = self._limits.max_connections
+        most, waiting = self._all.max_connections, self._all.waiting
+        is_full = len(self.connections) >= most
+        if is_full and (idle := next(iter(waiting), None)) is not None:
+            del waiting[idle]  # counted until it is closed, but may make room only once
+            idle.transport.close()
+            is_full = False
+        super().connection_made(Output(transport, self.loop))  # type: ignore[arg-type] # it has what uvicorn calls
+        if is_full:
             self._refuse(TooManyConnections(f"all {most:,} connections are taken (server.max_connections)"))
+        else:
+            waiting[self] = None
+            self._wait(self._all.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        self._connections.forget(self)
-        self._lose(exc)
+        self._all.waiting.pop(self, None)
+        self._lose()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse piece by piece: a piece ends where a request may end, so none contains parts of two."""
+        while data:
+            if self._is_refused:
+                self._ignored_bytes += len(data)
+                if self._ignored_bytes > _LINGER_BYTES:
+                    self.transport.pause_reading()
+                return
+            if self._is_busy and not self._is_in_body:
+                self._held += data
+                if len(self._held) > _HELD_BYTES:
+                    self.transport.pause_reading()
+                return
+            size = self._body_left or self._to_blank_line(data)
+            self._parse(data[:size])
+            data = data[size:]
+
+    def _to_blank_line(self, data: bytes) -> int:
+        """How many bytes lead to the end of the next blank line: every head and every chunked body ends in one."""
+        before = self._end_of_last
+        end = (before + data).find(_BLANK_LINE)
+        if end < 0:
+            self._end_of_last = (before + data)[-3:]
+            return len(data)
+        self._end_of_last = b""
+        return end + len(_BLANK_LINE) - len(before)
+
+    def _parse(self, data: bytes) -> None:
+        was_in_head = self._is_in_head
+        self._line_bytes += len(data)
+        if self._is_in_body:
+            self._body_bytes += len(data)
+            self._body_left -= min(len(data), self._body_left)
+        try:
+            self._feed(data)
+            if self._is_in_head:
+                self._check_head()
+                if not was_in_head:
+                    self._wait(self._all.head_seconds)
+            elif self._is_in_body:
+                self._check_chunks()
+        except HttpParserError as error:
+            cause = error.__context__  # of an error in a callback
+            self._refuse(
+                cause if isinstance(cause, ProxyError) else MalformedRequest(_PROBLEMS.get(f"{error}", f"{error}"))
+            )
+        except ProxyError as error:
+            self._refuse(error)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade:  # what follows would be the other protocol's, the body included
+            if self._is_in_head:
+                headers = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+                line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
+                self.parser.feed_data(line + b"".join(headers) + b"\r\n")
+
+    def _check_head(self) -> None:
+        """Check the limits for a head, or for what has arrived of it."""
+        most = self._all.max_head_bytes
+        if self._line_bytes > most:
+            raise HeadTooLarge(f"the head of the request has more than {most:,} bytes (server.max_header_bytes)")
+        if len(self.headers) > MAX_HEADERS:
+            raise HeadTooLarge(f"the request has more than {MAX_HEADERS} headers")
+
+    def _check_chunks(self) -> None:
+        if self._line_bytes > _MAX_CHUNK_LINE_BYTES:
+            raise MalformedRequest(
+                f"the request has a chunk or trailer with over {_MAX_CHUNK_LINE_BYTES:,} other bytes"
+            )
+        if self._body_bytes > _FREE_CHUNK_BYTES + 3 * self._content_bytes:
+            raise MalformedRequest("the request's chunks have less than 3 bytes each on average")
+
+    # Callbacks of the parser.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+
+    def on_headers_complete(self) -> None:
+        self._check_head()
+        found = dict(self.headers)
+        if b"transfer-encoding" in found:
+            _check_codings([value for name, value in self.headers if name == b"transfer-encoding"])
+        if b"upgrade" in found and self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            return  # upgrades are not offered, so the request comes again without its wish (RFC 9110 7.8)
+        super().on_headers_complete()
+        self.headers = []  # the trailer's, which no application sees
+        self._is_in_head, self._is_in_body, self._is_busy = False, True, True
+        self._body_left = int(found.get(b"content-length", 0))
+        self._line_bytes = self._body_bytes = self._content_bytes = 0
+        self.cycle.keep_alive = self.cycle.keep_alive and not self._all.is_draining
+        self.transport.hold_next()
+        self._stop_waiting()
+        self._all.waiting.pop(self, None)
+
+    def on_body(self, body: bytes) -> None:
+        self._content_bytes += len(body)
+        self._line_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._is_in_body:
+            self._is_in_body, self._line_bytes = False, 0
+            super().on_message_complete()
+
+    # The application.
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app))
+        self.tasks.add(task)
+        task.add_done_callback(self._request_over)
+
+    def on_response_complete(self) -> None:
+        """The next request waits until the application has returned."""
+
+    def _request_over(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self._is_busy, self._stop_chunks = False, None
+        if self.transport.is_closing() or self._is_refused:
+            return
+        if self.expect_100_continue and self._is_in_body and not self._body_bytes:
+            self._end()  # what came next could be that body, or a request (RFC 9110 10.1.1)
+            return
+        self._all.waiting[self] = None
+        self._wait(self._all.keep_alive_seconds)
+        self.flow.resume_reading()
+        if self._held:
+            held, self._held = self._held, b""
+            self.transport.resume_reading()
+            self.data_received(held)
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
         """As Losable says."""
         self._leave = then
         if self._is_lost and then is not None:
-            self._loop.call_soon(then)
+            self.loop.call_soon(then)
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
         """As Losable says."""
-        cycle = self.parser.cycle
+        cycle = self.cycle
         if cycle is None or not cycle.chunked_encoding or cycle.response_complete or not self.is_writable:
             return None
         self._stop_chunks = stop
-        return self._transport.direct
+        return self.transport.direct  # type: ignore[no-any-return] # see above
 
-    def data_received(self, data: bytes) -> None:
-        if self._is_refused:
-            self._ignored_bytes += len(data)
-            if self._ignored_bytes > _LINGER_BYTES:
-                self._transport.pause_reading()
-            return
-        was_in_body, was_between = self._requests.is_in_body, self._requests.is_between
-        if self._is_busy and not was_in_body:
-            self._hold(data)
-            return
-        try:
-            passed, rest = self._requests.take(data)
-        except ProxyError as error:
-            self._refuse(error, is_begun=was_in_body)
-            return
-        if passed:
-            if not was_in_body:
-                self._begin_request()
-            self.parser.data_received(passed)
-            if rest:
-                self.data_received(rest)
-        elif was_between and not self._requests.is_between:
-            self._wait(self._limits.head_seconds)
-
-    def eof_received(self) -> None:
-        self.parser.eof_received()
-
-    def pause_writing(self) -> None:
-        self._stop_writing()
-        self.parser.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.is_writable = not self._is_lost
-        self.parser.resume_writing()
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the server is stopping, so that responses without an end should end."""
-        return self._connections.is_draining
+    def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """As Losable says. Through uvicorn, FastAPI and Starlette, a response takes four times as many steps."""
+        cycle, named = self.cycle, dict(headers)
+        is_simple = named.get(b"content-length") == b"%d" % len(body) and named.keys().isdisjoint(_OF_THE_CONNECTION)
+        may_be_sent = self.is_writable and cycle.keep_alive and not cycle.response_started
+        if not (is_simple and may_be_sent) or cycle.scope["method"] == "HEAD":
+            return False
+        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        head = b"".join(lines)
+        if not head.count(b"\r") == head.count(b"\n") == len(lines) or _CONTROLS.search(head):
+            return False
+        cycle.response_started = cycle.response_complete = True
+        self.transport.write_whole(b"%b%b\r\n" % (STATUS_LINE[status], head), body)
+        cycle.message_event.set()
+        return True
 
     @property
     def has_whole_request(self) -> bool:
         """Whether the body of the request that is under way has arrived."""
-        return not self._requests.is_in_body
+        return not self._is_in_body
 
-    def request_over(self) -> None:
-        """The application is done with its request."""
-        self._is_busy, self._stop_chunks = False, None
-        if self._transport.is_closing() or self._is_refused:
-            return
-        if self._requests.is_held_back:  # what came next could be that body, or a request
-            self._end()
-            return
-        self._connections.waiting[self] = None
-        self._wait(self._limits.keep_alive_seconds)
-        if self._held:
-            held, self._held = self._held, b""
-            self._transport.resume_reading()
-            self.data_received(held)
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is stopping, so that responses without an end should end."""
+        return self._all.is_draining
+
+    # The end.
+
+    def pause_writing(self) -> None:
+        self._stop_writing()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self.is_writable = not self._is_lost
+        super().resume_writing()
 
     def shutdown(self) -> None:
-        """The server stops: respond to the current request, and to what arrives within a moment."""
-        self._connections.drain()
-        if not self._is_busy and not self._is_refused:
+        """The server stops: respond to the current request, and to what arrives within a moment. A response whose head
+        has promised to keep the connection keeps it so long."""
+        self._all.is_draining = True
+        if self._is_busy:
+            self.cycle.keep_alive = self.cycle.keep_alive and self.cycle.response_started
+        elif not self._is_refused:
             self._wait(DRAIN_SECONDS)
-
-    def close(self) -> None:
-        """Close now; what was written is still sent."""
-        self._transport.close()
 
     def _stop_writing(self) -> None:
         self.is_writable = False
@@ -234,62 +328,51 @@ class Connection(asyncio.Protocol):
             self._stop_chunks()
             self._stop_chunks = None
 
-    def _begin_request(self) -> None:
-        self._is_busy = True
-        self._transport.hold_next()
-        self._stop_waiting()
-        self._connections.waiting.pop(self, None)
-
-    def _hold(self, data: bytes) -> None:
-        """Keep the bytes that belong to requests after the current one."""
-        self._held += data
-        if len(self._held) > _HELD_BYTES:
-            self._transport.pause_reading()
-
-    def _refuse(self, error: ProxyError, *, is_begun: bool = False) -> None:
-        """Say why nothing more is read, and close once the client has had time to read that.
-
-        `is_begun`: the application has the head of this request, and may have begun its response, which then breaks
-        off.
-        """
-        self._connections.waiting.pop(self, None)
+    def _refuse(self, error: ProxyError) -> None:
+        """Say why nothing more is read, and close once the client has had time to read that. A response that has begun
+        breaks off instead."""
+        self._all.waiting.pop(self, None)
         logger().info("request_refused", status=error.status, outcome=error.code, problem=error.message)
-        if not (is_begun and self.parser.cycle.response_started):
-            self._transport.write(_answer(error))
+        if not (self._is_in_body and self.cycle.response_started):
+            self.transport.write(_answer(error))
         if self._is_busy:
-            self._lose(error)  # an error leaves the closing to us
+            self._lose()
         self._end()
 
-    def _lose(self, reason: Exception | None) -> None:
+    def _lose(self) -> None:
         """Tell the application that its client is gone."""
         if self._is_lost:
             return
         self._is_lost = True
         self._stop_writing()
-        self.parser.connection_lost(reason)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self.flow.resume_writing()
         if self._leave is not None:
             self._leave()
 
     def _end(self) -> None:
         """Ignore further input, and close once the client has had time to read what was written."""
         self._is_refused = True
-        self._transport.write_eof()
-        self._timer_in(_LINGER_SECONDS, self.close)
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._timer_in(_LINGER_SECONDS, self.transport.close)
 
     def _wait(self, seconds: float) -> None:
         """Wait for the client to send something."""
-        self._timer_in(DRAIN_SECONDS if self._connections.is_draining else seconds, self._late)
+        self._timer_in(DRAIN_SECONDS if self._all.is_draining else seconds, self._late)
 
     def _late(self) -> None:
-        if self._requests.is_between or self._requests.is_in_body:
-            self.close()  # no request is left without a response
-        else:
-            limit = self._limits.head_seconds
+        if self._is_in_head:
+            limit = self._all.head_seconds
             self._refuse(RequestTimeout(f"the head took longer than {limit:g} s (server.header_timeout_seconds)"))
+        else:
+            self.transport.close()  # no request is left without a response
 
     def _timer_in(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop_waiting()
-        self._timer = self._loop.call_later(seconds, then)
+        self._timer = self.loop.call_later(seconds, then)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -297,83 +380,16 @@ class Connection(asyncio.Protocol):
             self._timer = None
 
 
-class _Output(asyncio.Transport):
-    """The socket as uvicorn's protocol writes to it: the head of a response and what follows it in the same turn of the
-    loop go out together. A body that fits beside its head costs one system call, and wakes its client once."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._socket = transport
-        self._loop = loop
-        self._head: bytes | None = None
-        """A head that is held."""
-        self._go_on()
-
-    @property
-    def direct(self) -> Callable[[bytes], None] | None:
-        """What writes to the socket; None while a head is held."""
-        return self._socket.write if self._head is None else None
-
-    def hold_next(self) -> None:
-        """What is written next is the head of a response."""
-        self.write = self._hold  # type: ignore[method-assign] # so that events of a stream pass nothing of ours
-
-    def _hold(self, data: bytes | bytearray | memoryview) -> None:
-        self._head = bytes(data)
-        self.write = self._send_with_head  # type: ignore[method-assign] # as above
-        self._loop.call_soon(self._send_head)
-
-    def _send_with_head(self, data: bytes | bytearray | memoryview) -> None:
-        head, self._head = self._head or b"", None
-        self._go_on()
-        self._socket.writelines((head, data))
-
-    def _send_head(self) -> None:
-        if self._head is not None:
-            head, self._head = self._head, None
-            self._go_on()
-            self._socket.write(head)
-
-    def _go_on(self) -> None:
-        self.write = self._socket.write  # type: ignore[method-assign] # as above
-
-    def write_eof(self) -> None:
-        self._send_head()
-        self._socket.write_eof()
-
-    def close(self) -> None:
-        self._send_head()
-        self._socket.close()
-
-    def is_closing(self) -> bool:
-        return self._socket.is_closing()
-
-    def pause_reading(self) -> None:
-        self._socket.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._socket.resume_reading()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._socket.get_extra_info(name, default)
+def _check_codings(values: list[bytes]) -> None:
+    """llhttp refuses `chunked` before the end; without `chunked` the end of the body cannot be known (RFC 9112 6.3)."""
+    codings = [coding.strip().lower() for coding in b",".join(values).split(b",")]
+    if codings[-1] != b"chunked":
+        raise MalformedRequest("the request does not say plainly how long its body is")
+    if len(codings) > 1:
+        raise UnknownCoding("a request may have no transfer coding but chunked; Content-Encoding can be read")
 
 
 def _answer(error: ProxyError) -> bytes:
     body = error_body(error)
     head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
-
-
-def telling(app: ASGIApp) -> ASGIApp:
-    """An application that tells each connection when its request is done."""
-
-    async def told(scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await app(scope, receive, send)
-        finally:
-            write_lines_for("")  # the connection's timers begin here, and belong to no request
-            connection = scope.get("state", {}).get(STATE_KEY)
-            if connection is not None:
-                connection.request_over()
-
-    return told

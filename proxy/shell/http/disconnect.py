@@ -7,7 +7,7 @@ here its connection tells, or, on a server that has no such connections, a secon
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -34,6 +34,9 @@ class Losable(Protocol):
         """What takes whole chunks of the response that is under way, with their framing, until `stop` is called, which
         happens when the connection is no longer writable; None if the response is not sent in chunks, or its head waits
         to be sent with what follows."""
+
+    def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send a whole response, as two messages of ASGI would; False if only those can."""
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
         """From now on, call this when the connection is lost, and soon if it is lost already; None: call nothing."""

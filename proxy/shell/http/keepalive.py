@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from msgspec import Struct, field
 from starlette.types import Message, Send
 
 from proxy.shell.upstream.client import Headers
@@ -22,23 +23,22 @@ _MAX_BODY_BYTES: Final = 1024 * 1024
 """Of a response that must be sent in another form; errors are far shorter."""
 
 
-class KeepAlive:
+class KeepAlive(Struct):
     """Respond through `send`, which acts as the server's own `send` unless bytes were sent before the response was
     decided."""
 
-    def __init__(self, send: Send, wire: Wire) -> None:
-        self._send = send
-        self._wire = wire
-        self._starting = asyncio.Lock()
-        self._begun = False
-        """Whether the client has received a head."""
-        self._committed = False
-        """Whether that was before the response was decided."""
-        self._as_events = True
-        """Whether the committed body is a stream."""
-        self._status = 200
-        self._whole: bytearray | None = None
-        """A response that must be sent in another form, as far as it has arrived."""
+    _send: Send
+    _wire: Wire
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _begun: bool = False
+    """Whether the client has received a head."""
+    _committed: bool = False
+    """Whether that was before the response was decided."""
+    _as_events: bool = True
+    """Whether the committed body is a stream."""
+    _status: int = 200
+    _whole: bytearray | None = None
+    """A response that must be sent in another form, as far as it has arrived."""
 
     @contextlib.asynccontextmanager
     async def comments(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> AsyncIterator[None]:

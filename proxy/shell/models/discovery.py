@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.names import is_own_server
 from proxy.core.text.jsontext import NotJson
@@ -23,7 +25,7 @@ from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire import model_list
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
-from proxy.wire.roads import DEFAULT, WIRES
+from proxy.wire.registry import DEFAULT, WIRES
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
 """For people who read that a window is a guess."""
@@ -92,7 +94,8 @@ class Discovery:
         """Those of these models whose answers may be outdated."""
         self._former = ModelList()
         """Models that were loaded before and no longer are."""
-        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[tuple[str, bool], asyncio.Task[None]] = {}
+        """By the model, and whether it may be loaded."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._question: asyncio.Task[None] | None = None
         self._due = 0.0
@@ -115,6 +118,11 @@ class Discovery:
         """Whether the upstream says more about a model when asked for it by name."""
         return self._found.server is not None and self._found.server.by_name
 
+    @property
+    def own_wire(self) -> str:
+        """The wire that is the upstream's own API; empty if it is none of these servers, or was not asked yet."""
+        return self._found.server.wire if self._found.server is not None else ""
+
     async def answered(self) -> bool:
         """Wait for the current question; whether the upstream has responded by then."""
         if self._question is not None:
@@ -132,7 +140,10 @@ class Discovery:
             return None
         asked, former = self._models.get(model) or NOTHING, self._former.limits(model)
         known = (loaded, former, asked) if model in self._stale else (loaded, asked, former)
-        return next((limits for limits in known if limits.window_tokens is not None), loaded), server.says
+        window = next((limits for limits in known if limits.window_tokens is not None), loaded)
+        if asked is NOTHING or window is asked:
+            return window, server.says
+        return replace(asked, window_tokens=window.window_tokens, witness=window.witness), server.says
 
     def start(self) -> None:
         """Ask now, and from now on when `nudge` or `offer_key` triggers it. Needs a running loop."""
@@ -170,8 +181,9 @@ class Discovery:
         window = found[0].window_tokens if found is not None else None
         return window if window is not None or not self._is_own else self.limits(model).window_tokens
 
-    async def settle(self, model: str) -> None:
-        """Wait, for a bounded moment, for what can still be found out about this model."""
+    async def settle(self, model: str, *, load: bool = True) -> None:
+        """Wait, for a bounded moment, for what can still be found out about this model; `load`: whether it may be
+        loaded for that. A request that states a window loads it with that window."""
         if self._loop is None:
             return
         await asyncio.sleep(0)  # lets a question that this request triggered begin
@@ -179,12 +191,13 @@ class Discovery:
             await asyncio.wait({self._question}, timeout=PATIENCE_SECONDS)
             self._is_worth_waiting = self._question.done()
         server = self._found.server
-        if server is None or not self._is_open(server, model):
+        if server is None or not self._is_open(server, model, load=load):
             return
-        task = self._asked.get(model)
+        asking = model, load
+        task = self._asked.get(asking)
         if task is None:
-            task = self._asked[model] = self._loop.create_task(self.ask_for(model, load=True))
-            task.add_done_callback(lambda _: self._asked.pop(model, None))
+            task = self._asked[asking] = self._loop.create_task(self.ask_for(model, load=load))
+            task.add_done_callback(lambda _: self._asked.pop(asking, None))
         if server.lists_loaded or model not in self._models:
             await asyncio.wait({task}, timeout=MODEL_PATIENCE_SECONDS)
 
@@ -233,13 +246,20 @@ class Discovery:
             self._on_allocated()
             self._on_change()
 
-    def _is_open(self, server: OwnServer, model: str) -> bool:
+    def _is_open(self, server: OwnServer, model: str, *, load: bool) -> bool:
         """Whether a server that can be asked about this model has not been, or may say something else by now."""
-        if not server.by_name or self._found.loaded.limits(model).window_tokens is not None:
+        if not server.by_name:
             return False
         listed, name = self._found.listed, model.lower()
-        is_listed = not listed.models or name in listed.aliases or f"{name}:latest" in listed.aliases
-        return is_listed and (model not in self._models or model in self._stale)
+        if listed.models and name not in listed.aliases and f"{name}:latest" not in listed.aliases:
+            return False
+        asked = self._models.get(model)
+        if asked is None:
+            return True
+        if self._found.loaded.limits(model).window_tokens is not None:
+            return False
+        may_be_loaded = load and server.lists_loaded and not asked.window_is_fixed
+        return model in self._stale or (may_be_loaded and asked.window_tokens is None)
 
     async def _ask_in_background(self, authorization: bytes | None) -> None:
         failure = await self.ask(authorization)

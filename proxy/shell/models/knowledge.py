@@ -142,7 +142,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
     def ratio_of(self, counted_by: str, by: str | None, *, confirmed: bool) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured). `confirmed`: over 1 only as far
         as a refusal has confirmed it."""
-        measured = facts.binding(self.facts, f"{facts.RATIO}{counted_by}", by)
+        measured = facts.binding(self.facts, f"{facts.RATIO}{counted_by}", by) if self.facts else None
         if measured is None:
             return 1.0, False
         proven = facts.binding(self.facts, f"{facts.CONFIRMED}{counted_by}", by) if confirmed else measured

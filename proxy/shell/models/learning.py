@@ -120,8 +120,10 @@ class Learning:
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
-        known = self._of(model)
-        is_apart = known.of(by).binds or self._of(None).of(by).binds or facts.are_told_by(known.facts, by)
+        known, of_all = self._of(model), self._of(None)
+        if known is _NOTHING and of_all is _NOTHING:
+            return ""
+        is_apart = known.of(by).binds or of_all.of(by).binds or facts.are_told_by(known.facts, by)
         return by if is_apart else ""
 
     def ratio(self, model: str, counted_by: str, by: str | None = None, confirmed: bool = False) -> tuple[float, bool]:
@@ -284,9 +286,9 @@ class Learning:
         key = key_of(model), by
         if prompt_tokens > (self._passed.get(key) or 0):
             self._passed.put(key, prompt_tokens)
-        if prompt_tokens >= (self._suspected.get(key) or math.inf):
+        if key in self._suspected and prompt_tokens >= (self._suspected.get(key) or 0):
             self._suspected.pop(key)
-        known = self._of(model)
+        known = self._known.get(key[0], _NOTHING)
         if known is _NOTHING or not (self._enabled and is_first):
             return
         if known.after_pass_of(by, prompt_tokens) is not known:

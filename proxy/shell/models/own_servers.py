@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.shell.models.questions import Questions
 from proxy.wire import own_servers as said
@@ -26,6 +27,10 @@ class OwnServer(Protocol):
     @property
     def says(self) -> str:
         """The phrase that names it as a source."""
+
+    @property
+    def wire(self) -> str:
+        """The wire that is its own API; empty if it has none."""
 
     @property
     def by_name(self) -> bool:
@@ -48,6 +53,7 @@ class OneAnswer(Struct, frozen=True):
     says: str
     url: str
     read: Callable[[bytes], ModelList]
+    wire: str = ""
     by_name: bool = False
     lists_loaded: bool = True
 
@@ -65,6 +71,7 @@ class Ollama(Struct, frozen=True):
 
     beside: str
     says: str = "Ollama /api/ps"
+    wire: str = said.OLLAMAS_OWN
     by_name: bool = True
     lists_loaded: bool = True
 
@@ -73,20 +80,18 @@ class Ollama(Struct, frozen=True):
         return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
-        """The window that its Modelfile sets; else the one it is or was loaded with here; else, as a guess, the
-        smallest that Ollama gives."""
+        """What its Modelfile says of it. Without a window there: the one it is or was loaded with here; else, as a
+        guess, the smallest that Ollama gives."""
         shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
-        if shown.is_remote:
-            return NOTHING
-        if shown.num_ctx is not None:
-            return said.ollama_allocates(shown.num_ctx)
-        if load:
+        if not load or shown.window_tokens is not None or shown.window_is_fixed:
+            return shown
+        limits = (await self.loaded(ask)).limits(name)
+        if limits.window_tokens is None:
             await ask.maybe_post(f"{self.beside}/api/generate", {"model": name}, LOAD_SECONDS)
             limits = (await self.loaded(ask)).limits(name)
-            if limits.window_tokens is not None:
-                return limits
-            return said.OLLAMA_AT_LEAST
-        return NOTHING
+        if limits.window_tokens is None:
+            limits = said.OLLAMA_AT_LEAST
+        return replace(shown, window_tokens=limits.window_tokens, witness=limits.witness)
 
 
 class ByName(Struct, frozen=True):
@@ -96,6 +101,7 @@ class ByName(Struct, frozen=True):
     url: str
     """Up to the model's name."""
     read: Callable[[bytes], ModelLimits]
+    wire: str = ""
     by_name: bool = True
     lists_loaded: bool = False
 

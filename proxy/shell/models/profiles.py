@@ -88,6 +88,8 @@ _VALUES: Final = (
     "refuses_our_tool",
     "tokenizer",
     "cuts_silently",
+    "preamble",
+    "least_image_tokens",
     "image_tokens",
 )
 
@@ -142,9 +144,9 @@ class ModelResolver:
         name = model[:MAX_NAME_CHARS]
         if body_bytes <= SMALL_BODY_BYTES:
             return False
-        before = self.profile(name, by)
-        if before.window_is_guessed or before.cuts_silently or self.discovery.is_in_doubt:
-            await self.discovery.settle(asked_window(name).plain)
+        before, asked = self.profile(name, by), asked_window(name)
+        if before.window_is_guessed or before.cuts_silently or asked.is_stated or self.discovery.is_in_doubt:
+            await self.discovery.settle(asked.plain, load=not asked.is_stated)
         after = self.profile(name, by)
         if after.window_is_guessed:
             self._tell_guess(after)
@@ -167,8 +169,8 @@ class ModelResolver:
         """Ask the upstream for its models, and about this one by name if it says more then; why it did not list them,
         None if it did. For commands, which have no loop that asks in the background; it loads no model."""
         failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
-        if model is not None and (allocated := self.discovery.allocated(model)) and allocated[0].window_tokens is None:
-            await self.discovery.ask_for(model)
+        if model is not None:
+            await self.discovery.ask_for(asked_window(model).plain)
         return failure
 
     def offer_key(self, authorization: bytes) -> None:
@@ -266,9 +268,13 @@ class ModelResolver:
     def _stated_window(
         self, model: str, tokens: int, configured: tuple[ModelLimits, str] | None
     ) -> tuple[ModelLimits, str]:
-        """The window of requests that state one: no more than the settings and the upstream's list allow the model.
-        What a server has allocated for other requests does not bind them."""
-        limits = (configured[0] if configured else NOTHING, self.discovery.limits(model))
+        """The window of requests that state one: no more than the settings and the upstream allow the model. What a
+        server has allocated for other requests does not bind them."""
+        facts, source = self.discovery.allocated(model) or (NOTHING, "")
+        if facts.window_is_fixed:
+            return facts, source
+        trained = ModelLimits(facts.largest_tokens)
+        limits = (configured[0] if configured else NOTHING, self.discovery.limits(model), trained)
         return ModelLimits(window_tokens=min([tokens, *(one.window_tokens or tokens for one in limits)])), _STATED
 
     def _correction(self, model: str, learned: tuple[ModelLimits, str], configured: tuple[ModelLimits, str]) -> str:

@@ -120,24 +120,17 @@ def counter_for(tokenizer: str | None, model: str) -> Counter:
     A configured encoding counts for any model, but is `exact` only for those that OpenAI made with it. Unknown names,
     and encodings whose vocabulary is not installed, get the general estimate.
     """
-    model = model[:MAX_NAME_CHARS]  # foreign input is remembered in bounded length
-    own = _family_encoding(model)
+    return _counter_for(tokenizer, model[:MAX_NAME_CHARS])  # foreign input is remembered in bounded length
+
+
+@functools.lru_cache(1024)
+def _counter_for(tokenizer: str | None, model: str) -> Counter:
+    plain = plainest(last_part(model))
+    own = next((encoding for encoding, family in _FAMILIES if family.match(plain)), None)
     name = tokenizer if tokenizer is not None else own
     if name is None:
-        return _family_estimate(model)
+        return next((counter for counter, family in _ESTIMATED_FAMILIES if family.match(plain)), _ESTIMATE)
     return TiktokenCounter(name, exact=name == own) if _is_installed(name) else _ESTIMATE
-
-
-@functools.lru_cache(1024)
-def _family_encoding(model: str) -> str | None:
-    name = plainest(last_part(model))
-    return next((encoding for encoding, family in _FAMILIES if family.match(name)), None)
-
-
-@functools.lru_cache(1024)
-def _family_estimate(model: str) -> ByteClassCounter:
-    name = plainest(last_part(model))
-    return next((counter for counter, family in _ESTIMATED_FAMILIES if family.match(name)), _ESTIMATE)
 
 
 @functools.cache

@@ -7,9 +7,11 @@ reasons, never content. What a request refers to but does not contain (an image 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Annotated, Final, Literal, cast
 
 from msgspec import Struct
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
@@ -26,10 +28,110 @@ from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry.record import described_blocks
-from proxy.wire.roads import wire_of_body
+from proxy.shell.telemetry.record import Block, described_blocks
+from proxy.wire.registry import wire_of_body
 
-PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")
+
+class Change(TypedDict):
+    """A size before edits, and as it would be sent."""
+
+    before: int
+    after: int
+
+
+class Sizes(TypedDict):
+    """Of a request, in each unit."""
+
+    tokens: Change
+    chars: Change
+    bytes: Change
+
+
+class Room(TypedDict):
+    """The room for a request; empty: no limit is known."""
+
+    tokens: int | None
+    chars: int | None
+    bytes: int | None
+
+
+class ReplyLimit(TypedDict):
+    """Most tokens of the reply."""
+
+    asked: int | None
+    """Empty: the request does not state one."""
+    sent: int | None
+    """Empty: it is sent as requested."""
+
+
+Stated = TypedDict(
+    "Stated",
+    {
+        "value": Annotated[int | str | list[str] | None, Field(description="Empty: unknown.")],
+        "from": Annotated[
+            str | None,
+            Field(description="`config …`, `catalogue …`, what a refusal taught, …; empty: nothing states it."),
+        ],
+    },
+)
+Stated.__doc__ = "A value of the model's profile, and its source."
+
+
+class Profile(TypedDict):
+    """The model's limits and inputs."""
+
+    window_tokens: Stated
+    input_tokens: Stated
+    output_tokens: Stated
+    modalities: Stated
+    tokenizer: Stated
+
+
+Ratio = TypedDict("Ratio", {"value": float, "from": Literal["learned from usage", "default"]})
+Ratio.__doc__ = "The upstream's tokens for one of the estimate's."
+
+
+class WouldBeKept(TypedDict):
+    """An artifact that a real request would write."""
+
+    id: str
+    bytes: int
+    place: str
+
+
+class Address(TypedDict):
+    """An upstream."""
+
+    base_url: str
+
+
+class DryRun(TypedDict):
+    """What would be done to a request."""
+
+    model: str
+    upstream: Address
+    """Where the request would go."""
+    mode: Literal["on", "observe", "off"]
+    """From the settings; with `observe` and `off` a real request is forwarded unchanged."""
+    fits: bool
+    problem: str | None
+    """Why it would be refused before anything is sent; empty if it would be sent."""
+    changed: bool
+    edits: dict[str, int]
+    """Counts by reason."""
+    size: Sizes
+    besides_messages_tokens: int
+    """Of everything outside the messages: tools, mostly."""
+    room: Room
+    reply_limit: ReplyLimit
+    counted_by: str
+    profile: Profile
+    token_ratio: Ratio
+    messages: list[Block]
+    artifacts: list[WouldBeKept]
+
+
+PROFILE_VALUES: Final = tuple(Profile.__annotations__)
 
 
 class Destination(Struct, frozen=True):
@@ -47,8 +149,8 @@ class Explanation(Struct, frozen=True):
     planned: Planned
     base_url: str
     """Of the upstream that the request would go to."""
-    mode: str
-    """From the settings; with `observe` and `off` the request is forwarded unchanged."""
+    mode: Literal["on", "observe", "off"]
+    """From the settings."""
     places: dict[str, str]
     """Artifacts that would be written: name to place."""
     ratio: tuple[float, bool]
@@ -71,7 +173,7 @@ class Explanation(Struct, frozen=True):
         """Of everything outside the messages: tools, mostly."""
         return self.planned.plan.budget.model_tokens(self.planned.inputs.base.tokens)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> DryRun:
         """All of it as JSON."""
         planned, plan = self.planned, self.planned.plan
         return {
@@ -98,7 +200,7 @@ class Explanation(Struct, frozen=True):
                 "sent": planned.reply_tokens,
             },
             "counted_by": planned.inputs.counted_by,
-            "profile": {name: self.value_of(name) for name in PROFILE_VALUES},
+            "profile": cast(Profile, {name: self.value_of(name) for name in PROFILE_VALUES}),
             "token_ratio": {"value": self.ratio[0], "from": "learned from usage" if self.ratio[1] else "default"},
             "messages": described_blocks(self.blocks),
             "artifacts": [
@@ -107,7 +209,7 @@ class Explanation(Struct, frozen=True):
             ],
         }
 
-    def value_of(self, name: str) -> dict[str, Any]:
+    def value_of(self, name: str) -> Stated:
         """A value of the profile, and where it came from."""
         value = getattr(self.profile, name)
         if name == "modalities" and value is not None:

@@ -7,15 +7,21 @@ the catalogue's list prices and says so; a model without one has none.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
+from msgspec.structs import replace
+from typing_extensions import TypedDict
+
+from proxy.core.conversation.edit import Reason
 from proxy.core.overflow.retry import Rung
 from proxy.shell.models.catalogue import Price, Prices
 from proxy.shell.operator.readiness import Looked, Note
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import SLOT_SECONDS
+from proxy.shell.telemetry.ledger import SLOT_SECONDS, Wanted
+from proxy.shell.telemetry.record import Detail, Running, Summary
 
 BARS: Final = 96
 """Of the time line, at most."""
@@ -28,6 +34,149 @@ _TIMED: Final = 200
 """Requests whose wait for the first byte is looked at."""
 MAX_MODELS: Final = 50
 """In the table: those with the most tokens."""
+
+
+class Dollars(TypedDict):
+    """US dollars, by the catalogue's list prices, as far as the upstream has counted the tokens."""
+
+    spent: float
+    not_sent: float
+    """For tokens that were not sent, at the mean price of those that were."""
+    by_cache: float
+    """What the upstream's prompt cache has saved."""
+
+
+class PricedDetail(Detail):
+    """One request, with a block for each of its messages, and its price."""
+
+    usd: Dollars | None
+    """Empty if its upstream has counted no tokens, or if no price is known."""
+
+
+class Health(TypedDict):
+    """Something that needs attention."""
+
+    level: Literal["warn", "bad"]
+    words: str
+
+
+class UpstreamState(TypedDict):
+    """An upstream, and how it has answered."""
+
+    upstream: str
+    """Host and port."""
+    problem: str
+    """Why it does not answer; empty: it does."""
+    requests: int
+    failed: int
+    """Of these, those that it or the proxy failed."""
+    first_byte_ms: float | None
+    """The median of the latest 200; empty: none."""
+    slow_first_byte_ms: float | None
+    """The slowest twentieth of these took at least this long."""
+
+
+class Counts(TypedDict):
+    """Of requests."""
+
+    requests: int
+    failed: int
+    edited: int
+    overflows: int
+    tokens_before: int
+    """Of those sent, before edits; estimated."""
+    tokens_sent: int
+    cached_tokens: int
+
+
+class Bar(Counts):
+    """A part of the time line."""
+
+    at: int
+    """Its beginning, Unix time."""
+
+
+class Sums(Counts):
+    """Of requests."""
+
+    survived: int
+    prompt_tokens: int
+    """As the upstreams counted them, where they did."""
+    reply_tokens: int
+    prefix_kept: float | None
+    """Mean over the requests that continued a known conversation."""
+    usd: Dollars | None
+    """Empty: no price is known."""
+
+
+class AllSums(Sums):
+    """Of all models."""
+
+    unpriced_models: int
+    """Models in this time without a price."""
+
+
+class ModelSums(Sums):
+    """Of one model at one upstream."""
+
+    model: str
+    upstream: str
+
+
+class Totals(TypedDict):
+    """Of all workers, over everything that is kept; with `decisions.stored: 0`, of one since it started."""
+
+    requests: int
+    running: int
+    tokens_before: int
+    tokens_saved: int
+    overflows: int
+    """Requests that the upstream refused as too long."""
+    overflows_survived: int
+    """Of these, those that succeeded after all."""
+    prefix_kept: float | None
+    """Mean over the requests that continued a known conversation."""
+
+
+class Worker(TypedDict):
+    """The process that responds."""
+
+    pid: int
+    workers: int
+    seconds: int
+    """Since its start."""
+    remembered: int
+    """Number of requests that can be listed."""
+    shared: bool
+    """Whether these are of all workers, and outlive them."""
+    problem: str
+    """Why they are not, although they should be; empty: nothing."""
+
+
+class Decisions(TypedDict):
+    """The latest requests, the newest first."""
+
+    running: list[Running]
+    decisions: list[Summary]
+    matching: int
+    """How many there are on all pages together."""
+    totals: Totals
+    worker: Worker
+    reasons: dict[str, Sequence[str]]
+    """What each reason for an edit means, in words: if it was done once, and if it was done `#` times."""
+
+
+class OverviewFigures(TypedDict):
+    """The last hours, of all workers."""
+
+    hours: int
+    health: list[Health]
+    """Empty: all is well."""
+    upstreams: list[UpstreamState]
+    totals: AllSums
+    models: list[ModelSums]
+    bars: list[Bar]
+    bar_seconds: int
 
 
 class Priced(NamedTuple):
@@ -58,7 +207,7 @@ class Overview:
         self._clock = clock
         self._state = state
 
-    async def of(self, hours: int) -> dict[str, Any]:
+    async def of(self, hours: int) -> OverviewFigures:
         """The last hours."""
         now = self._clock()
         since = now - hours * 3600
@@ -75,13 +224,42 @@ class Overview:
             "hours": hours,
             "health": [*_unwell(upstreams, problems, lately), *self._unshared(), *_unkept(self._history)],
             "upstreams": upstreams,
-            "totals": {**_told(sums), **_money(models)},
+            "totals": _totals(sums, models),
             "models": models[:MAX_MODELS],
             "bars": _bars(await self._history.slots(since, "slot"), since, now, width),
             "bar_seconds": width,
         }
 
-    async def priced(self, line: Mapping[str, Any]) -> dict[str, Any]:
+    async def decisions(self, wanted: Wanted, workers: int) -> Decisions:
+        """Requests of a kind, and sums of all."""
+        history = self._history
+        running = await history.running()
+        (sums,) = await history.slots(0.0)
+        return {
+            "running": running[: wanted.limit],
+            "decisions": await history.page(wanted),
+            "matching": await history.count(replace(wanted, before=None)),
+            "totals": {
+                "requests": sums["requests"],
+                "running": len(running),
+                "tokens_before": sums["tokens_before"],
+                "tokens_saved": sums["tokens_before"] - sums["tokens_sent"],
+                "overflows": sums["overflows"],
+                "overflows_survived": sums["survived"],
+                "prefix_kept": _mean_kept(sums),
+            },
+            "worker": {
+                "pid": os.getpid(),
+                "workers": workers,
+                "seconds": round(time.time() - history.started),
+                "remembered": await history.count(Wanted()),
+                "shared": history.is_kept and history.problem is None,
+                "problem": history.problem or "",
+            },
+            "reasons": {reason.value: (reason.one, reason.several) for reason in Reason},
+        }
+
+    async def priced(self, line: Detail) -> PricedDetail:
         """One request with what it cost and saved in money; None where its upstream has counted nothing or has no
         price."""
         is_counted = "prompt_tokens" in line and "tokens_before" in line
@@ -92,13 +270,13 @@ class Overview:
         prices = next((one.prices for one in self._upstreams if one.host == row["upstream"]), None)
         return None if prices is None else prices.of(row["model"])
 
-    def _unshared(self) -> Iterable[dict[str, str]]:
+    def _unshared(self) -> Iterable[Health]:
         problem = None if self._state is None else self._state()
         if problem is not None:
             words = f"Replicas share nothing, and each goes by what it knows and shows what it has: {problem}"
             yield {"level": "warn", "words": words}
 
-    async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> UpstreamState:
         sums = _added([row for row in rows if row["upstream"] == one.host])
         waits = await self._history.first_bytes(one.host, _TIMED)
         return {
@@ -110,15 +288,15 @@ class Overview:
             "slow_first_byte_ms": _at(waits, 0.95),
         }
 
-    def _by_model(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _by_model(self, rows: Sequence[Mapping[str, Any]]) -> list[ModelSums]:
         """One entry for each model at each upstream, the largest first; in a thread, as prices may have to be read."""
-        found = []
+        found: list[ModelSums] = []
         for row in sorted(rows, key=lambda row: -row["tokens_before"]):
             if not row["model"]:
                 continue  # requests that could not be read
             price = self._price_of(row)
-            told = {"model": row["model"], "upstream": row["upstream"], **_told(row)}
-            found.append({**told, "usd": None if price is None else dollars(row, price)})
+            usd = None if price is None else dollars(row, price)
+            found.append({"model": row["model"], "upstream": row["upstream"], **_sums(row, usd)})
         return found
 
 
@@ -135,7 +313,7 @@ def _sums_of(line: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def dollars(sums: Mapping[str, Any], price: Price) -> dict[str, float]:
+def dollars(sums: Mapping[str, Any], price: Price) -> Dollars:
     """What prompts and replies have cost, as far as the upstream has counted them, and what they have not: tokens that
     were not sent, at the mean price of those that were, cached ones included; and cached tokens, at the difference.
 
@@ -154,22 +332,22 @@ def dollars(sums: Mapping[str, Any], price: Price) -> dict[str, float]:
     }
 
 
-def _told(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Sums as people are told them."""
-    counts = ("requests", "failed", "edited", "overflows", "survived", "tokens_before", "tokens_sent")
-    counted = ("prompt_tokens", "cached_tokens", "reply_tokens")
-    return {
-        **{name: sums[name] for name in (*counts, *counted)},
-        "prefix_kept": round(sums["prefix_kept"] / sums["followed"], 4) if sums["followed"] else None,
-    }
+def _sums(row: Mapping[str, Any], usd: Dollars | None) -> Sums:
+    counts = {name: row[name] for name in Sums.__annotations__ if name not in ("prefix_kept", "usd")}
+    return cast(Sums, {**counts, "prefix_kept": _mean_kept(row), "usd": usd})
 
 
-def _money(models: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of all models that have a price, and how many have none."""
-    models = list(models)
+def _mean_kept(row: Mapping[str, Any]) -> float | None:
+    return round(row["prefix_kept"] / row["followed"], 4) if row["followed"] else None
+
+
+def _totals(row: Mapping[str, Any], models: Sequence[ModelSums]) -> AllSums:
+    """The sums of all models, with the money of those that have a price."""
     priced = [model["usd"] for model in models if model["usd"] is not None]
-    usd = {name: round(sum(one[name] for one in priced), 6) for name in ("spent", "not_sent", "by_cache")}
-    return {"usd": usd if priced else None, "unpriced_models": len(models) - len(priced)}
+    usd = cast(
+        Dollars, {name: round(sum(one[name] for one in priced), 6) for name in ("spent", "not_sent", "by_cache")}
+    )
+    return {**_sums(row, usd if priced else None), "unpriced_models": len(models) - len(priced)}
 
 
 def _added(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -180,9 +358,9 @@ def _at(ascending: Sequence[float], share: float) -> float | None:
     return ascending[min(len(ascending) - 1, int(len(ascending) * share))] if ascending else None
 
 
-def _bars(rows: Iterable[Mapping[str, Any]], since: float, now: float, width: int) -> list[dict[str, Any]]:
+def _bars(rows: Iterable[Mapping[str, Any]], since: float, now: float, width: int) -> list[Bar]:
     """The sums for each `width` seconds, those without requests included."""
-    names = ("requests", "failed", "edited", "overflows", "tokens_before", "tokens_sent", "cached_tokens")
+    names = tuple(Counts.__annotations__)
     first, last = int(since // width), int(now // width)
     bars = {number: {"at": number * width, **dict.fromkeys(names, 0)} for number in range(first, last + 1)}
     for row in rows:
@@ -190,12 +368,12 @@ def _bars(rows: Iterable[Mapping[str, Any]], since: float, now: float, width: in
         if bar is not None:
             for name in names:
                 bar[name] += row[name]
-    return list(bars.values())
+    return cast(list[Bar], list(bars.values()))
 
 
 def _unwell(
     upstreams: Iterable[Mapping[str, Any]], problems: Mapping[str, str], lately: Mapping[str, Any]
-) -> Iterable[dict[str, str]]:
+) -> Iterable[Health]:
     for one in upstreams:
         if one["problem"]:
             yield {"level": "bad", "words": f"{one['upstream']} does not answer: {one['problem']}"}
@@ -210,7 +388,7 @@ def _unwell(
         yield {"level": "warn", "words": f"In the last 15 minutes, {failed}."}
 
 
-def _unkept(history: History) -> Iterable[dict[str, str]]:
+def _unkept(history: History) -> Iterable[Health]:
     if history.is_kept and history.problem is not None:
         words = f"Decisions are not kept, and you see those of one worker only: {history.problem}"
         yield {"level": "warn", "words": words}

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, NotRequired, TypeAlias
+
+from typing_extensions import TypedDict
 
 from proxy.errors import ProxyError
 from proxy.shell.relay.relay import Relay
@@ -25,6 +27,23 @@ READY_SECONDS: Final = 10.0
 """How long a good result is valid: a probe costs the upstream a request only this often."""
 NOT_READY_SECONDS: Final = 2.0
 """How long a bad one is valid: what has recovered should be used soon."""
+
+
+class Ready(TypedDict):
+    """Requests would be served well, except those for an upstream that is unavailable."""
+
+    status: Literal["ready"]
+    unavailable: NotRequired[dict[str, str]]
+    """What requests do without, and why: of several upstreams those that do not respond (`upstreams[0]`, as in the
+    settings), and `state`, the server of what replicas learn; left out: nothing."""
+
+
+class NotReady(TypedDict):
+    """Requests would not be served well: no upstream responds, or nothing can be stored."""
+
+    status: Literal["not ready"]
+    reasons: Mapping[str, str]
+    """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
 
 
 class Looked(NamedTuple):

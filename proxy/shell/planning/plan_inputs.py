@@ -97,6 +97,8 @@ class _Limits(NamedTuple):
     """What applies to a model together with a reply limit."""
 
     profile: ModelProfile
+    preamble: bytes
+    """What its upstream puts before the messages."""
     own: Counter
     """The model's own counter."""
     rough_bytes: int
@@ -123,7 +125,7 @@ class KnownInputs:
         members = wire.long_members(request)
         texts = _Texts(
             terms.tools or wire.tools(request),
-            wire.instructions(request.members),
+            wire.instructions(request.members) + limits.preamble,
             tuple(members.items()) if members else (),
         )
         key = (roughly, wire.path, texts, terms)
@@ -142,13 +144,13 @@ class KnownInputs:
         texts = counter_for(profile.tokenizer, profile.model)
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
-        ratio, calibrated = self._ratio_of(request.known_as, texts.name, tenant, is_sure)
+        ratio, calibrated = self._ratio_of(known_of[0], texts.name, tenant, is_sure)
         asked = request.reply_tokens
         key = (profile.known_as, profile.window_tokens, asked, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known
-        own = with_images_of(profile.model, texts, profile.image_tokens)
+        own = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
         exact = own.exact or calibrated
         apart = self._pipelines.reply_is_apart(profile.model)
         budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart)
@@ -156,7 +158,9 @@ class KnownInputs:
         self._make_room(0)
         if not texts.exact or has_open_weights(profile.model):
             rough_bytes = min(rough_bytes, MAX_UNSURE_BYTES)
-        self._limits_of[key] = found = _Limits(profile, own, rough_bytes, budget, {})
+        self._limits_of[key] = found = _Limits(
+            profile, profile.preamble.encode("utf-8", "replace"), own, rough_bytes, budget, {}
+        )
         return found
 
     def _make_room(self, text_bytes: int) -> None:
@@ -176,7 +180,11 @@ class KnownInputs:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
         if terms.goal_bytes is not None:
             budget = budget.for_bytes(terms.goal_bytes)
-        counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
+        counter = own
+        if roughly:
+            counter = with_images_of(
+                profile.model, ByteClassCounter(), profile.image_tokens, profile.least_image_tokens
+            )
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
         base, members, file_access, has_subagent = beside(wire, texts, counter, terms.access.folder is not None)
         pipeline = self._pipelines.pipeline(

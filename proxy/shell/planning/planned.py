@@ -26,8 +26,8 @@ from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
-NAMED_BY_BYTES: Final = 4096
-"""Of the first user message, with its length: no two tasks begin alike for so long and have the same length."""
+NAMED_BY_BYTES: Final = 512
+"""At the beginning and at the end of the first user message, with its length: no two tasks are alike in all three."""
 
 
 class LastSent(Struct, weakref=True):
@@ -46,7 +46,8 @@ def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
     first = next((message.raw for message in messages if message.role == "user"), None)
     if first is None:
         return ""
-    said = b"%d " % len(first) + bytes(first[:NAMED_BY_BYTES])
+    end = max(NAMED_BY_BYTES, len(first) - NAMED_BY_BYTES)
+    said = b"%d %b%b" % (len(first), first[:NAMED_BY_BYTES], first[end:])
     return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
 
 
@@ -188,14 +189,19 @@ class Planned(Struct):
         """The edits of messages that are new."""
         return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
 
-    def body(self, reply_tokens: int | None = None) -> bytes:
-        """What to send: the request's bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
-        limit = self.reply_tokens if reply_tokens is None else reply_tokens
-        if not self._is_rendered and limit is None:
+    def with_reply(self, reply_tokens: int | None) -> Planned:
+        """The same with this limit of the reply, unless its own is lower."""
+        if reply_tokens is None or (self.reply_tokens is not None and self.reply_tokens <= reply_tokens):
+            return self
+        return replace(self, reply_tokens=reply_tokens)
+
+    def body(self) -> bytes:
+        """What to send: the request's bytes if nothing changes."""
+        if not self._is_rendered and self.reply_tokens is None:
             return self.request.body
         members = dict(self.members)
-        if limit is not None:
-            members |= self.wire.limiting(self.request, limit)
+        if self.reply_tokens is not None:
+            members |= self.wire.limiting(self.request, self.reply_tokens)
         if self.offered and self.inputs.terms.tools is not None:
             members[self.request.shape.tools] = self.inputs.terms.tools
         return self.wire.render(self.request, self.plan.sent, members)

@@ -118,9 +118,10 @@ class Planner:
         """The plan for a body; `access` is how its client gets at artifacts, `model` is used if the body names none.
         `is_lifted`: whether its headers ask for a longer window. `looking_up`: whether the references in its new
         messages may be fetched. Raises MalformedRequest."""
-        match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
+        will_be_known = len(body) > SMALL_BYTES
+        match = self._memory.find((wire.path, tenant), body) if will_be_known else None
         came = _Incoming(wire, tenant, body, access, model, is_lifted)
-        if len(body) > SMALL_BYTES and not (match and match.is_continued):
+        if will_be_known and not (match and match.is_continued):
             came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), body))
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
@@ -143,7 +144,7 @@ class Planner:
             planned = replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
-        if len(body) > SMALL_BYTES:
+        if will_be_known:
             self._remember(planned, tenant, match)
             planned = copy.copy(planned)  # its content may be put elsewhere; what is remembered stays as it is
         return planned

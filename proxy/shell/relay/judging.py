@@ -276,7 +276,7 @@ class Judge:
         profile = planned.inputs.profile
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._learning.ratio(planned.request.known_as, texts.name, planned.tenant, texts.exact)
-        counter = with_images_of(profile.model, texts, profile.image_tokens)
+        counter = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
         may_hold = planned.wire.may_hold_images
         images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)

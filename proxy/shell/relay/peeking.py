@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
+
+from msgspec import Struct, field
 
 from proxy.core.overflow import Counted
 from proxy.shell.http.unpacking import is_zlibs
@@ -47,54 +49,58 @@ class NotingTaker(Taker, Protocol):
     last: Tail
 
 
-class PeekedResponse:
+class PeekedResponse(Struct, eq=False):
     """A response whose beginning was read."""
 
-    def __init__(self, answer: UpstreamResponse, wire: Wire) -> None:
-        self._wire = wire
-        self.status = answer.status
-        self.headers: Headers = answer.headers
-        self._answer = answer
-        self._pieces = answer.chunks()
-        self._held: list[bytes] = []
-        self.last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
-        """The end of what has arrived."""
-        self._is_noted = False
-        """Whether somebody else adds to it what `chunks` yields."""
-        self._framing = wire.framing
-        self._is_called_a_stream = self._framing.is_stream(answer.headers)
-        codings = [value.strip().lower() for name, value in answer.headers if name == b"content-encoding"]
-        self.is_plain = all(value in (b"", b"identity") for value in codings)
-        """Whether the body is not compressed."""
-        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if any(map(is_zlibs, codings)) else None
-        self.evidence = b""
-        """What was read, decompressed, except for what was passed on early."""
-        self.is_whole = False
-        """Whether the whole body was read: it can be passed on even after the response is closed."""
-        self.has_begun = False
-        """Whether anything was passed on early."""
-        self._counted: Counted | None = None
-        """What a whole response counts; its judge asks for it, and whoever learns from it."""
-        self._last_quiet = b""
-        """The latest event with data but without content: the reason for which a reply ended may stand in it."""
-        self._quiet_bytes = 0
-        """Data of events without content."""
-        self._telling = b""
-        """What was read, from the first event with content on."""
+    _answer: UpstreamResponse
+    _wire: Wire
+    _pieces: AsyncIterator[bytes]
+    """What is not held."""
+    status: int
+    headers: Headers
+    last: Tail = field(default_factory=lambda: Tail(_TAIL_BYTES, _PIECES_OF_THE_END))
+    """The end of what has arrived."""
+    is_stream: bool = False
+    """Whether the body is a stream of events, by its headers or by its beginning."""
+    is_plain: bool = True
+    """Whether the body is not compressed."""
+    evidence: bytes = b""
+    """What was read, decompressed, except for what was passed on early."""
+    is_whole: bool = False
+    """Whether the whole body was read: it can be passed on even after the response is closed."""
+    has_begun: bool = False
+    """Whether anything was passed on early."""
+    _held: list[bytes] = []
+    _splitter: Splitter | None = None
+    _unpacker: Any = None
+    _is_noted: bool = False
+    """Whether somebody else adds to `last` what `chunks` yields."""
+    _counted: Counted | None = None
+    """What a whole response counts; its judge asks for it, and whoever learns from it."""
+    _last_quiet: bytes = b""
+    """The latest event with data but without content: the reason for which a reply ended may stand in it."""
+    _quiet_bytes: int = 0
+    """Data of events without content."""
+    _telling: bytes = b""
+    """What was read, from the first event with content on."""
 
-    def may_begin_early(self, *, as_stream: bool) -> bool:
+    @classmethod
+    def of(cls, answer: UpstreamResponse, wire: Wire) -> PeekedResponse:
+        """One of which nothing was read."""
+        headers = answer.headers
+        found = cls(answer, wire, answer.chunks(), answer.status, headers, is_stream=wire.framing.is_stream(headers))
+        if b"content-encoding" in dict(headers):
+            codings = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
+            found.is_plain = all(value in (b"", b"identity") for value in codings)
+            found._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if any(map(is_zlibs, codings)) else None
+        return found
+
+    def _may_begin_early(self, *, as_stream: bool) -> bool:
         """Whether bytes without content may be passed on at once: only of a successful response in the form that the
         client asked for."""
         if self.status != 200 or not self.is_plain:
             return False
-        if as_stream:
-            return self._is_called_a_stream
-        return any(name == b"content-type" and b"json" in value.lower() for name, value in self.headers)
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the body is a stream of events, by its headers or by its beginning."""
-        return self._is_called_a_stream or self._framing.begins_stream(self.evidence)
+        return self.is_stream if as_stream else b"json" in dict(self.headers).get(b"content-type", b"").lower()
 
     @property
     def telling(self) -> bytes:
@@ -111,33 +117,48 @@ class PeekedResponse:
         """Whether no event with content has arrived, and one may follow."""
         return not self.is_whole and not self._telling
 
-    async def look(self, early: PassEarly | None = None) -> None:
-        """Read as much as is needed to judge the response; bytes without content go to `early`. Raises
-        UpstreamUnreachable and UpstreamTimeout."""
-        splitter = self._framing.splitter() if self.is_stream else None
+    async def look(self, early: PassEarly | None = None, *, as_stream: bool = True) -> None:
+        """Read as much as is needed to judge the response; bytes without content go to `early` if it has the form that
+        the client asked for, `as_stream` or not. Raises UpstreamUnreachable and UpstreamTimeout."""
+        if (body := self._answer.arrived()) is None:
+            if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
+                return
+        elif self._take(body):
+            return
+        self.is_whole = True
+        self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
+
+    async def _look_on(self, early: PassEarly | None) -> bool:
+        """Read what arrives; whether it was all read without being told what it is."""
         seen, self.evidence = 0, b""
         async for piece in self._pieces:
-            self._held.append(piece)
-            readable = self._unpacked(piece)
-            self.evidence += readable
             seen += len(piece)
-            if splitter is None and self._framing.begins_stream(self.evidence):
-                splitter, readable = self._framing.splitter(), self.evidence
-            if splitter is not None and self._is_told(splitter.feed(readable), splitter):
-                return
+            if self._take(piece):
+                return False
             if early is not None:
                 seen -= await self._begin(early)
             if seen >= HELD_BYTES and (not self._quiet_bytes or seen >= QUIET_BYTES):
-                return
+                return False
             if len(piece) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # an upstream that sends them without end keeps nobody from being served
-        self.is_whole = True
-        self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
+        return True
+
+    def _take(self, piece: bytes) -> bool:
+        """Hold a piece; whether it shows what the response is."""
+        self._held.append(piece)
+        readable = self._unpacked(piece)
+        self.evidence += readable
+        if not self.is_stream and self._wire.framing.begins_stream(self.evidence):
+            self.is_stream, readable = True, self.evidence
+        if not self.is_stream:
+            return False
+        self._splitter = self._splitter or self._wire.framing.splitter()
+        return self._is_told(self._splitter.feed(readable), self._splitter)
 
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
         Nothing is passed on after content has begun to arrive: the response will be judged at once."""
-        count = (self._framing.quiet_bytes if self.is_stream else _quiet_bytes)(self.evidence)
+        count = (self._wire.framing.quiet_bytes if self.is_stream else _quiet_bytes)(self.evidence)
         if not count:
             return 0
         told, rest = self.evidence[:count], self.evidence[count:]
@@ -190,9 +211,10 @@ class PeekedResponse:
         if self._unpacker is None:
             return piece
         try:
-            return self._unpacker.decompress(piece, HELD_BYTES)
+            unpacked: bytes = self._unpacker.decompress(piece, HELD_BYTES)
         except zlib.error:
             return b""
+        return unpacked
 
     def _is_told(self, events: Sequence[bytes], coming: Splitter) -> bool:
         """Whether one of these events has content; more may be `coming`."""
@@ -200,14 +222,14 @@ class PeekedResponse:
             if self._tells(event):
                 self._telling = b"".join(events[position:]) + coming.rest
                 return True
-            if data := self._framing.data_of(event):
+            if data := self._wire.framing.data_of(event):
                 self._last_quiet = event
                 self._quiet_bytes += len(data)
         return False
 
     def _tells(self, event: bytes) -> bool:
         """Whether an event shows what the response is: a part of the reply, an error, or the end."""
-        return self._wire.says_something(self._framing.data_of(event))
+        return self._wire.says_something(self._wire.framing.data_of(event))
 
 
 class _Pieces:

@@ -50,10 +50,10 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.waiting import Kept
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
+from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse, header
 from proxy.shell.upstream.exchange import Outgoing
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import DEFAULT
+from proxy.wire.registry import DEFAULT
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
@@ -62,6 +62,8 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 Response: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
 
 
+_COUNTING: Final = (PeekedResponse, StreamedResponse)
+"""Responses that know what the upstream counted."""
 _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
 """A response that the client may get, what it answers, and its outcome."""
 
@@ -120,6 +122,7 @@ class Relay:
         named = dict(reversed(headers))  # the first of each name
         mode = self._mode(named.get(MODE_HEADER, b""))
         tenant = self._tenants.tenant_of(headers)
+        whose = tenant.hex()
         kept.whose = (self._upstream.host, tenant)
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned: Planned | None = None
@@ -149,14 +152,14 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         if b"accept-encoding" in named:
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        planned = await self._sends.kept(planned, tenant.hex(), decision)
+        planned, larger = await self._sends.kept(planned, whose, decision), None
         if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, tenant.hex(), decision)
-        larger = await self._sends.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
+            planned = self._asked_at_once(planned, whose, decision)
+            larger = await self._sends.larger(planned, whose, decision)
         if planned.request.is_rewritten:  # as the client would have written it
             sent_headers = without_encoding(sent_headers)
             received.become(planned.request.body)
-        journey = Journey(target, sent_headers, received, planned, tenant.hex(), kept, larger=larger, early=early)
+        journey = Journey(target, sent_headers, received, planned, whose, kept, larger=larger, early=early)
         self._recorder.plan_made(decision)
         answer, send, outcome = await self._climb(journey, decision)
         if has_our_tool and send.planned.inputs.terms.tools is not None and send.attempt.rung is not Rung.ORIGINAL:
@@ -168,6 +171,11 @@ class Relay:
         else:
             kept.drop()
         return Served(answer, send, outcome)
+
+    @property
+    def own_wire(self) -> str:
+        """The wire that is the upstream's own API; empty as long as it is not recognised as such a server."""
+        return self._models.discovery.own_wire
 
     def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
         """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
@@ -183,7 +191,7 @@ class Relay:
         if answer.status < 400:
             kept.drop()
             return answer
-        refusal = PeekedResponse(answer, planned.wire)
+        refusal = PeekedResponse.of(answer, planned.wire)
         try:
             await refusal.look()
             if await kept.back():
@@ -228,6 +236,9 @@ class Relay:
                 return fallback
             try:
                 outcome = await self._outcome(response, send, journey, decision)
+                if send.is_first and outcome.is_final:  # nearly always
+                    self._held.note(send.planned, outcome, response.evidence, journey.tenant)
+                    return response, send, outcome
                 if outcome.verdict.is_overflow:
                     self._models.discovery.doubt()
                 journey = self._sends.learn(journey, outcome, is_accepted=_is_better(outcome))
@@ -264,10 +275,10 @@ class Relay:
         headers, body = journey.rendered(send)
         outgoing = Outgoing(body, journey.kept.rest)
         del body  # its response may take minutes
-        response = PeekedResponse(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
-        early = journey.early if may_begin and response.may_begin_early(as_stream=send.planned.request.stream) else None
+        response = PeekedResponse.of(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
+        early = journey.early.pass_on if may_begin and journey.early is not None else None
         try:
-            await response.look(None if early is None else early.pass_on)
+            await response.look(early, as_stream=send.planned.request.stream)
         except BaseException:
             await response.aclose()
             raise
@@ -278,9 +289,10 @@ class Relay:
         response."""
         kept, planned = journey.kept, send.planned
         kept.wake()
-        is_plain = response.status < 400 and planned.wire.is_plainly_a_reply(response.telling)
-        if kept.is_away and (journey.heals or not is_plain) and not await kept.back():
-            return Outcome(response.status, ACCEPTED)
+        if kept.is_away:
+            is_plain = response.status < 400 and planned.wire.is_plainly_a_reply(response.telling)
+            if (journey.heals or not is_plain) and not await kept.back():
+                return Outcome(response.status, ACCEPTED)
         outcome = self._judge.outcome(response, planned, decision, is_first=send.is_first)
         if not outcome.is_final and not await kept.back():
             return Outcome(response.status, ACCEPTED)
@@ -312,7 +324,7 @@ class Relay:
     def learn_from(self, served: Served, decision: Decision) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, send, outcome = served
-        if isinstance(response, PeekedResponse | StreamedResponse):
+        if isinstance(response, _COUNTING):
             decision.counted = response.counted
         if send is None or not send.is_first or outcome.fitting_tokens is not None:
             return
@@ -385,14 +397,6 @@ class Relay:
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
         return [*headers, *wire.credentials(key.get_secret_value())]
-
-
-def header(headers: Headers, name: bytes) -> bytes:
-    """The first header of that lower-case name, or nothing."""
-    for found, value in headers:
-        if found == name:
-            return value
-    return b""
 
 
 def _encoding_of(headers: Headers) -> bytes:

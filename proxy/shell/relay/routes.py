@@ -18,7 +18,7 @@ from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.relay import Relay
 from proxy.shell.upstream.client import Headers
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import whose_key
+from proxy.wire.registry import whose_key
 
 
 class Route(Struct, frozen=True):
@@ -32,6 +32,10 @@ class Route(Struct, frozen=True):
     """Says which requests it takes."""
     name: str = ""
     """Its place in the settings: `upstream`, `upstreams[0]`; empty if it is the only one."""
+
+    def is_of(self, wire: Wire) -> bool:
+        """Whether its upstream is a server whose own API this wire is, by the settings or by its own words."""
+        return self.upstream.is_only_for(wire.path) or self.relay.own_wire == wire.name
 
 
 class Routes:
@@ -53,6 +57,10 @@ class Routes:
     def for_path(self, path: str) -> Route:
         """The route of a request that is passed through: the first for that wire alone (`/messages/count_tokens`)."""
         return next((route for route in self.all if route.upstream.is_only_for(path)), self.default)
+
+    def beside(self, wire: Wire) -> Route | None:
+        """The first route whose upstream has this wire as its own API; None if none does."""
+        return next((route for route in self.all if route.is_of(wire)), None)
 
     def of_key(self, headers: Headers) -> Route:
         """The route whose upstream a client's key is for, if no model says so."""

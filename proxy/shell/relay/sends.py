@@ -116,12 +116,9 @@ class Journey(Discreet, frozen=True):
 
     def rendered(self, send: Send) -> tuple[Headers, bytes]:
         """Headers and body of one send."""
-        planned, reply = send.planned, send.attempt.reply_tokens
-        if send.attempt.rung is Rung.ORIGINAL or not (planned.changed or reply):
+        if send.attempt.rung is Rung.ORIGINAL or not send.planned.changed:
             return self.headers, self.received.body
-        if reply is not None and planned.reply_tokens is not None:
-            reply = min(reply, planned.reply_tokens)
-        return without_encoding(self.headers), planned.body(reply)
+        return without_encoding(self.headers), send.planned.body()
 
 
 class Sends:
@@ -175,7 +172,7 @@ class Sends:
         elif attempt.terms is not None:
             asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
             if asking is not None:
-                return Send(attempt, asking, refused, verdict)
+                return Send(attempt, asking.with_reply(attempt.reply_tokens), refused, verdict)
             attempt, planned = await self._planned(journey, attempts)
             if attempt.rung is Rung.EMERGENCY:
                 planned = self._taught(verdict, refused, planned)
@@ -183,7 +180,7 @@ class Sends:
                 if attempt.rung is Rung.EMERGENCY and verdict.is_overflow:
                     raise self._refusal(planned, verdict)
                 return None
-        return Send(attempt, planned, refused, verdict)
+        return Send(attempt, planned.with_reply(attempt.reply_tokens), refused, verdict)
 
     def _situation(self, journey: Journey) -> Situation:
         """What the retry strategy must know."""

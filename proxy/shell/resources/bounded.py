@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -25,16 +25,18 @@ class BoundedMap(Generic[Key, Value]):
     keys.)
     """
 
+    get: Callable[[Key], Value | None]
+    """The value stored for a key; None, too, if it is missing."""
+
     def __init__(self, max_entries: float = math.inf, max_bytes: float = math.inf) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._held_bytes = 0
-        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """The bytes of all entries, as stated by their writers."""
-        return self._held_bytes
+        self._entries: OrderedDict[Key, Value] = OrderedDict()
+        self._bytes: dict[Key, int] = {}
+        """Of entries that have any."""
+        self.get = self._entries.get
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,42 +48,33 @@ class BoundedMap(Generic[Key, Value]):
         """The oldest first."""
         return iter(self._entries)
 
-    def get(self, key: Key) -> Value | None:
-        """The value stored for it; None, too, if it is missing."""
-        found = self._entries.get(key)
-        return None if found is None else found[0]
-
     def put(self, key: Key, value: Value, held_bytes: int = 0) -> Sequence[tuple[Key, Value]]:
         """Make it the newest. Returns what it evicted, the oldest first; if it alone is too large, that is itself."""
         entries = self._entries
-        before = entries.pop(key, None)
-        if before is not None:
-            self._held_bytes -= before[1]
+        self.pop(key)
         if held_bytes > self._max_bytes:
             return ((key, value),)
-        entries[key] = value, held_bytes
-        self._held_bytes += held_bytes
-        if len(entries) <= self._max_entries and self._held_bytes <= self._max_bytes:
-            return ()
+        entries[key] = value
+        if held_bytes:
+            self._bytes[key] = held_bytes
+            self.held_bytes += held_bytes
         gone = []
-        while len(entries) > self._max_entries or self._held_bytes > self._max_bytes:
-            oldest, (forgotten, its_bytes) = entries.popitem(last=False)
-            self._held_bytes -= its_bytes
+        while len(entries) > self._max_entries or self.held_bytes > self._max_bytes:
+            oldest, forgotten = entries.popitem(last=False)
+            self.held_bytes -= self._bytes.pop(oldest, 0)
             gone.append((oldest, forgotten))
         return gone
 
     def pop(self, key: Key) -> Value | None:
         """Remove it and return its value; None if it is missing."""
-        found = self._entries.pop(key, None)
-        if found is None:
-            return None
-        self._held_bytes -= found[1]
-        return found[0]
+        self.held_bytes -= self._bytes.pop(key, 0)
+        return self._entries.pop(key, None)
 
     def clear(self) -> None:
         """Remove all."""
         self._entries.clear()
-        self._held_bytes = 0
+        self._bytes.clear()
+        self.held_bytes = 0
 
 
 def with_newest(known: Mapping[Key, Value], new: Mapping[Key, Value], most: int) -> dict[Key, Value]:

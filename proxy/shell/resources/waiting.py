@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 from proxy.shell.resources.workload import Share
@@ -152,27 +154,26 @@ class WaitingRoom:
         self._threads.shutdown(wait=False)
 
 
-class Kept:
+class Kept(Struct, eq=False):
     """What one request keeps while it waits for its response. It waits between `rest` and `wake`; between `wake` and
     `rest`, its parts stay as they are."""
 
-    def __init__(self, room: WaitingRoom, share: Share, request_id: str = "") -> None:
-        self.whose: Hashable = None
-        """Whose memory it is: for which upstream, of which tenant."""
-        self.request_id = request_id
-        self._room = room
-        self._share = share
-        self._parts: dict[int, Part] = {}
-        """By identity."""
-        self._putting: asyncio.Task[None] | None = None
-        """Puts it into a file."""
-        self._file: IO[bytes] | None = None
-        self.is_away = False
-        """Whether the parts are without their contents."""
-        self._worked_bytes = 0
-        self._is_over = False
-        self._is_large = False
-        """Whether it has ever been accounted."""
+    _room: WaitingRoom
+    _share: Share
+    request_id: str = ""
+    whose: Hashable = None
+    """Whose memory it is: for which upstream, of which tenant."""
+    _parts: dict[int, Part] = {}
+    """By identity."""
+    _putting: asyncio.Task[None] | None = None
+    """Puts it into a file."""
+    _file: IO[bytes] | None = None
+    is_away: bool = False
+    """Whether the parts are without their contents."""
+    _worked_bytes: int = 0
+    _is_over: bool = False
+    _is_large: bool = False
+    """Whether it has ever been accounted."""
 
     def hold(self, *parts: Part | None) -> None:
         """These belong to it, too; those that it has are not taken twice."""

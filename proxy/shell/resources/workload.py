@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
 from starlette.types import Message, Receive
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -58,7 +59,7 @@ class Workload:
         """Those that came back, and are being worked on."""
         self._favoured: Share | None = None
         """The one that proceeds although it is too much: otherwise many half-read bodies would wait for each other."""
-        self._reading: dict[Share, asyncio.Timeout] = {}
+        self.reading: dict[Share, asyncio.Timeout] = {}
         """Shares whose next piece is awaited, with the time limit of that wait."""
         self._pacing: asyncio.TimerHandle | None = None
         """Runs while others wait."""
@@ -110,22 +111,6 @@ class Workload:
         finally:
             self._returning.pop(share, None)
 
-    async def next_message(self, share: Share, receive: Receive, pause_seconds: float | None) -> Message:
-        """The next piece of a body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError if
-        nothing arrives for this long, or too little while others wait; None: it has arrived."""
-        if pause_seconds is None:
-            message = await receive()
-        else:
-            try:
-                async with asyncio.timeout(pause_seconds) as limit:
-                    self._reading[share] = limit
-                    message = await receive()
-            finally:
-                self._reading.pop(share, None)
-        if piece := message.get("body"):
-            await self.take(share, len(piece))
-        return message
-
     def release(self, share: Share) -> None:
         """This request is done."""
         self._held_bytes -= share.held_bytes
@@ -138,7 +123,7 @@ class Workload:
 
     def _note_pace(self) -> None:
         """From now on, while others wait, check how fast bodies arrive."""
-        for share in self._reading:
+        for share in self.reading:
             share.paced_bytes = share.held_bytes
         self._pacing = asyncio.get_running_loop().call_later(PACE_SECONDS, self.end_slow)
 
@@ -148,7 +133,7 @@ class Workload:
         if not self._waiting:
             return
         now = asyncio.get_running_loop().time()
-        for share, limit in self._reading.items():
+        for share, limit in self.reading.items():
             before = share.paced_bytes
             is_slow = before is not None and share.held_bytes - before < max(LEAST_BYTES, before // PACE_PART)
             if is_slow and not limit.expired():
@@ -179,22 +164,34 @@ class Workload:
             turn.set_result(None)
 
 
-class Share:
+class Share(Struct, eq=False):
     """What one request takes of the workload."""
 
-    def __init__(self, workload: Workload) -> None:
-        self._workload = workload
-        self.held_bytes = 0
-        self.paced_bytes: int | None = None
-        """The bytes it held when its pace was last checked; None: not checked since it was held up."""
+    _workload: Workload
+    held_bytes: int = 0
+    paced_bytes: int | None = None
+    """The bytes it held when its pace was last checked; None: not checked since it was held up."""
 
     async def take_again(self, more_bytes: int) -> None:
         """Wait until there is room for this much, which was released."""
         await self._workload.take_again(self, more_bytes)
 
     async def next_message(self, receive: Receive, pause_seconds: float | None) -> Message:
-        """The next piece of the body; `pause_seconds` None: it has arrived. Raises TimeoutError."""
-        return await self._workload.next_message(self, receive, pause_seconds)
+        """The next piece of the body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
+        if nothing arrives for this long, or too little while others wait; None: it has arrived."""
+        workload = self._workload
+        if pause_seconds is None:
+            message = await receive()
+        else:
+            try:
+                async with asyncio.timeout(pause_seconds) as limit:
+                    workload.reading[self] = limit
+                    message = await receive()
+            finally:
+                workload.reading.pop(self, None)
+        if piece := message.get("body"):
+            await workload.take(self, len(piece))
+        return message
 
     def release(self) -> None:
         """The request is on its way, or over; calling this again does no harm."""

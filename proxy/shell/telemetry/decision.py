@@ -1,23 +1,18 @@
-"""The record of one request: what was found out, what was done, how it ended; and what its plan changes, as lines of
-the log: a summary, and one line for each change.
+"""The record of one request: what was found out, what was done, how it ended.
 
-Rule: it is filled in as the request proceeds and decides nothing; never a key, never content. Lines are computed only
-when somebody will read them: one for each change at the level debug, nothing at all for a request that nothing is done
-to.
+Rule: it is filled in as the request proceeds and decides nothing; never a key, never content.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NotRequired
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
+from typing_extensions import TypedDict
 
-from proxy.core.compaction.budget import in_model_tokens
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow import Counted
 from proxy.core.overflow.retry import Attempt, Rung
 from proxy.errors import ProxyError
@@ -32,6 +27,71 @@ LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_
 """Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+Sum = Annotated[float, Meta(ge=0, lt=2**53)]
+
+
+class Line(TypedDict):
+    """The members of the log line of a request."""
+
+    request_id: str
+    outcome: str
+    """`answered`, or the code of the error that ended it; `running` while it is under way."""
+    status: int
+    """HTTP status as the client got it; 0: the client left before."""
+    problem: NotRequired[str]
+    """Why there was no whole response."""
+    refusal: NotRequired[str]
+    """What the upstream refused it for, as judged; left out if it did not."""
+    model: NotRequired[str]
+    """This member and those up to `conversation` are left out if the request could not be read."""
+    stream: NotRequired[bool]
+    messages: NotRequired[int]
+    tokens_before: NotRequired[Count]
+    tokens_after: NotRequired[Count]
+    room_tokens: NotRequired[Count | None]
+    """Empty: unknown."""
+    window_tokens: NotRequired[int | None]
+    window_is_guessed: NotRequired[bool]
+    counted_by: NotRequired[str]
+    edits: NotRequired[Mapping[str, Count]]
+    """Counts by reason."""
+    conversation: NotRequired[str]
+    """The same for all turns of a conversation."""
+    warning: NotRequired[str]
+    advice: NotRequired[str]
+    upstream: NotRequired[str]
+    """Host and port."""
+    route: NotRequired[str]
+    """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
+    prompt_tokens: NotRequired[int]
+    """As the upstream counted them; left out, like the next two, if it stated nothing."""
+    cached_tokens: NotRequired[int]
+    """Of these, tokens that it had in its prompt cache."""
+    reply_tokens: NotRequired[int]
+    cut_to_tokens: NotRequired[int]
+    """The window to which the upstream silently cut the prompt, as its usage proves."""
+    mode: NotRequired[Literal["on", "observe"]]
+    """Left out: `on`."""
+    attempts: NotRequired[int]
+    """Left out: 1."""
+    rung: NotRequired[str]
+    """The kind of the last send; left out: `first`."""
+    retrieval_rounds: NotRequired[int]
+    usage: NotRequired[Mapping[str, int]]
+    """Of all rounds of a response together, if there were several."""
+    prefix_kept: NotRequired[float]
+    """The share of the conversation's previous request with which this one begins; left out for the first."""
+    body_bytes: int
+    sent_bytes: int
+    answer_bytes: int
+    own_ms: NotRequired[float]
+    """From the last byte of the request until it is sent."""
+    lookup_ms: NotRequired[float]
+    """In addition, for images that were fetched."""
+    first_byte_ms: NotRequired[Sum]
+    """From then to the head of the response."""
+    total_ms: float
 
 
 class Decision(Struct):
@@ -195,29 +255,29 @@ class Decision(Struct):
         is_cut = planned is not None and planned.inputs.profile.cuts_silently and not planned.plan.fits
         return "window_too_small" if is_cut else ""
 
-    def _described_upstream(self) -> dict[str, Any]:
-        """Which upstream serves it, and if it was sent, where to, and what was counted there."""
-        line: dict[str, Any] = {"route": self.route} if self.route else {}
-        if not self.upstream:
-            return line
-        line["upstream"] = self.upstream
-        if (counted := self.counted) is not None:
-            line["prompt_tokens"] = counted.prompt
-            line["cached_tokens"] = counted.cached
-            line["reply_tokens"] = counted.reply
-        return line
-
-    def described(self, now: float) -> dict[str, Any]:
+    def described(self, now: float) -> Line:
         """The members of the log line."""
-        line: dict[str, Any] = {"request_id": self.request_id, "outcome": self.outcome, "status": self.status}
+        line: Line = {
+            "request_id": self.request_id,
+            "outcome": self.outcome,
+            "status": self.status,
+            "body_bytes": self.body_bytes,
+            "sent_bytes": self.sent_bytes,
+            "answer_bytes": self.answer_bytes,
+            "total_ms": _milliseconds(self.started, now),
+        }
         if self.problem:
             line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
-        line |= {"refusal": self.refusal} if self.refusal and self.status >= 400 else {}
+        if self.refusal and self.status >= 400:
+            line["refusal"] = self.refusal
         if self.planned is not None:
-            line |= _described_plan(self.planned)
+            _describe_plan(line, self.planned)
         if self.warning:
             line |= {"warning": self.warning, "advice": LARGER_WINDOW}
-        line |= self._described_upstream()
+        if self.route:
+            line["route"] = self.route
+        if self.sent is not None:
+            self._describe_sending(line, self.sent)
         if self.cut_to_tokens is not None:
             line["cut_to_tokens"] = self.cut_to_tokens
         if self.observed:
@@ -230,19 +290,23 @@ class Decision(Struct):
             line["usage"] = dict(self.usage)
         if self.prefix_kept is not None:
             line["prefix_kept"] = round(self.prefix_kept, 6)
-        line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
-        if (own_seconds := self.own_seconds) is not None:
-            line["own_ms"] = _milliseconds(0.0, own_seconds)
-        if self.planned is not None and self.planned.lookup_seconds:
-            line["lookup_ms"] = _milliseconds(0.0, self.planned.lookup_seconds)
-        if self.sent is not None and self.answered is not None:
-            line["first_byte_ms"] = _milliseconds(self.sent, self.answered)
-        line["total_ms"] = _milliseconds(self.started, now)
         return line
 
+    def _describe_sending(self, line: Line, sent: float) -> None:
+        if self.upstream:
+            line["upstream"] = self.upstream
+        if self.own_seconds is not None:
+            line["own_ms"] = _milliseconds(0.0, self.own_seconds)
+        if (counted := self.counted) is not None:
+            line["prompt_tokens"] = counted.prompt
+            line["cached_tokens"] = counted.cached
+            line["reply_tokens"] = counted.reply
+        if self.answered is not None:
+            line["first_byte_ms"] = _milliseconds(sent, self.answered)
 
-def _described_plan(planned: Planned) -> dict[str, Any]:
-    return {
+
+def _describe_plan(line: Line, planned: Planned) -> None:
+    line |= {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
         "stream": planned.request.stream,
         "messages": planned.message_count,
@@ -255,99 +319,9 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
         "edits": planned.reasons,
         "conversation": planned.last_sent.conversation,
     }
+    if planned.lookup_seconds:
+        line["lookup_ms"] = _milliseconds(0.0, planned.lookup_seconds)
 
 
 def _milliseconds(start: float, end: float) -> float:
     return int(100_000 * (end - start) + 0.5) / 100  # as `round` to two digits, which takes five times as long
-
-
-MAX_EDIT_LINES: Final = 500
-"""For one plan; a last line says how many changes have none."""
-MAX_ARTIFACTS: Final = 20
-"""Named in a summary: a conversation with more has them in its `edit` lines."""
-MAX_RANGES: Final = 40
-"""Of message numbers in a summary."""
-
-
-def summary_of(planned: Planned) -> dict[str, Any]:
-    """Which messages are changed, which are left out, and where the originals are kept."""
-    blocks = planned.plan.blocks
-    changed = [index for index, block in enumerate(blocks) if block.reasons and block.tokens_after]
-    left_out = [index for index, block in enumerate(blocks) if block.reasons and not block.tokens_after]
-    kept_in = dict.fromkeys(name for block in blocks for name in block.artifacts)
-    told: dict[str, Any] = {}
-    if changed:
-        told["changed"] = ranges(changed)
-    if left_out:
-        told["left_out"] = ranges(left_out)
-    if kept_in:
-        told["artifacts"] = list(kept_in)[:MAX_ARTIFACTS]
-    return told
-
-
-def edit_lines(planned: Planned) -> Iterator[dict[str, Any]]:
-    """The members of one line for each change, in the order of the messages; neighbours that are left out into the same
-    artifact share a line. Sizes are in the model's tokens."""
-    runs = [*_runs(in_model_tokens(planned.plan.blocks, planned.plan.budget))]
-    for index, run in runs[:MAX_EDIT_LINES]:
-        yield _line_of(index, run)
-    yield from _beside_messages(planned)
-    if len(runs) > MAX_EDIT_LINES:
-        yield {"not_told": len(runs) - MAX_EDIT_LINES}
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as people write them.
-
-    >>> ranges([1, 2, 3, 7, 9, 10])
-    '1-3,7,9-10'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    told = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RANGES]]
-    return ",".join([*told, "…"] if len(runs) > MAX_RANGES else told)
-
-
-def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageReport]]]:
-    """Index of the first message, and the changed messages that share a line."""
-    run: list[MessageReport] = []
-    for index, block in enumerate(blocks):
-        joins = bool(run) and not block.tokens_after and not run[0].tokens_after
-        if run and not (joins and (block.reasons, block.artifacts) == (run[0].reasons, run[0].artifacts)):
-            yield index - len(run), run
-            run = []
-        if block.reasons:
-            run.append(block)
-    if run:
-        yield len(blocks) - len(run), run
-
-
-def _line_of(index: int, run: Sequence[MessageReport]) -> dict[str, Any]:
-    first = run[0]
-    line: dict[str, Any] = {"message": index}
-    if len(run) > 1:
-        line |= {"last_message": index + len(run) - 1}
-    else:
-        line |= {"role": first.role, "tool": first.tool}
-    return line | {
-        "reasons": first.reasons,
-        "tokens_before": sum(block.tokens_before for block in run),
-        "tokens_after": sum(block.tokens_after for block in run),
-        "artifacts": first.artifacts,
-    }
-
-
-def _beside_messages(planned: Planned) -> Iterator[dict[str, Any]]:
-    """Changes of the request itself, which no message shows."""
-    shown = {reason for block in planned.plan.blocks for reason in block.reasons}
-    for reason, count in planned.reasons.items():
-        if reason in shown:
-            continue
-        line: dict[str, Any] = {"reasons": (reason,), "count": count}
-        if reason == Reason.CLAMP_REPLY.value and planned.reply_tokens is not None:
-            line |= {"tokens_before": planned.request.reply_tokens, "tokens_after": planned.reply_tokens}
-        yield line

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,7 +26,17 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
-from proxy.shell.telemetry.record import Finished, described_running, packed, running_detail, unpacked
+from proxy.shell.telemetry.record import (
+    Conversation,
+    Detail,
+    Finished,
+    Running,
+    Summary,
+    described_running,
+    packed,
+    running_detail,
+    unpacked,
+)
 
 FILE_NAME: Final = "decisions-2.db"
 """In the data folder; the number is that of the tables' shape."""
@@ -111,7 +121,7 @@ class History:
 
         return await self._run(self._on_file, work)
 
-    async def page(self, wanted: Wanted) -> list[dict[str, Any]]:
+    async def page(self, wanted: Wanted) -> list[Summary]:
         """Summaries, each with its `id`, the newest first."""
         return await self._asked(lambda ledger: ledger.page(wanted))
 
@@ -123,18 +133,18 @@ class History:
         """The place of the request that came last."""
         return await self._asked(lambda ledger: ledger.newest())
 
-    async def news(self, after: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
+    async def news(self, after: int, limit: int) -> tuple[int, list[Summary]]:
         """Requests that have come since a place, the newest first; and the place of the last."""
         return await self._asked(lambda ledger: ledger.news(after, limit))
 
-    async def find(self, request_id: str) -> dict[str, Any] | None:
+    async def find(self, request_id: str) -> Detail | None:
         """The newest request of this id, message by message."""
         here = next((one for one in self.under_way.values() if one.request_id == request_id), None)
         if here is not None:
             return running_detail(here)
         return await self._asked(lambda ledger: ledger.find(request_id))
 
-    async def conversations(self, limit: int) -> list[dict[str, Any]]:
+    async def conversations(self, limit: int) -> list[Conversation]:
         """The latest conversations with their turns."""
         return await self._asked(lambda ledger: ledger.conversations(limit))
 
@@ -146,12 +156,12 @@ class History:
         """The latest waits for an upstream's first byte, in milliseconds, ascending."""
         return await self._asked(lambda ledger: ledger.first_bytes(upstream, limit))
 
-    async def running(self) -> list[dict[str, Any]]:
+    async def running(self) -> list[Running]:
         """Requests under way, of this worker and of the others."""
         now = self._clock()
         return self._running_here() + await self._asked(lambda ledger: ledger.running(self.worker, now))
 
-    def _running_here(self) -> list[dict[str, Any]]:
+    def _running_here(self) -> list[Running]:
         return [described_running(one) for one in islice(reversed(list(self.under_way.values())), MAX_RUNNING)]
 
     async def _asked(self, ask: Callable[[Ledger], _Result]) -> _Result:
@@ -162,7 +172,7 @@ class History:
 
     # In the thread -----------------------------------------------------------------------------------------------
 
-    def _write(self, running: Iterable[Mapping[str, Any]]) -> None:
+    def _write(self, running: Iterable[Running]) -> None:
         ledger = self._opened()
         if ledger is None:
             return

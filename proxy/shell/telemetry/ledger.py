@@ -10,19 +10,22 @@ in which rows came to this file.
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import secrets
 import sqlite3
+import sys
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
 from proxy.core.text import jsontext
-from proxy.shell.telemetry.record import Record
+from proxy.shell.telemetry.record import Conversation, Detail, Record, Running, Summary, Turn
 
 SLOT_SECONDS: Final = 300
 """Sums are kept for each five minutes, model and upstream."""
@@ -44,6 +47,8 @@ MAX_TURNS: Final = 120
 """Of one conversation in an overview: its latest."""
 _TIDY_ROWS: Final = 200
 """Rows added between two looks at the limits."""
+_SHORT_BYTES: Final = 1_024
+"""Of the blocks of a request that are not compressed: that takes longer than all else that is done for its row."""
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
 
@@ -168,14 +173,14 @@ class Ledger:
             self._database.execute("INSERT OR REPLACE INTO replicas VALUES ('position', ?)", (until,))
         return until
 
-    def page(self, wanted: Wanted) -> list[dict[str, Any]]:
+    def page(self, wanted: Wanted) -> list[Summary]:
         """Summaries of rows, each with its `id`, the newest first."""
         where, given = _where(wanted)
         found = self._database.execute(
             f"SELECT id, summary FROM decisions{where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - no value is in it
             (*given, wanted.limit),
         )
-        return [{"id": number, **_read(summary)} for number, summary in found]
+        return [_summary(number, summary) for number, summary in found]
 
     def count(self, wanted: Wanted) -> int:
         """How many rows there are of a kind."""
@@ -188,15 +193,15 @@ class Ledger:
         found: int = self._database.execute("SELECT coalesce(max(seq), 0) FROM decisions").fetchone()[0]
         return found
 
-    def news(self, after: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
+    def news(self, after: int, limit: int) -> tuple[int, list[Summary]]:
         """Rows that have come since a place, whenever they ended, the newest first; and the place of the last."""
         found = self._database.execute(
             "SELECT seq, id, summary FROM decisions WHERE seq > ? ORDER BY seq DESC LIMIT ?", (after, limit)
         ).fetchall()
-        told = [{"id": number, **_read(summary)} for _, number, summary in found]
+        told = [_summary(number, summary) for _, number, summary in found]
         return (found[0][0] if found else after), sorted(told, key=lambda one: -one["id"])
 
-    def find(self, request_id: str) -> dict[str, Any] | None:
+    def find(self, request_id: str) -> Detail | None:
         """The newest row of a request, with its blocks."""
         found = self._database.execute(
             "SELECT id, summary, blocks FROM decisions WHERE request_id = ? ORDER BY id DESC LIMIT 1", (request_id,)
@@ -204,35 +209,34 @@ class Ledger:
         if found is None:
             return None
         number, summary, blocks = found
-        told = _read(zlib.decompress(blocks)) if blocks is not None else []
-        return {"id": number, **_read(summary), "blocks": told}
+        if blocks is not None and not blocks.startswith(b"["):
+            blocks = zlib.decompress(blocks)
+        told = _read(blocks) if blocks is not None else []
+        return {**_summary(number, summary), "blocks": told}
 
-    def conversations(self, limit: int) -> list[dict[str, Any]]:
+    def conversations(self, limit: int) -> list[Conversation]:
         """The latest conversations, each with its latest turns, the oldest turn first."""
         found = self._database.execute(
             "SELECT conversation, count(*), max(id), min(ended), max(ended), sum(changed), sum(troubled > 0)"
             " FROM decisions WHERE conversation != '' GROUP BY conversation ORDER BY max(id) DESC LIMIT ?",
             (limit,),
         ).fetchall()
-        names = ("conversation", "requests", "last", "began", "ended", "changed", "troubled")
-        told = {row[0]: dict(zip(names, row, strict=True)) for row in found}
-        self._add_turns(told)
-        return list(told.values())
-
-    def _add_turns(self, told: Mapping[str, dict[str, Any]]) -> None:
-        """The latest turns of each conversation and the model of the last one."""
-        names = ("request_id", "tokens_before", "tokens_after", "room_tokens", "changed", "troubled")
-        turns: dict[str, deque[dict[str, Any]]] = {name: deque(maxlen=MAX_TURNS) for name in told}
+        models, turns = dict[str, str](), {row[0]: deque[Turn](maxlen=MAX_TURNS) for row in found}
         rows = self._database.execute(
-            f"SELECT conversation, model, {', '.join(names)} FROM decisions"  # noqa: S608 - names of columns
-            f" WHERE conversation IN ({', '.join('?' * len(told))}) ORDER BY id",
-            tuple(told),
+            f"SELECT conversation, model, {', '.join(Turn.__annotations__)} FROM decisions"  # noqa: S608 - its columns
+            f" WHERE conversation IN ({', '.join('?' * len(found))}) ORDER BY id",
+            tuple(turns),
         )
-        for conversation, model, *values in rows:
-            turns[conversation].append(dict(zip(names, values, strict=True)))
-            told[conversation]["model"] = model
-        for conversation, one in told.items():
-            one["turns"] = list(turns[conversation])
+        for name, model, *values in rows:
+            turns[name].append(cast(Turn, dict(zip(Turn.__annotations__, values, strict=True))))
+            models[name] = model
+        return [
+            cast(
+                Conversation,
+                dict(zip(Conversation.__annotations__, (*row, models[row[0]], [*turns[row[0]]]), strict=True)),
+            )
+            for row in found
+        ]
 
     def slots(self, since: float, by: Sequence[str]) -> list[dict[str, Any]]:
         """The sums since a time, by some of `slot`, `model` and `upstream`."""
@@ -254,7 +258,7 @@ class Ledger:
         )
         return sorted(waited for (waited,) in found)
 
-    def running(self, but: str, now: float) -> list[Any]:
+    def running(self, but: str, now: float) -> list[Running]:
         """What other workers have under way."""
         found = self._database.execute(
             "SELECT running FROM workers WHERE name != ? AND seen > ?", (but, now - _STALE_SECONDS)
@@ -278,30 +282,25 @@ class Ledger:
 
     def _add(self, records: Iterable[Record], *, is_told: bool = False) -> list[int]:
         """Add rows and their sums, within a transaction. `is_told`: by other replicas, which may repeat themselves."""
-        numbers, sums = [], dict[tuple[int, str, str], list[float]]()
-        for record in records:
-            number = self._free_id(record, is_told)
-            if number is None:
+        numbered = [(int(record.ended * 1e6) if record.id is None else record.id, record) for record in records]
+        oldest = min([number for number, _ in numbered], default=sys.maxsize)
+        taken: dict[int, str] = dict(self._database.execute(_SINCE, (oldest,)))
+        rows, sums = dict[int, tuple[Any, ...]](), dict[tuple[int, str, str], Sequence[float]]()
+        for wanted, record in numbered:
+            number, line = wanted, record.summary
+            while number in taken and not (is_told and taken[number] == line["request_id"]):
+                number += 1  # another one ended at the same microsecond
+            if number in taken:
                 continue
-            self._database.execute(_INSERT, (number, *_row_of(record)))
-            numbers.append(number)
-            slot, line = int(record.ended // SLOT_SECONDS), record.summary
+            taken[number], rows[number] = line["request_id"], _row_of(record)
+            slot = int(record.ended // SLOT_SECONDS)
             key = (slot, _storable(str(line.get("model", ""))), _storable(line.get("upstream", "")))
-            together = sums.setdefault(key, [0] * len(_SUMS))
-            for place, name in enumerate(_SUMS):
-                together[place] += record.sums.get(name, 0)
+            added = map(record.sums.get, _SUMS, repeat(0))
+            sums[key] = [*map(operator.add, sums.get(key, repeat(0)), added)]
+        self._database.executemany(_INSERT, [(number, *row) for number, row in rows.items()])
         self._database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
-        self._added += len(numbers)
-        return numbers
-
-    def _free_id(self, record: Record, is_told: bool) -> int | None:
-        """The microsecond at which it ended, or one soon after if others ended at the same; None if it is there."""
-        number = int(record.ended * 1e6) if record.id is None else record.id
-        while found := self._database.execute(_AT, (number,)).fetchone():
-            if is_told and found[0] == record.summary["request_id"]:
-                return None
-            number += 1
-        return number
+        self._added += len(rows)
+        return list(rows)
 
     def _used_bytes(self) -> int:
         """Of the file, without the pages that are free: three numbers of its head, which no row is read for."""
@@ -335,7 +334,7 @@ _COLUMNS: Final = (
     "tokens_after, room_tokens, words, summary, blocks, held"
 )
 _INSERT: Final = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - names of columns
-_AT: Final = "SELECT request_id FROM decisions WHERE id = ?"
+_SINCE: Final = "SELECT id, request_id FROM decisions WHERE id >= ?"
 _ADD_UP: Final = (
     f"INSERT INTO slots VALUES ({', '.join('?' * (3 + len(_SUMS)))}) ON CONFLICT DO UPDATE SET "  # noqa: S608 - as above
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)
@@ -345,10 +344,12 @@ _ADD_UP: Final = (
 def _row_of(record: Record) -> tuple[Any, ...]:
     line = record.summary
     summary = jsontext.dump(line)
-    blocks = None if record.blocks is None else zlib.compress(jsontext.dump(record.blocks), 1)
+    blocks = None if record.blocks is None else jsontext.dump(record.blocks)
+    if blocks is not None and len(blocks) > _SHORT_BYTES:
+        blocks = zlib.compress(blocks, 1)
     edits = line.get("edits") or {}
     said = ("request_id", "model", "outcome", "problem", "conversation", "upstream", "route", "status")
-    words = "\n".join([*(str(line.get(name, "")) for name in said), *edits]).lower()
+    words = "\n".join([*[str(line.get(name, "")) for name in said], *edits]).lower()
     return (
         record.ended,
         _storable(line["request_id"]),
@@ -383,10 +384,14 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
     return where, [given for _, given in terms]
 
 
+def _summary(number: int, written: bytes) -> Summary:
+    return cast(Summary, {**_read(written), "id": number})
+
+
 def _read(written: bytes) -> Any:
     return jsontext.value(written)
 
 
 def _storable(text: str) -> str:
     """Without lone surrogates, which a model's name may hold and UTF-8 has no bytes for."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

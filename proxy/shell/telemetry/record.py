@@ -11,16 +11,17 @@ import datetime
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, NotRequired
 
 import msgspec
 from msgspec import Struct
+from typing_extensions import TypedDict
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow.retry import Rung
 from proxy.core.text import jsontext
-from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
+from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Count, Decision, Line, Sum
 
 MAX_BLOCKS: Final = 2_000
 """Messages of one request that are kept: the last ones."""
@@ -30,35 +31,101 @@ MAX_BYTES: Final = 16 * 1024
 """Of a record for other replicas; a larger one goes without its messages."""
 MAX_UNPACKED_BYTES: Final = 1024 * 1024
 
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-_Sum = Annotated[float, msgspec.Meta(ge=0, lt=2**53)]
+
+class Block(TypedDict):
+    """What becomes of one message. Sizes are in the model's tokens."""
+
+    message: int
+    """Its index in the conversation, from 0."""
+    role: str
+    tool: str
+    """The tool whose result it is; empty if it is none."""
+    tokens_before: int
+    tokens_after: int
+    """0: it is left out."""
+    reasons: Sequence[str]
+    """Why it is changed; empty: it is sent unchanged."""
+    artifacts: Sequence[str]
+    """Where the content taken out of it is stored."""
 
 
-class _Line(Struct):
-    """What a row needs of a log line."""
+class Shares(TypedDict):
+    """What became of the messages' tokens."""
+
+    kept: int
+    cut: int
+    left_out: int
+
+
+class Summary(Line):
+    """One finished request: the members of its log line, and what became of its tokens."""
+
+    id: int
+    """The same in all workers and replicas, larger for what ended later; 0 while it is running."""
+    ended: str
+    """ISO 8601, UTC."""
+    message_tokens: Shares
+    messages_left_out: int
+
+
+class Detail(Summary):
+    """One request, with a block for each of its messages."""
+
+    blocks: Sequence[Block]
+    """Empty if the request could not be read, or was long and not edited."""
+
+
+class Running(TypedDict):
+    """A running request."""
 
     request_id: str
-    ended: str
-    outcome: str
-    model: str = ""
-    upstream: str = ""
-    conversation: str = ""
-    edits: dict[str, _Count] = {}
-    first_byte_ms: _Sum | None = None
-    tokens_before: _Count | None = None
-    tokens_after: _Count | None = None
-    room_tokens: _Count | None = None
+    seconds: float
+    attempts: int
+    model: NotRequired[str]
+    tokens_before: NotRequired[int]
+    tokens_after: NotRequired[int]
+
+
+class Turn(TypedDict):
+    """One request of a conversation."""
+
+    request_id: str
+    tokens_before: int | None
+    """Empty, like the next two, if the request could not be read."""
+    tokens_after: int | None
+    room_tokens: int | None
+    changed: int
+    """1: it was edited."""
+    troubled: int
+    """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
+
+
+class Conversation(TypedDict):
+    """The requests that begin with the same task."""
+
+    conversation: str
+    requests: int
+    last: int
+    """The `id` of its latest request."""
+    began: float
+    """Unix time."""
+    ended: float
+    changed: int
+    troubled: int
+    model: str
+    turns: list[Turn]
+    """The latest, the oldest of them first."""
 
 
 class _Packed(Struct):
     """A record as JSON."""
 
-    id: _Count
-    ended: _Sum
+    id: Count
+    ended: Sum
     trouble: Annotated[int, msgspec.Meta(ge=0, le=2)]
-    summary: dict[str, Any]
-    sums: dict[str, _Sum]
-    blocks: list[dict[str, Any]] | None
+    summary: Summary
+    sums: dict[str, Sum]
+    blocks: list[Block] | None
 
 
 class Record(NamedTuple):
@@ -66,9 +133,8 @@ class Record(NamedTuple):
 
     ended: float
     """Unix time."""
-    summary: Mapping[str, Any]
-    """The members of the log line, and what became of the messages' tokens."""
-    blocks: Sequence[Mapping[str, Any]] | None
+    summary: Summary
+    blocks: Sequence[Block] | None
     """The last messages, one by one; None: they are not kept."""
     sums: Mapping[str, float]
     """What it adds to the sums of its five minutes, by name."""
@@ -83,8 +149,7 @@ class Finished(Struct, frozen=True):
 
     ended: float
     """Unix time."""
-    line: Mapping[str, Any]
-    """The members of its log line."""
+    line: Line
     blocks: tuple[MessageReport, ...]
     """As planned, by our estimate; empty if there was no plan."""
     budget: Budget | None = None
@@ -94,7 +159,7 @@ class Finished(Struct, frozen=True):
     survived: bool | None = None
     """Whether a refusal for length was overcome; None if there was none."""
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """The log line, and what became of the messages' tokens: kept, cut, left out."""
         came = sum([block.tokens_before for block in self.blocks])
         cut = left_out = messages_left_out = 0
@@ -107,9 +172,15 @@ class Finished(Struct, frozen=True):
                 elif after < before:
                     cut += before - after
         told = self._told
-        shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
+        shares: Shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
         ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
-        return {"ended": ended, **self.line, "message_tokens": shares, "messages_left_out": messages_left_out}
+        return {
+            "id": 0,  # the ledger gives it one
+            "ended": ended,
+            **self.line,
+            "message_tokens": shares,
+            "messages_left_out": messages_left_out,
+        }
 
     def record(self) -> Record:
         """The record of the request."""
@@ -136,7 +207,7 @@ class Finished(Struct, frozen=True):
             "prefix_kept": line.get("prefix_kept", 0.0),
         }
 
-    def described_blocks(self) -> list[dict[str, Any]]:
+    def described_blocks(self) -> list[Block]:
         """The messages of the last send, in the model's tokens: an original that was sent in place of a refused plan
         has no edits."""
         blocks: Sequence[MessageReport] = self.blocks
@@ -154,10 +225,10 @@ class Finished(Struct, frozen=True):
         return int if self.budget is None else self.budget.model_tokens
 
 
-def described_running(decision: Decision) -> dict[str, Any]:
+def described_running(decision: Decision) -> Running:
     """A running request, as far as its outcome is known."""
     seconds = round(time.perf_counter() - decision.started, 1)
-    line: dict[str, Any] = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
+    line: Running = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
     if decision.planned is not None:
         line["model"] = decision.planned.request.model[:MAX_MODEL_CHARACTERS]
         line["tokens_before"] = decision.planned.tokens_before
@@ -165,21 +236,21 @@ def described_running(decision: Decision) -> dict[str, Any]:
     return line
 
 
-def running_detail(decision: Decision) -> dict[str, Any]:
+def running_detail(decision: Decision) -> Detail:
     """A running request as far as it is known, with its messages."""
     plan = decision.planned.plan if decision.planned is not None else None
-    line = {**decision.described(time.perf_counter()), "outcome": "running"}
+    line: Line = {**decision.described(time.perf_counter()), "outcome": "running"}
     found = Finished(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None)
     return {**found.summary(), "blocks": found.described_blocks()}
 
 
-def _trouble_of(line: Mapping[str, Any]) -> int:
+def _trouble_of(line: Line) -> int:
     if line["outcome"] != "answered" or line.get("status", 0) >= 400 or "warning" in line:
         return 2
     return int(line.get("attempts", 1) > 1)
 
 
-def has_failed(line: Mapping[str, Any]) -> bool:
+def has_failed(line: Line) -> bool:
     """Whether the upstream or the proxy failed: a client that left has not, nor has one that asked for something
     wrong."""
     outcome, status = line["outcome"], line.get("status", 0)
@@ -203,13 +274,12 @@ def unpacked(message: bytes) -> Record | None:
     try:
         whole = unpacking.decompress(message, MAX_UNPACKED_BYTES)
         found = msgspec.convert(jsontext.value(whole), _Packed)
-        msgspec.convert(found.summary, _Line)
     except (zlib.error, jsontext.NotJson, msgspec.ValidationError):
         return None
     return Record(found.ended, found.summary, found.blocks, found.sums, found.trouble, found.id)
 
 
-def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[dict[str, Any]]:
+def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
     """Blocks as JSON, with sizes as they are to be told. Its members are named here one by one: an edited conversation
     of a thousand messages comes this way at each turn, and `_asdict` would take a millisecond."""
     return [

@@ -14,12 +14,12 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry import Attempt, Rung
-from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, edit_lines, summary_of
+from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, Line
+from proxy.shell.telemetry.events import described_changes, edit_lines, result_limits
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.record import Finished
@@ -68,7 +68,7 @@ class Recorder:
         self._metrics.planned(decision)
         self._tell_limits(decision, planned)
         if planned.changed:
-            self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
+            self._log.info("request_planned", request_id=decision.request_id, **described_changes(planned))
             self._tell_edits(decision, planned)
             self._keep_replacements(decision, planned)
         new_edits = planned.new_edits if planned.changed else ()
@@ -136,7 +136,7 @@ class Recorder:
             room_tokens=planned.room_tokens,
             reads=None if profile.modalities is None else sorted(profile.modalities),
             counted_by=planned.inputs.counted_by,
-            **_result_limits(planned),
+            **result_limits(planned),
         )
 
     def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
@@ -199,7 +199,7 @@ class Recorder:
             "tokens_after": planned.tokens_after if planned is not None else None,
         }
         if planned is not None and is_edited:
-            line = {**_described_changes(planned), **line}
+            line = {**described_changes(planned), **line}
         self._log.info(_RETRIED.get(attempt.rung, "overflow_retried"), request_id=decision.request_id, **line)
         if planned is not None:
             self._tell_limits(decision, planned)
@@ -239,7 +239,7 @@ class Recorder:
         if self._tracer is not None:
             self._tracer.finished(decision, now)
 
-    def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
+    def _remember(self, decision: Decision, line: Line) -> None:
         if self._history is None:
             return
         planned = decision.planned
@@ -260,34 +260,3 @@ def system_tokens(planned: Planned) -> int:
     """The model's tokens in system and developer text, which can never be shortened."""
     tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES and not block.tool)
     return planned.plan.budget.model_tokens(tokens)
-
-
-def _result_limits(planned: Planned) -> dict[str, Any]:
-    """The most that a tool result may have when it arrives, and what sets it; nothing while nothing can be kept."""
-    steps = (step for step in planned.inputs.pipeline.local if isinstance(step, TruncateToolOutput))
-    return {
-        name: value
-        for step in steps
-        for name, value in (
-            ("result_lines", step.limits.max_lines),
-            ("result_bytes", step.limits.max_bytes),
-            ("result_chars", step.limits.max_chars),
-            ("result_bound_by", step.bound_by),
-        )
-    }
-
-
-def _described_changes(planned: Planned) -> dict[str, Any]:
-    plan, counts = planned.plan, planned.reasons
-    return {
-        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
-        "tokens_before": planned.tokens_before,
-        "tokens_after": planned.tokens_after,
-        "chars_before": plan.before.chars,
-        "chars_after": plan.after.chars,
-        "messages_before": planned.message_count,
-        "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
-        "truncated": any(edit.artifact is not None for edit in plan.edits),
-        "reasons": counts,
-        **summary_of(planned),
-    }

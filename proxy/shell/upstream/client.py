@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
+from msgspec import Struct
 from yarl import URL
 
 from proxy.config.upstreams import UpstreamSettings
@@ -40,10 +41,12 @@ _HOP_BY_HOP: Final = frozenset(
     b"upgrade".split()
 )
 """Headers about one connection, not about the message: RFC 9110 7.6.1 and the older list of RFC 2616 13.5.1."""
-_OWN_TO_A_SEND: Final = frozenset((b"host", b"expect"))
-"""Set by the HTTP client itself; `expect` was answered by our own server."""
-_OWN_TO_A_POST: Final = _OWN_TO_A_SEND | {b"content-length"}
-"""A replaced body has another length than the one announced."""
+_NOT_SENT: Final = _HOP_BY_HOP | {b"host", b"expect"}
+"""The HTTP client sets the former itself; `expect` was answered by our own server."""
+_NOT_SENT_WITH_A_WHOLE: Final = _NOT_SENT | {b"content-length"}
+"""A replaced body has another length than the one announced; a stream keeps it."""
+_FAILURES: Final = (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError)
+"""What sending a request raises; ValueError for a header of several lines."""
 _LOCAL_IDLE_SECONDS: Final = 4
 """uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. A connection that is closed
 while a request is on its way looks like a failure, and a POST must not be sent twice; so the proxy closes first."""
@@ -53,6 +56,8 @@ _DRAIN_SECONDS: Final = 2.0
 """For the end of the body after the end of its content: gateways record the cost in between. A connection that is not
 finished then is closed, as the next one costs only a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
+_ARRIVED_BYTES: Final = 64 * 1024
+"""Of a body that is read at once if it is here."""
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
 
@@ -72,51 +77,67 @@ hide that the upstream leads back here. Not `Via`, as nginx does not compress re
 (https://nginx.org/en/docs/http/ngx_http_gzip_module.html#gzip_proxied)."""
 
 
-def end_to_end(headers: Headers, own: frozenset[bytes] = frozenset()) -> Headers:
-    """Headers without those about a single connection, without those that `Connection` names, and without the HTTP
-    client's `own`.
+def end_to_end(headers: Headers, dropped: frozenset[bytes] = _HOP_BY_HOP) -> Headers:
+    """Headers without those about a single connection or `dropped` for another reason, and without those that
+    `Connection` names.
 
     >>> end_to_end([(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"accept", b"*/*")])
     [(b'accept', b'*/*')]
     """
-    dropped = _HOP_BY_HOP | own
     if b"connection" in dict(headers):
         named = b",".join([value for name, value in headers if name == b"connection"])
         dropped |= {option.strip().lower() for option in named.split(b",")}
     return [pair for pair in headers if pair[0] not in dropped]
 
 
-class UpstreamResponse:
+def header(headers: Headers, name: bytes) -> bytes:
+    """The first header of that lower-case name, or nothing."""
+    return dict(reversed(headers)).get(name, b"")
+
+
+class UpstreamResponse(Struct, eq=False):
     """A response whose head has been read and whose body waits. Close it, whether read or not."""
 
-    def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
-        self.status = response.status
+    _response: aiohttp.ClientResponse | Exchange
+    _where: str
+    _idle_seconds: float
+    status: int
+    headers: Headers
+    _cut_off: asyncio.Future[None] | None
+    _timer: asyncio.TimerHandle | None = None
+    _waiting_since: float | None = None
+    """Loop time; None while the proxy waits for the reader."""
+    _taker: Taker | None = None
+    _tap: Tap | None = None
+    _read_bytes: int = 0
+
+    @classmethod
+    def of(cls, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> UpstreamResponse:
+        """`where`: the upstream, for people; `idle_seconds`: how long it may be silent."""
         received = [(name.lower(), value) for name, value in response.raw_headers]
-        self.headers: Headers = end_to_end(received)
+        headers = end_to_end(received)
         if _OURS in b" ".join(dict(received)):  # hardly ever
-            self.headers = [pair for pair in self.headers if not pair[0].startswith(_OURS)]
-        self._response = response
-        self._where = where
-        self._idle_seconds = idle_seconds
-        self._loop = asyncio.get_running_loop()
-        self._waiting_since: float | None = None
-        """Loop time; None while the proxy waits for the reader."""
-        self._cut_off = _end_of_connection(response)
-        self._taker: Taker | None = None
-        self._tap: Tap | None = None
-        self._read_bytes = 0
+            headers = [pair for pair in headers if not pair[0].startswith(_OURS)]
+        return cls(response, where, idle_seconds, response.status, headers, _end_of_connection(response))
 
     def hand_to(self, taker: Taker) -> None:
         """From now on, `taker` gets each piece in the callback in which it arrives, if it has room; `chunks` waits and
         yields the others."""
         self._taker = taker
 
+    def arrived(self) -> bytes | None:
+        """The whole body, if it is here already, as short ones are that come with their head. None: `chunks` has it."""
+        content = self._response.content
+        is_here = content.is_eof() and content.exception() is None and content.total_bytes <= _ARRIVED_BYTES
+        return content.read_nowait() if is_here and self._cut_off is None else None
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
         UpstreamTimeout after too long a silence; the time that the reader takes does not count."""
         # One timer for the whole response, not one for each piece: pieces come by the thousand.
-        self._timer = self._loop.call_later(self._idle_seconds, self._end_silence)
-        read, now = self._response.content.readany, self._loop.time
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._idle_seconds, self._end_silence)
+        read, now = self._response.content.readany, loop.time
         try:
             self._waiting_since = now()
             while True:
@@ -166,10 +187,10 @@ class UpstreamResponse:
         self._response.close()
 
     def _end_silence(self) -> None:
-        since = self._waiting_since if self._tap is None else self._tap.last
-        silent = 0.0 if since is None else self._loop.time() - since
+        since, loop = self._waiting_since if self._tap is None else self._tap.last, asyncio.get_running_loop()
+        silent = 0.0 if since is None else loop.time() - since
         if silent < self._idle_seconds:
-            self._timer = self._loop.call_later(self._idle_seconds - silent, self._end_silence)
+            self._timer = loop.call_later(self._idle_seconds - silent, self._end_silence)
         else:
             self._response.content.set_exception(TimeoutError())
             if self._tap is not None:
@@ -209,17 +230,17 @@ class Upstream:
         """
         if LOOP_HEADER in dict(headers) and any(name == LOOP_HEADER and self._mark in value for name, value in headers):
             raise LoopDetected(f"{self._where} leads back to this proxy (upstream.base_url)")
-        headers = [*headers, (LOOP_HEADER, self._mark)]
         session = self._session or self._open()
-        path = _target_text(target if isinstance(target, WholePath) else self.base_path + target)
+        path = _escaped(target if isinstance(target, WholePath) else self.base_path + target)
         whole = body if isinstance(body, Outgoing) else None
-        if self._exchanges is not None and method == "POST" and whole is not None:
-            return await self._post(self._exchanges, path.encode(), headers, whole)
-        # A replaced body has another length than the one announced; a stream keeps the announced one.
-        pairs = [
-            (name.decode("latin-1"), _header_text(value))
-            for name, value in end_to_end(headers, _OWN_TO_A_SEND if whole is None else _OWN_TO_A_POST)
-        ]
+        passed = end_to_end(headers, _NOT_SENT if whole is None else _NOT_SENT_WITH_A_WHOLE)
+        if self._exchanges is not None and method == "POST" and whole is not None:  # as nearly all requests
+            try:
+                return self._answer(await self._exchanges.post(path, passed, whole))
+            except _FAILURES as error:
+                raise self._failed(error) from None
+        pairs = [(name.decode("latin-1"), _header_text(value)) for name, value in passed]
+        pairs.append((LOOP_HEADER.decode(), self._mark.decode()))
         if whole is not None:
             pairs.append(("content-length", str(whole.length)))
         limit = self._settings.first_byte_timeout_seconds
@@ -233,26 +254,17 @@ class Upstream:
                     upload.wait_for_client = lambda: wait.reschedule(None)
                 response = await session.request(
                     method,
-                    URL(self._origin + path, encoded=True),
+                    URL(self._origin + path.decode(), encoded=True),
                     headers=pairs,
                     data=None if pieces is None else pieces.pieces(),
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
-        except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
+        except _FAILURES as error:
             if upload is not None and upload.failure is not None:
                 raise upload.failure from None
             raise self._failed(error) from None
         return self._answer(response)
-
-    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: Outgoing) -> UpstreamResponse:
-        """The fast path of nearly all requests: a complete body, to an upstream that is not behind a proxy."""
-        passed = end_to_end(headers, _OWN_TO_A_POST)
-        try:
-            exchange = await exchanges.post(path, passed, body)
-        except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
-            raise self._failed(error) from None
-        return self._answer(exchange)
 
     def _answer(self, response: aiohttp.ClientResponse | Exchange) -> UpstreamResponse:
         """Raises UpstreamUnreachable for a status that no client could be given: a 101, as nobody asked for another
@@ -264,7 +276,7 @@ class Upstream:
                 if response.status == 101
                 else f"{self._where} answered with the status {response.status}, which HTTP does not have"
             )
-        return UpstreamResponse(response, self._where, self._settings.idle_timeout_seconds)
+        return UpstreamResponse.of(response, self._where, self._settings.idle_timeout_seconds)
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
         """The proxy's error for what the HTTP client raised before there was a response."""
@@ -305,7 +317,8 @@ class Upstream:
         if self._proxy is None:
             base_url = URL(self._base_url, encoded=True)
             limits = self._settings.connect_timeout_seconds, self._settings.first_byte_timeout_seconds
-            self._exchanges = Exchanges(self._session, base_url, *limits, self._idle_seconds)
+            mark = LOOP_HEADER + b": " + self._mark
+            self._exchanges = Exchanges(self._session, base_url, mark, *limits, self._idle_seconds)
         return self._session
 
 
@@ -327,9 +340,9 @@ def _kept_alive_socket(address: tuple[Any, ...]) -> socket.socket:
     return found
 
 
-def _target_text(target: bytes) -> str:
+def _escaped(target: bytes) -> bytes:
     """The target as received; bytes that no URL may contain are escaped, as the HTTP client takes only ASCII."""
-    return target.decode() if target.isascii() else "".join(chr(b) if b < 128 else f"%{b:02X}" for b in target)
+    return target if target.isascii() else b"".join(b"%c" % b if b < 128 else b"%%%02X" % b for b in target)
 
 
 def _header_text(value: bytes) -> str:

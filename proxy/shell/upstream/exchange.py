@@ -55,9 +55,9 @@ class Exchange:
             await notice_what_was_closed()
         return self._protocol.is_connected()
 
-    async def run(self, request: bytes, body: Outgoing, head_seconds: float) -> None:
+    async def run(self, request: bytes, body: Outgoing) -> None:
         """Send a request and read the head of its response. Raises what aiohttp's protocol does, and TimeoutError if
-        that takes too long."""
+        `give_up` was called."""
         protocol, transport = self._protocol, self._protocol.transport
         assert transport is not None, "a connection that is open"
         protocol.set_response_params(
@@ -69,22 +69,22 @@ class Exchange:
         )
         self._tap = Tap.of(protocol, transport)
         transport.writelines((request, body.take()))  # one system call, and no copy of both together
-        # A third of the cost of `asyncio.timeout`, which would cancel and call back this task.
-        timer = asyncio.get_running_loop().call_later(head_seconds, protocol.set_exception, TimeoutError())
-        try:
-            await body.written()
-            for _ in range(_MAX_HEADS):
-                message, payload = await protocol.read()
-                if (status := message.code) == 101 or not 100 <= status < 200:
-                    break
-            else:  # reading queued ones takes no loop turn, so they would block all requests
-                raise HttpProcessingError(message="too many interim responses")
-        finally:
-            timer.cancel()
+        await body.written()
+        for _ in range(_MAX_HEADS):
+            message, payload = await protocol.read()
+            status = message.code
+            if status >= 200 or status < 100 or status == 101:
+                break
+        else:  # reading queued ones takes no loop turn, so they would block all requests
+            raise HttpProcessingError(message="too many interim responses")
         self.status, self.raw_headers, self.content = status, message.raw_headers, payload
         if "content-length" not in message.headers and "transfer-encoding" not in message.headers:
             self.ending = protocol.closed
         payload.on_eof(self._release)
+
+    def give_up(self) -> None:
+        """The head takes too long."""
+        self._protocol.set_exception(TimeoutError())
 
     def tap(self, taker: Taker, read_bytes: int) -> Tap | None:
         """What gives the rest of the body to `taker`, to be ended by the caller; None if something waits for its
@@ -121,12 +121,13 @@ class Exchanges:
         self,
         session: aiohttp.ClientSession,
         base_url: URL,
+        mark: bytes,
         connect_seconds: float,
         head_seconds: float,
         idle_seconds: float,
     ) -> None:
-        """`head_seconds`: for the head of a response, from the time at which its request is sent. `idle_seconds`: after
-        which a connection is closed."""
+        """`mark`: the line of a header that each request gets. `head_seconds`: for the head of a response, from the
+        time at which its request is sent. `idle_seconds`: after which a connection is closed."""
         assert session.connector is not None, "a session that is open"
         self._connector = session.connector
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_seconds)
@@ -138,26 +139,44 @@ class Exchanges:
         self._sweep: asyncio.TimerHandle | None = None
         # Never sent: it tells the connector where to connect.
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
-        self._host = self._like.headers["Host"].encode()
+        self._host, self._mark = b"host: %b" % self._like.headers["Host"].encode(), mark
+        self._awaited: dict[Exchange, float] = {}
+        """Those whose head is awaited, each with the loop time until which that may take, the oldest first."""
+        self._clock: asyncio.TimerHandle | None = None
+        """One for all of them: a timer for each would cost a thirtieth of a small request."""
 
     async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Outgoing) -> Exchange:
         """The response to a request. Raises what aiohttp does, and ValueError for a header of several lines."""
-        lines = [b"POST %b HTTP/1.1" % target, b"host: %b" % self._host]
-        lines += [b"%b: %b" % pair for pair in headers]
-        lines += [b"content-length: %d" % body.length, b"", b""]
-        request = b"\r\n".join(lines)
-        if request.count(b"\n") != len(lines) - 1 or request.count(b"\r") != len(lines) - 1:
+        sent = [b"%b: %b" % pair for pair in headers]
+        length = b"content-length: %d\r\n\r\n" % body.length
+        request = b"\r\n".join((b"POST %b HTTP/1.1" % target, self._host, *sent, self._mark, length))
+        if not request.count(b"\n") == request.count(b"\r") == len(sent) + 5:
             raise ValueError("a header of several lines")
         while True:
             exchange = Exchange(self._kept() or await self._connection(), self._keep)
             try:
                 if await exchange.is_open():
-                    await exchange.run(request, body, self._head_seconds)
+                    self._awaited[exchange] = self._loop.time() + self._head_seconds
+                    if self._clock is None:
+                        self._clock = self._loop.call_later(self._head_seconds, self._give_up_late)
+                    await exchange.run(request, body)
                     return exchange
             except BaseException:
                 exchange.close()
                 raise
+            finally:
+                self._awaited.pop(exchange, None)
             exchange.close()
+
+    def _give_up_late(self) -> None:
+        now = self._loop.time()
+        for exchange, until in list(self._awaited.items()):
+            if now < until:
+                self._clock = self._loop.call_at(until, self._give_up_late)
+                return
+            del self._awaited[exchange]
+            exchange.give_up()
+        self._clock = None
 
     def _kept(self) -> Connection | None:
         """The newest idle connection that still is one."""
@@ -188,8 +207,9 @@ class Exchanges:
 
     def close(self) -> None:
         """Close what is idle."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._clock):
+            if timer is not None:
+                timer.cancel()
         for connection, _ in self._idle:
             connection.close()
         self._idle = []

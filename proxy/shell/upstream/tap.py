@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     import aiohttp
     from aiohttp.client_proto import ResponseHandler
@@ -195,6 +197,8 @@ matters less."""
 _SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _LONGEST_SIZE_LINE: Final = 10
 _END_OF_HEAD: Final = b"\r\n\r\n"
+_INTERIM: Final = b"HTTP/1.1 1"
+"""How a head begins that another one follows."""
 _HEAD_BYTES: Final = 16 * 1024
 """Limit for what is kept of heads that are incomplete: hardly any is longer."""
 
@@ -245,7 +249,7 @@ def body_of(chunk: bytes) -> bytes:
     return chunk[len(SIZE_LINES[len(chunk)]) : -len(LINE_END)]
 
 
-class Chunks:
+class Chunks(Struct):
     """Follows the bytes of one response, with its interim heads, from its first byte.
 
     >>> chunks = Chunks()
@@ -257,25 +261,26 @@ class Chunks:
     (False, 5)
     """
 
-    __slots__ = ("_is_in_body", "_is_lost", "_left", "_rest", "body_bytes", "is_at_start")
-
-    def __init__(self) -> None:
-        self.is_at_start = False
-        """Whether the next byte begins a chunk."""
-        self.body_bytes = 0
-        """Of the body, without its framing, as far as it was followed."""
-        self._is_in_body = False
-        self._is_lost = False
-        self._left = 0
-        """Bytes that are to come of a chunk, with its line end."""
-        self._rest = b""
-        """The beginning of a head or of a size line."""
+    is_at_start: bool = False
+    """Whether the next byte begins a chunk."""
+    body_bytes: int = 0
+    """Of the body, without its framing, as far as it was followed."""
+    _is_in_body: bool = False
+    _is_lost: bool = False
+    _left: int = 0
+    """Bytes that are to come of a chunk, with its line end."""
+    _rest: bytes = b""
+    """The beginning of a head or of a size line."""
 
     def follow(self, data: bytes) -> None:
         """The next bytes."""
         if self._is_lost:
             return
         data, self._rest = self._rest + data, b""
+        is_head = not self._is_in_body and _END_OF_HEAD in data
+        if is_head and b"chunked" not in data and not data.startswith(_INTERIM):
+            self._is_lost = True  # as of each reply that has a length
+            return
         at = 0 if self._is_in_body else self._skip_heads(data)
         while at < len(data) and not self._is_lost:
             at = self._skip_chunk(data, at) if self._left else self._read_size(data, at)
@@ -314,7 +319,7 @@ class Chunks:
 
 
 def _is_interim(head: bytes) -> bool:
-    return head.startswith(b"HTTP/1.1 1") and not head.startswith(b"HTTP/1.1 101") and _has_plain_lines(head)
+    return head.startswith(_INTERIM) and not head.startswith(b"HTTP/1.1 101") and _has_plain_lines(head)
 
 
 def _is_chunked(head: bytes) -> bool:

@@ -13,14 +13,10 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 
 from proxy.core.conversation.message import (
-    SYSTEM_ROLES,
-    TOOL_ROLES,
     Address,
     Argument,
     Content,
     ImageView,
-    Item,
-    Part,
     Parts,
     Reasoning,
     Route,
@@ -29,7 +25,7 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.json_messages import MAX_CALLS, JsonMessage, part_from, part_in
+from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage, leniently, meant
 from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
 # Calls
@@ -37,11 +33,8 @@ from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
 def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
     """The calls in a list of calls."""
-    found = jsontext.opened(raw)
-    listed = found if isinstance(found, list) else []
-    return tuple(
-        ToolCall(id=str(call.get("id") or ""), name=name_of(call)) for call in listed if isinstance(call, dict)
-    )
+    calls = jsontext.listed(jsontext.opened(raw))
+    return tuple(ToolCall(id=str(call.get("id") or ""), name=name_of(call)) for call in calls if isinstance(call, dict))
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
@@ -61,12 +54,10 @@ def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
 
 
 def _meant(call: Any) -> list[Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
+    function = jsontext.object_in(call, "function")
+    if not function:
         return [call]
-    arguments = function.get("arguments")
-    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
-    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
+    return [call.get("id"), function.get("name"), meant(function.get("arguments"))]
 
 
 def texts_of_call(call: Any) -> Iterator[str]:
@@ -95,8 +86,6 @@ _MEMBERS: Final = {
     Route.VIDEO: "video_url",
     Route.FILE: "file",
 }
-_LONG: Final = 1_000
-"""Characters; a name or a word of the API has fewer."""
 
 
 def part_of(shown: Shown) -> dict[str, Any]:
@@ -106,7 +95,8 @@ def part_of(shown: Shown) -> dict[str, Any]:
         return {"type": member, member: {"url": shown.address}}
     encoded = base64.b64encode(shown.content).decode()
     url = f"data:{shown.found.mime};base64,{encoded}"
-    kept = _kept(shown, member)
+    old = jsontext.object_in(jsontext.opened(shown.like), member)
+    kept = {name: said for name, said in old.items() if not (shown.is_fetched and name in ADDRESSED)}
     match shown.route:
         case Route.AUDIO:
             inner = kept | {"data": encoded, "format": shown.found.suffix}
@@ -117,47 +107,8 @@ def part_of(shown: Shown) -> dict[str, Any]:
     return {"type": member, member: inner}
 
 
-def _kept(shown: Shown, member: str) -> dict[str, Any]:
-    """The old part's other members about its content."""
-    old = jsontext.opened(shown.like) if shown.like is not None else None
-    inside = old.get(member) if isinstance(old, dict) else None
-    if not isinstance(inside, dict):
-        return {}
-    return {name: said for name, said in inside.items() if not (shown.is_fetched and name in ADDRESSED)}
-
-
-def rest_of(part: Mapping[str, Any]) -> bytes:
-    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
-    return jsontext.dump({name: _emptied(inside) for name, inside in part.items()})
-
-
-def _emptied(inside: Any) -> Any:
-    if isinstance(inside, dict):
-        return {name: "" if isinstance(said, str) and len(said) > _LONG else said for name, said in inside.items()}
-    return "" if isinstance(inside, str) and len(inside) > _LONG else inside
-
-
-# Parts
-
-
-def read_part(raw: Raw, part: Any) -> Part:
-    """A part as the core sees it."""
-    return part_in(raw, part, attachment_of, rest_of)
-
-
-def json_of(item: Item, _: str) -> bytes:
-    """The JSON of a part."""
-    return part_from(item, part_of, _text_part)
-
-
-def _text_part(text: str) -> Mapping[str, Any]:
-    return {"type": "text", "text": text}
-
-
 # Messages
 
-_ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
-"""One string object per role: a conversation has thousands of messages."""
 _CONTENT: Final[Path] = ("content",)
 _CALLS: Final = "tool_calls"
 _ONE_CALL: Final = "function_call"
@@ -211,8 +162,8 @@ class ChatMessage(JsonMessage, frozen=True):
     must_stay: ClassVar[bool] = False
     is_marked: ClassVar[bool] = False
     image_sign: ClassVar[bytes] = _IMAGE
-    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
-    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
+    attachment_of = staticmethod(attachment_of)
+    media_part = staticmethod(part_of)
     reasoning_bytes: int = 0
 
     @classmethod
@@ -222,33 +173,11 @@ class ChatMessage(JsonMessage, frozen=True):
         try:
             head = _head.decode(kept)
         except jsontext.UNREADABLE:
-            return cls._read_leniently(kept)
+            head = leniently(_Head, kept)
         calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
         reasoning_bytes = len(bytes(head.reasoning_content))
-        role = _ROLES.get(head.role, head.role)
+        role = ROLES.get(head.role, head.role)
         return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes)
-
-    @classmethod
-    def _read_leniently(cls, kept: bytes) -> Self:
-        try:
-            members = jsontext.members(kept)
-        except jsontext.NotJson:
-            return cls(kept)
-        return cls(
-            kept,
-            role=_text(members, "role"),
-            answers=_text(members, "tool_call_id"),
-            name=_text(members, "name"),
-            calls=calls_in(members[_CALLS]) if _CALLS in members else (),
-            reasoning_bytes=len(bytes(members.get(_LEFT_OUT_LATER, b""))),
-        )
-
-    def members(self) -> Mapping[str, Raw]:
-        """The members of its object, unopened; none if it is no object."""
-        try:
-            return jsontext.members(self.raw)
-        except jsontext.NotJson:
-            return {}
 
     def said(self) -> tuple[Path, Raw]:
         """Its `content`."""
@@ -263,16 +192,11 @@ class ChatMessage(JsonMessage, frozen=True):
         try:
             inside = _inside.decode(self.raw)
         except jsontext.UNREADABLE:
-            inside = self._inside_leniently()
+            inside = leniently(_Inside, self.raw)
         content = inside.content
         if isinstance(content, str) and inside == _Inside(content):  # the usual case, and every message is asked
             return content
         return "\n".join(_texts_inside(inside))
-
-    def _inside_leniently(self) -> _Inside:
-        members = self.members()
-        names = [name for name in _Inside.__struct_fields__ if name in members]
-        return _Inside(**{name: jsontext.opened(members[name]) for name in names})
 
     def texts(self) -> Iterator[tuple[Address, str]]:
         """The texts of its content."""
@@ -293,7 +217,7 @@ class ChatMessage(JsonMessage, frozen=True):
         """The place of each call's arguments, the call's id, and the arguments. Some agents put them in as an object,
         which vLLM, llama.cpp and Ollama take as well as its text."""
         calls = jsontext.opened(self.members().get(_CALLS)) if self.calls else None
-        for position, call in enumerate(_listed(calls)):
+        for position, call in enumerate(jsontext.listed(calls)):
             for kind, name in _ARGUMENTS:
                 called = call.get(kind) if isinstance(call, dict) else None
                 if isinstance(called, dict) and isinstance(written := called.get(name), str | dict):
@@ -320,7 +244,7 @@ class ChatMessage(JsonMessage, frozen=True):
         """The parts of its content that are not text: images, audio, files."""
         if b'"type"' not in self.raw:
             return ()
-        parts = [part for part in _listed(self.content()) if isinstance(part, dict)]
+        parts = [part for part in jsontext.listed(self.content()) if isinstance(part, dict)]
         return [part for part in parts if not isinstance(part.get("text"), str) and part.get("type") not in _WORDS]
 
     def media(self) -> Sequence[ImageView | None]:
@@ -375,7 +299,7 @@ def texts_of(content: Any) -> Iterator[str]:
     """
     if isinstance(content, str):
         yield content
-    for part in _listed(content):
+    for part in jsontext.listed(content):
         if isinstance(part, str):
             yield part
         elif isinstance(part, dict) and isinstance(part.get("text"), str):
@@ -390,25 +314,16 @@ def _image(part: Mapping[str, Any]) -> ImageView | None:
     return ImageView(url, detail if isinstance(detail, str) else None)
 
 
-def _text(members: Mapping[str, Raw], name: str) -> str:
-    found = jsontext.opened(members.get(name))
-    return found if isinstance(found, str) else ""
-
-
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
-
-
 def _texts_inside(inside: _Inside) -> Iterator[str]:
     yield from texts_of(inside.content)
-    for part in _listed(inside.content):
+    for part in jsontext.listed(inside.content):
         if isinstance(part, dict) and not isinstance(part.get("text"), str):
             for name in _WORDS:
                 yield from texts_of(part.get(name))
     for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
         if isinstance(text, str):
             yield text
-    for call in _listed(inside.tool_calls):
+    for call in jsontext.listed(inside.tool_calls):
         yield from texts_of_call(call)
     if inside.function_call is not msgspec.UNSET:
         yield from texts_of_call({"function": inside.function_call})

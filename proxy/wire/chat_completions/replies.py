@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.chat_completions.message import meant_by
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
@@ -53,7 +53,7 @@ def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
     """Read the members of an assistant message; a call with anything odd about it is the client's."""
     own: list[OwnCall] = []
     others: list[bytes] = []
-    calls = _listed(message.get("tool_calls"))
+    calls = jsontext.items_if_any(message.get("tool_calls"))
     for position, raw in enumerate(calls):
         found = jsontext.opened(raw)
         if called(found) == RETRIEVAL_TOOL:
@@ -65,7 +65,7 @@ def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
         else:
             others.append(bytes(raw))
     sent_back = {"role": b'"assistant"', "content": b"null"}
-    sent_back |= {name: bytes(message[name]) for name in _SENT_BACK if _is_said(message.get(name))}
+    sent_back |= {name: raw for name in _SENT_BACK if (raw := bytes(message.get(name, b"null"))) != b"null"}
     texts = {name: text for name in TEXT_MEMBERS if isinstance(text := jsontext.opened(message.get(name)), str)}
     return AssistantMessage(jsontext.join_object(sent_back), tuple(own), tuple(others), meant_by(others), texts)
 
@@ -80,20 +80,7 @@ def called(call: Any) -> str:
     >>> called({"function": {"name": "ls"}}), called({"type": "custom"}), called(None)
     ('ls', '', '')
     """
-    function = call.get("function") if isinstance(call, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _listed(raw: Raw | None) -> list[Raw]:
-    try:
-        return list(jsontext.items(raw)) if raw is not None else []
-    except jsontext.NotJson:
-        return []
-
-
-def _is_said(raw: Raw | None) -> bool:
-    return raw is not None and bytes(raw) != b"null"
+    return jsontext.string_in(object_in(call, "function"), "name")
 
 
 def result_of(call_id: str, text: str) -> bytes:
@@ -140,27 +127,15 @@ def choice_of(chunk: Any) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def delta_of(choice: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The delta of a choice; empty if there is none."""
-    found = choice.get("delta") if choice is not None else None
-    return found if isinstance(found, dict) else {}
-
-
-def listed_calls(delta: Mapping[str, Any]) -> list[Any]:
-    """The `tool_calls` of a delta."""
-    found = delta.get("tool_calls")
-    return found if isinstance(found, list) else []
-
-
 def assembled(chunks: Iterable[Any]) -> dict[str, Raw]:
     """The members of the message that these chunks' deltas form, as a response without streaming contains them."""
     message: dict[str, Any] = {}
     calls: list[dict[str, Any]] = []
     order = CallOrder()
     for chunk in chunks:
-        delta = delta_of(choice_of(chunk))
+        delta = object_in(choice_of(chunk), "delta")
         _merge(message, {name: found for name, found in delta.items() if name != "tool_calls"})
-        for position, item in enumerate(listed_calls(delta)):
+        for position, item in enumerate(jsontext.listed(delta.get("tool_calls"))):
             if isinstance(item, dict):
                 number = order.number_of(item, index_of(item, position))
                 if number == len(calls):
@@ -335,7 +310,7 @@ class AnswerStream(_Answer, StreamedReply):
     def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
         """An event without our calls, under the name of the first round."""
         choice = choice_of(chunk)
-        delta = delta_of(choice)
+        delta = object_in(choice, "delta")
         self._failed |= "error" in chunk and choice is None
         self._finish = (choice.get("finish_reason") if choice else None) or self._finish
         changes: dict[Path, bytes | None] = self._call_changes(delta)
@@ -352,7 +327,7 @@ class AnswerStream(_Answer, StreamedReply):
 
     def _call_changes(self, delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
         """Removes our calls; the client's are numbered from 0 without gaps."""
-        items = listed_calls(delta)
+        items = jsontext.listed(delta.get("tool_calls"))
         kept = []
         for position, item in enumerate(items):
             if not isinstance(item, dict):
@@ -398,7 +373,7 @@ def _finishes(event: bytes) -> bool:
 
 def _parted(event: bytes) -> tuple[bytes, bytes]:
     """An event of the end as (the model's words in it, the end alone)."""
-    delta = delta_of(choice_of(content_of(event)))
+    delta = object_in(choice_of(content_of(event)), "delta")
     if all(not found for found in delta.values()) or not _finishes(event):
         return b"", event
     return _rewritten(event, {_FINISH: b"null", ("usage",): None}), _rewritten(event, {_DELTA: b"{}"})
@@ -409,4 +384,4 @@ def _says_nothing(chunk: Mapping[str, Any]) -> bool:
     choice = choice_of(chunk)
     if choice is None or choice.get("finish_reason") is not None or chunk.get("usage"):
         return False
-    return all(not found for found in delta_of(choice).values())
+    return all(not found for found in object_in(choice, "delta").values())

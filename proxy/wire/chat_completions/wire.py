@@ -53,10 +53,7 @@ def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | No
 
 
 def _answers_asked_for(members: Mapping[str, Raw]) -> int:
-    try:
-        found = jsontext.value(members.get("n", b"1"))
-    except jsontext.NotJson:
-        return 1
+    found = jsontext.opened(members["n"])
     return found if isinstance(found, int) else 1
 
 

@@ -17,8 +17,7 @@ import msgspec
 from proxy.core.content_types.texts import is_address, last_of
 from proxy.core.conversation.message import Attachment, ImageView, Route, Shape, Shown
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
-from proxy.wire.json_messages import MAX_CALLS
+from proxy.wire.json_messages import LONG, MAX_CALLS, leniently
 from proxy.wire.media import attachment_of as attachment_of_any
 from proxy.wire.media import name_in
 
@@ -74,11 +73,6 @@ def text_in(block: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def listed(content: Any) -> list[Any]:
-    """The blocks of a content; none if it is a plain text."""
-    return content if isinstance(content, list) else []
-
-
 def texts_of(content: Any) -> Iterator[str]:
     """Everything in a content that a model reads as text. It does not read anything before a compaction.
 
@@ -87,7 +81,7 @@ def texts_of(content: Any) -> Iterator[str]:
     """
     if isinstance(content, str):
         yield content
-    blocks = listed(content)
+    blocks = jsontext.listed(content)
     begun = max((at for at, block in enumerate(blocks) if kind_of(block) == COMPACTION), default=0)
     for block in blocks[begun:]:
         yield from _texts_of_block(block)
@@ -122,7 +116,7 @@ def _all_texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 def media_in(content: Any) -> Iterator[ImageView | None]:
     """The images and files of a content; None for a file that is not an image. A plain-text document is text."""
-    for block in listed(content):
+    for block in jsontext.listed(content):
         kind = kind_of(block)
         source = block.get("source") if kind in (IMAGE, DOCUMENT) else None
         if kind == IMAGE:
@@ -142,14 +136,14 @@ def _url_of(source: Any) -> object:
 
 def images_in(content: Any) -> int:
     """How many blocks of a content are images."""
-    return sum(kind_of(block) == IMAGE for block in listed(content))
+    return sum(kind_of(block) == IMAGE for block in jsontext.listed(content))
 
 
 def brings_tools(raw: bytes, content: Any) -> bool:
     """Whether a content, given as bytes and as blocks, adds tools, which later messages may call."""
     if not any(sign in raw for sign in _SIGNS_OF_TOOLS):
         return False
-    return any(_brings_tools(block) for block in listed(content))
+    return any(_brings_tools(block) for block in jsontext.listed(content))
 
 
 def _brings_tools(value: Any, depth: int = 0) -> bool:
@@ -158,33 +152,30 @@ def _brings_tools(value: Any, depth: int = 0) -> bool:
         return True
     if kind in _CALLS or depth == _MAX_DEPTH:
         return False
-    inner = value.values() if isinstance(value, Mapping) else listed(value)
+    inner = value.values() if isinstance(value, Mapping) else jsontext.listed(value)
     return any(_brings_tools(one, depth + 1) for one in inner if isinstance(one, Mapping | list))
 
 
 def holds_compaction(content: Any) -> bool:
     """Whether a content has a compaction block, so that the API ignores everything before it."""
-    return any(kind_of(block) == COMPACTION for block in listed(content))
+    return any(kind_of(block) == COMPACTION for block in jsontext.listed(content))
 
 
 def meant_by(content: Any) -> list[list[Any]]:
     """Id, name and input of each call, opened, so that their spelling does not matter."""
-    calls = [block for block in listed(content) if kind_of(block) == CALL]
+    calls = [block for block in jsontext.listed(content) if kind_of(block) == CALL]
     return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
 
 
 def answered_by(block: Mapping[str, Any]) -> str:
     """The id of the call that a result answers."""
-    answers = block.get("tool_use_id")
-    return answers if isinstance(answers, str) else ""
+    return jsontext.string_in(block, "tool_use_id")
 
 
 # Blocks with media
 
 _SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}
 _NOT_KEPT: Final = frozenset({"type", "source", "text"})
-_LONG: Final = 1_000
-"""Characters; a name or a word of the API has fewer."""
 
 
 def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
@@ -193,9 +184,7 @@ def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
     shape = _SHAPES.get(kind)
     if shape is None or not isinstance(source, Mapping):
         return attachment_of_any(block)
-    name = name_in(source, block)
-    declared = source.get("media_type")
-    declared = declared if isinstance(declared, str) else ""
+    name, declared = name_in(source, block), jsontext.string_in(source, "media_type")
     match source.get("type"):
         case "base64" if isinstance(data := source.get("data"), str):
             return Attachment(shape, data, declared, name, is_data_url=True)
@@ -208,12 +197,11 @@ def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
 
 def rest_of(block: Mapping[str, Any]) -> bytes:
     """The members of a media block that are copied to the block that replaces it."""
-    kept = {name: said for name, said in block.items() if name not in _NOT_KEPT}
-    short = {name: said for name, said in kept.items() if not (isinstance(said, str) and len(said) > _LONG)}
-    return jsontext.dump(short)
+    said = ((name, one) for name, one in block.items() if name not in _NOT_KEPT)
+    return jsontext.dump({name: one for name, one in said if not (isinstance(one, str) and len(one) > LONG)})
 
 
-def block_of(shown: Shown) -> bytes:
+def block_of(shown: Shown) -> dict[str, Any]:
     """A block in this API's shape. There are two kinds of media: anything that is not an image is a document."""
     kind = IMAGE if shown.route is Route.IMAGE else DOCUMENT
     if shown.content is None:
@@ -221,7 +209,7 @@ def block_of(shown: Shown) -> bytes:
     else:
         data = base64.b64encode(shown.content).decode()
         source = {"type": "base64", "media_type": shown.found.mime, "data": data}
-    return jsontext.dump({"type": kind, "source": source, **_members(shown.like)})
+    return {"type": kind, "source": source, **_members(shown.like)}
 
 
 def mark_in(like: bytes | None) -> dict[str, Any]:
@@ -231,8 +219,7 @@ def mark_in(like: bytes | None) -> dict[str, Any]:
 
 
 def _members(like: bytes | None) -> dict[str, Any]:
-    found = jsontext.opened(like) if like is not None else None
-    return {name: said for name, said in found.items() if name not in _NOT_KEPT} if isinstance(found, dict) else {}
+    return {name: said for name, said in jsontext.opened_object(like).items() if name not in _NOT_KEPT}
 
 
 # Heads
@@ -256,18 +243,8 @@ class _Head(msgspec.Struct, gc=False):
     content: msgspec.Raw = msgspec.Raw()
 
 
-class _Said(msgspec.Struct, gc=False):
-    content: Any = None
-
-
-class _Answered(msgspec.Struct, gc=False):
-    content: list[_Said]
-
-
 _head: Final = msgspec.json.Decoder(_Head)
 _heads: Final = msgspec.json.Decoder(list[BlockHead])
-_said: Final = msgspec.json.Decoder(_Said)
-_answered: Final = msgspec.json.Decoder(_Answered)
 
 
 def said_in(raw: bytes) -> tuple[str, bytes]:
@@ -279,8 +256,7 @@ def said_in(raw: bytes) -> tuple[str, bytes]:
     try:
         head = _head.decode(raw)
     except jsontext.UNREADABLE:
-        role = jsontext.opened(_inside(raw, "role"))
-        return role if isinstance(role, str) else "", bytes(_inside(raw, "content") or b"")
+        head = leniently(_Head, raw)
     return head.role, bytes(head.content)
 
 
@@ -295,20 +271,7 @@ def heads_in(content: bytes) -> Sequence[BlockHead]:
     try:
         return _heads.decode(content)
     except jsontext.UNREADABLE:
-        return [_leniently(block) for block in listed(jsontext.opened(content))]
-
-
-def _leniently(block: Any) -> BlockHead:
-    if not isinstance(block, Mapping):
-        return BlockHead()
-    name, answers = block.get("name"), block.get("tool_use_id")
-    return BlockHead(
-        kind_of(block),
-        str(block.get("id") or ""),
-        name if isinstance(name, str) else "",
-        answers if isinstance(answers, str) else "",
-        msgspec.Raw(jsontext.dump(block.get("content"))),
-    )
+        return [leniently(BlockHead, block) for block in jsontext.items_if_any(content)]
 
 
 def may_bring_tools(heads: Sequence[BlockHead]) -> bool:
@@ -318,42 +281,3 @@ def may_bring_tools(heads: Sequence[BlockHead]) -> bool:
         if head.type not in _NO_TOOLS and (head.type != RESULT or bytes(head.content)[:1] == b"["):
             return True
     return False
-
-
-def opened_in(raw: bytes) -> Any:
-    """The content of a message or of a result, opened; None if it has none."""
-    try:
-        return _said.decode(raw).content
-    except jsontext.UNREADABLE:
-        return jsontext.opened(content_in(raw))
-
-
-def opened_in_first(raw: bytes) -> Any:
-    """The content of the first block of a message, opened; None if it has none."""
-    try:
-        found = _answered.decode(raw).content
-        return found[0].content if found else None
-    except jsontext.UNREADABLE:
-        return jsontext.opened(content_in_first(raw))
-
-
-def content_in(raw: bytes) -> Raw | None:
-    """The content of a message or of a result, unopened; None if it has none."""
-    return _inside(raw, "content")
-
-
-def content_in_first(raw: bytes) -> Raw | None:
-    """The content of the first block of a message, unopened; None if it has none."""
-    return _inside(_inside(_inside(raw, "content"), 0), "content")
-
-
-def _inside(raw: Raw | None, step: str | int) -> Raw | None:
-    if raw is None:
-        return None
-    try:
-        if isinstance(step, int):
-            found = jsontext.items(raw)
-            return found[step] if step < len(found) else None
-        return jsontext.members(raw).get(step)
-    except jsontext.NotJson:
-        return None

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.message import (
-    SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Argument,
@@ -26,7 +25,6 @@ from proxy.core.conversation.message import (
     Content,
     ImageView,
     Item,
-    Part,
     Parts,
     Reasoning,
     Route,
@@ -36,7 +34,7 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.json_messages import JsonMessage
+from proxy.wire.json_messages import ROLES, JsonMessage
 from proxy.wire.media import addresses_in, may_hold_media
 from proxy.wire.messages.blocks import (
     CALL,
@@ -48,18 +46,13 @@ from proxy.wire.messages.blocks import (
     attachment_of,
     block_of,
     brings_tools,
-    content_in,
-    content_in_first,
     heads_in,
     images_in,
     kind_of,
-    listed,
     mark_in,
     may_bring_tools,
     meant_by,
     media_in,
-    opened_in,
-    opened_in_first,
     rest_of,
     said_in,
     text_in,
@@ -72,34 +65,11 @@ _IMAGE: Final = f'"{IMAGE}"'.encode()
 _MARK: Final = f'"{MARK}"'.encode()
 
 
-def read_part(raw: Raw, block: Any) -> Part:
-    """A block as the core sees it."""
-    kept = bytes(raw)
-    if not isinstance(block, dict):
-        return Part(kept)
-    if (text := text_in(block)) is not None:
-        return Part(kept, text)
-    attachment = attachment_of(block)
-    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(block))
-
-
 def is_image(item: Item) -> bool:
     """Whether a block is, or will be, an image."""
     if isinstance(item, Shown):
         return item.route is Route.IMAGE
     return isinstance(item, Carried) and _IMAGE in item.raw and kind_of(jsontext.opened(item.raw)) == IMAGE
-
-
-def json_of(item: Item, _: str = "") -> bytes:
-    """The JSON of a block."""
-    if isinstance(item, Carried):
-        return item.raw
-    if isinstance(item, Shown):
-        return block_of(item)
-    like = jsontext.opened(item.like) if item.like is not None else None
-    if isinstance(like, dict) and text_in(like) is not None:
-        return jsontext.dump({**like, "text": item.text})
-    return jsontext.dump({"type": "text", "text": item.text, **mark_in(item.instead_of)})
 
 
 def markable(raw: bytes) -> bytes:
@@ -116,8 +86,6 @@ IGNORED: Final = "ignored"
 """The role of messages that the API does not read."""
 REMINDER: Final = "reminder"
 """The role of words beside tool results that no person wrote."""
-_ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
-"""One string object per role: a conversation has thousands of messages."""
 _THINKING: Final = b'thinking"'
 _OTHER_BLOCK: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|tool_use"|tool_result"|thinking"|redacted_thinking"|ephemeral")'
@@ -150,6 +118,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 _BEHIND: Final[Mapping[Form, Path]] = {Form.ALONE: ("content",), Form.RESULT: ()}
 """The path of a list in the JSON of a result that something may be added to."""
+_RESULT: Final[Mapping[Form, Path]] = {Form.ALONE: ("content", 0), Form.RESULT: ()}
+"""The path of the result itself."""
 _CONTENT: Final[Mapping[Form, Path]] = {
     Form.WHOLE: ("content",),
     Form.ALONE: ("content", 0, "content"),
@@ -167,8 +137,10 @@ class ApiMessage(JsonMessage, frozen=True):
     """In a message that is there anyway, because a user message of ours must not follow a system message:
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. In a result, the note would
     pass for words of the tool."""
-    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
-    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
+    attachment_of = staticmethod(attachment_of)
+    media_part = staticmethod(block_of)
+    text_of = staticmethod(text_in)
+    rest_of = staticmethod(rest_of)
     is_companion: bool = False
     must_stay: bool = False
     is_marked: bool = False
@@ -184,7 +156,7 @@ class ApiMessage(JsonMessage, frozen=True):
         """A view of a whole API message, or of any other JSON value. Several results are not split here."""
         raw = bytes(raw)
         role, content = said_in(raw)
-        role, is_marked = _ROLES.get(role, role), _MARK in raw
+        role, is_marked = ROLES.get(role, role), _MARK in raw
         heads = heads_in(content)
         must_stay = may_bring_tools(heads) and brings_tools(raw, jsontext.opened(content))
         if role == "assistant":
@@ -196,21 +168,18 @@ class ApiMessage(JsonMessage, frozen=True):
             return cls(raw, "tool", answers, must_stay=must_stay, is_marked=is_marked, form=Form.ALONE)
         return cls(raw, role, must_stay=must_stay, is_marked=is_marked)
 
+    @staticmethod
+    def text_part(words: Words, _: str) -> Mapping[str, Any]:
+        """A text block, with the cache mark of the media that it replaces."""
+        return {"type": "text", "text": words.text, **mark_in(words.instead_of)}
+
     @property
     def _json(self) -> bytes:
         return b"[" + self.raw + b"]" if self.form is Form.RUN else self.raw
 
     def raw_content(self) -> Raw | None:
         """Its content, unopened; None if it has none."""
-        match self.form:
-            case Form.IGNORED:
-                return None
-            case Form.RUN:
-                return self._json
-            case Form.ALONE:
-                return content_in_first(self.raw)
-            case _:
-                return content_in(self.raw)
+        return None if self.form is Form.IGNORED else jsontext.found_at(self._json, _CONTENT[self.form])
 
     def said(self) -> tuple[Path, Raw] | None:
         """The place and the JSON of its content."""
@@ -219,15 +188,7 @@ class ApiMessage(JsonMessage, frozen=True):
 
     def content(self) -> Any:
         """Its content, opened: a string, a list of blocks, or any other value."""
-        match self.form:
-            case Form.IGNORED:
-                return None
-            case Form.RUN:
-                return jsontext.opened(self._json)
-            case Form.ALONE:
-                return opened_in_first(self.raw)
-            case _:
-                return opened_in(self.raw)
+        return jsontext.opened(self.raw_content())
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined: texts, thinking, calls, results."""
@@ -241,7 +202,7 @@ class ApiMessage(JsonMessage, frozen=True):
         content, at = self.content(), _CONTENT[self.form]
         if isinstance(content, str):
             yield at, content
-        for position, block in enumerate(listed(content)):
+        for position, block in enumerate(jsontext.listed(content)):
             if (text := text_in(block)) is not None:
                 yield (*at, position, "text"), text
 
@@ -253,7 +214,10 @@ class ApiMessage(JsonMessage, frozen=True):
             block = jsontext.opened(raw)
             if kind_of(block) == CALL:
                 written = bytes(jsontext.members(raw).get("input", b"{}"))
-                text = written.decode("utf-8", "surrogatepass") if _is_utf8(written) else _dumped(block.get("input"))
+                try:
+                    text = written.decode("utf-8", "surrogatepass")
+                except UnicodeDecodeError:
+                    text = jsontext.dump(block.get("input")).decode("utf-8", "replace")
                 yield Argument(("content", position, "input"), str(block.get("id") or ""), text)
 
     def reasoning(self) -> Iterator[Reasoning]:
@@ -262,7 +226,7 @@ class ApiMessage(JsonMessage, frozen=True):
         if self.role != "assistant" or _THINKING not in self.raw:
             return
         content = self.raw_content()
-        for position, block in enumerate(listed(jsontext.opened(content))):
+        for position, block in enumerate(jsontext.listed(jsontext.opened(content))):
             if kind_of(block) in THINKING:
                 raw, text = jsontext.items(cast(Raw, content))[position], block.get("thinking")
                 yield Reasoning(("content", position), bytes(raw), text if isinstance(text, str) else None)
@@ -291,7 +255,7 @@ class ApiMessage(JsonMessage, frozen=True):
             return
         content = self.content()
         yield from addresses_in(content, is_result=self.role in TOOL_ROLES)
-        for block in listed(content):
+        for block in jsontext.listed(content):
             source = block.get("source") if kind_of(block) == IMAGE else None
             if isinstance(source, Mapping) and isinstance(url := source.get("url"), str):
                 yield url
@@ -310,12 +274,12 @@ class ApiMessage(JsonMessage, frozen=True):
         if new is None:
             return None
         if isinstance(new, str) and at and isinstance(at[-1], int):
-            return json_of(Words(new))
+            return self.json_of(Words(new), self.role)
         if isinstance(new, str):
             return jsontext.dump_object(new) if at[-1:] == ("input",) else jsontext.dump(new)
         if isinstance(self.content(), str) and len(new.items) == 1 and isinstance(first := new.items[0], Words):
             return jsontext.dump(first.text)
-        written = [json_of(item) for item in new.items]
+        written = [self.json_of(item, self.role) for item in new.items]
         return jsontext.join_array([markable(raw) for raw in written] if self.is_marked else written)
 
     @property
@@ -332,8 +296,8 @@ class ApiMessage(JsonMessage, frozen=True):
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
         """The note as a block of its own, behind a result; or as the content of a message without any."""
         if self.role == "tool":
-            result = self.raw if self.form is Form.RESULT else bytes(jsontext.items(cast(Raw, content_in(self.raw)))[0])
-            return _BEHIND[self.form], Parts((Carried(result), Words(note)))
+            result = cast(Raw, jsontext.found_at(self.raw, _RESULT[self.form]))
+            return _BEHIND[self.form], Parts((Carried(bytes(result)), Words(note)))
         at, raw, content = _CONTENT[self.form], self.raw_content(), self.content()
         if raw is None or not content:
             return at, note
@@ -345,7 +309,7 @@ class ApiMessage(JsonMessage, frozen=True):
         """Without its thinking, all of which is signed or encrypted."""
         if self.role != "assistant":
             return self
-        blocks = listed(self.content())
+        blocks = jsontext.listed(self.content())
         gone: dict[Path, bytes | None] = {
             ("content", position): None for position, block in enumerate(blocks) if kind_of(block) in THINKING
         }
@@ -380,7 +344,7 @@ class ApiMessage(JsonMessage, frozen=True):
             raw = raw[1:-1] if self.form is Form.RUN and marks else raw
         if self.form is not Form.WHOLE:
             return raw
-        content = jsontext.opened(content_in(raw))
+        content = jsontext.opened_object(raw).get("content")
         first = content[0] if isinstance(content, list) and len(content) == 1 else None
         if isinstance(first, Mapping) and first.keys() == {"type", "text"} and text_in(first) is not None:
             return spliced(raw, {("content",): jsontext.dump(first["text"])})
@@ -395,16 +359,4 @@ def _marks(value: Any, at: Path = ()) -> Iterator[Path]:
             yield (*at, MARK)
         yield from _marks(value.get("content"), (*at, "content"))
     else:
-        yield from chain.from_iterable(_marks(one, (*at, number)) for number, one in enumerate(listed(value)))
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _dumped(value: Any) -> str:
-    return jsontext.dump(value).decode("utf-8", "replace")
+        yield from chain.from_iterable(_marks(one, (*at, number)) for number, one in enumerate(jsontext.listed(value)))

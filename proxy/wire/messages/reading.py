@@ -23,7 +23,6 @@ from proxy.wire.messages.blocks import (
     brings_tools,
     holds_compaction,
     kind_of,
-    listed,
     text_in,
 )
 from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Frame
@@ -84,7 +83,7 @@ def begins_with_thinking(messages: Sequence[Message]) -> bool:
         first -= 1
     if not any(message.calls for message in messages[first : last + 1]):
         return True
-    blocks = listed(jsontext.opened(messages[first].raw).get("content"))
+    blocks = jsontext.listed(jsontext.opened(messages[first].raw).get("content"))
     return bool(blocks) and kind_of(blocks[0]) in THINKING
 
 
@@ -169,7 +168,7 @@ def _several(whole: ApiMessage) -> list[ApiMessage]:
     if no block is a result; a message that is one result is a view already."""
     kept, content = whole.raw, whole.raw_content()
     opened = jsontext.opened(content)
-    kinds = [kind_of(block) == RESULT for block in listed(opened)]
+    kinds = [kind_of(block) == RESULT for block in jsontext.listed(opened)]
     if content is None or not any(kinds):
         return []
     content = bytes(content)

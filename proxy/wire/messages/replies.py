@@ -17,7 +17,7 @@ import msgspec
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, spliced
+from proxy.core.text.jsontext import Path, object_in, spliced
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
 from proxy.wire.replies import (
     Changes,
@@ -27,7 +27,6 @@ from proxy.wire.replies import (
     WholeReply,
     added,
     content_of,
-    object_in,
 )
 from proxy.wire.streams import data_of
 
@@ -161,13 +160,6 @@ _APPENDED: Final = {
     "compaction_delta": "content",
 }
 """Kinds of deltas that are appended to a block's text, with the member that contains the text in both."""
-
-
-def kind_of_event(data: bytes) -> str:
-    """The `type` in an event's data; empty if there is none."""
-    found = jsontext.opened(data)
-    kind = found.get("type") if isinstance(found, dict) else None
-    return kind if isinstance(kind, str) else ""
 
 
 def event_of(name: str, data: bytes) -> bytes:

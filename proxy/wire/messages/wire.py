@@ -20,7 +20,7 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_wire import JsonWire, OwnTool, names_in
-from proxy.wire.messages.blocks import IMAGE, texts_of
+from proxy.wire.messages.blocks import IMAGE, kind_of, texts_of
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (
     begins_with_thinking,
@@ -32,7 +32,7 @@ from proxy.wire.messages.reading import (
     loop_start,
     read,
 )
-from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, kind_of_event, result_of
+from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, result_of
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
@@ -56,11 +56,6 @@ def _name(tool: Any) -> str:
 
 
 _OWN: Final = OwnTool(_DEFINITION, tool_names)
-
-
-def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at the end; None if its agent does not have our tool."""
-    return _OWN.appended(members, policy)
 
 
 # The end of a stream
@@ -131,8 +126,7 @@ https://code.claude.com/docs/en/llm-gateway"""
 
 def _thinks(request: Request) -> bool:
     """Whether thinking is enabled in the way that demands it in a running tool loop; adaptive thinking does not."""
-    said = jsontext.opened(request.members.get(_THINKING))
-    return isinstance(said, dict) and said.get("type") == "enabled"
+    return kind_of(jsontext.opened(request.members.get(_THINKING))) == "enabled"
 
 
 def _may_hold_images(raw: bytes) -> bool:
@@ -237,12 +231,11 @@ class Messages(JsonWire):
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if the upstream holds the conversation."""
-        return with_tool(request.members, policy) if request.shape.is_whole else None
+        return super().with_tool(request, policy) if request.shape.is_whole else None
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`, which is an object here."""
-        chosen = jsontext.opened(members.get("tool_choice"))
-        return jsontext.string_in(chosen, "type") in _FORCES
+        return kind_of(jsontext.opened(members.get("tool_choice"))) in _FORCES
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a block has begun, and there is no word of a refusal."""
@@ -255,7 +248,7 @@ class Messages(JsonWire):
 
     def says_something(self, data: bytes) -> bool:
         """The beginning of a message says nothing yet."""
-        return bool(data) and kind_of_event(data) not in _SAYS_NOTHING
+        return bool(data) and kind_of(jsontext.opened(data)) not in _SAYS_NOTHING
 
     def counted(self, end: bytes) -> Counted | None:
         """By `usage`."""
@@ -293,8 +286,7 @@ class Messages(JsonWire):
 
 
 def _goes_on_a_thread(members: Mapping[str, Any]) -> bool:
-    found = jsontext.opened(members.get(_THREAD))
-    return isinstance(found, dict) and found.get("type") == "continue"
+    return kind_of(jsontext.opened(members.get(_THREAD))) == "continue"
 
 
 MESSAGES: Final = Messages()

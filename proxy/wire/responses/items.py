@@ -15,6 +15,7 @@ import msgspec
 from proxy.core.conversation.message import ImageView, ToolCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw
+from proxy.wire.json_messages import leniently, meant
 
 
 class Kind(IntEnum):
@@ -110,7 +111,6 @@ class _Members(msgspec.Struct, gc=False):
 
 
 _members: Final = msgspec.json.Decoder(_Members)
-_NAMES: Final = _Members.__struct_fields__
 
 
 def head_of(raw: Raw) -> Head:
@@ -122,10 +122,9 @@ def head_of(raw: Raw) -> Head:
     try:
         found = _members.decode(raw)
     except jsontext.UNREADABLE:
-        lenient = _leniently(raw)
-        if lenient is None:
-            return Head(Kind.MESSAGE, "", "user") if bytes(raw)[:1] == b'"' else Head(Kind.OTHER)
-        found = lenient
+        if bytes(raw)[:1] == b'"':
+            return Head(Kind.MESSAGE, "", "user")
+        found = leniently(_Members, raw)
     kind_name, role = found.type or "", found.role or ""
     if not kind_name:
         # Messages and references may omit their type.
@@ -146,15 +145,6 @@ def _guessed(kind_name: str, call_id: str | None) -> Kind:
     if call_id and kind_name.endswith("_output"):
         return Kind.OUTPUT
     return Kind.CALL if call_id and kind_name.endswith("_call") else Kind.OTHER
-
-
-def _leniently(raw: Raw) -> _Members | None:
-    try:
-        members = jsontext.members(raw)
-    except jsontext.NotJson:
-        return None
-    opened = {name: jsontext.opened(members.get(name)) for name in _NAMES}
-    return _Members(**{name: found for name, found in opened.items() if isinstance(found, str)})
 
 
 def call_of(head: Head) -> ToolCall:
@@ -311,5 +301,4 @@ def meant_by(item: Any) -> list[Any]:
     if not isinstance(item, dict):
         return [item]
     arguments = item.get("arguments", item.get("input"))
-    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
-    return [item.get("call_id"), item.get("name") or item.get("type"), arguments if opened is None else opened]
+    return [item.get("call_id"), item.get("name") or item.get("type"), meant(arguments)]

@@ -15,23 +15,20 @@ from typing import Any, ClassVar, Final, Self, cast
 from msgspec.structs import replace
 
 from proxy.core.conversation.message import (
-    SYSTEM_ROLES,
-    TOOL_ROLES,
     Address,
     Argument,
     Attachment,
     Content,
     ImageView,
-    Item,
-    Part,
     Parts,
     Route,
     Shape,
     Shown,
+    Words,
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.json_messages import MAX_CALLS, JsonMessage, part_from, part_in
+from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage
 from proxy.wire.media import attachment_of, may_hold_media
 from proxy.wire.responses.items import (
     ADDITIONAL_TOOLS,
@@ -52,23 +49,24 @@ from proxy.wire.responses.items import (
 
 _HELD: Final = ("image_url", "file_data", "file_url", "file_id")
 """Members with the content or its address."""
+_KINDS: Final = {Route.IMAGE: "input_image", Route.FILE: "input_file"}
 _OTHER_MEMBERS: Final = {Route.AUDIO_ADDRESS: "audio_url", Route.VIDEO: "video_url"}
 """The API has no parts for these; servers that accept them use the parts of chat completions."""
-_LONG: Final = 1_000
-"""Characters; a name or a word of the API has fewer."""
 
 
 def content_of(part: Mapping[str, Any]) -> Attachment | None:
     """The content of a media part; None for text, and for a part that cannot be read."""
     if part.get("type") == "input_image" and not isinstance(part.get("image_url"), str):
-        named = part.get("file_id")
-        return Attachment(Shape.IMAGE, address=named) if isinstance(named, str) and named else None
+        named = jsontext.string_in(part, "file_id")
+        return Attachment(Shape.IMAGE, address=named) if named else None
     return attachment_of(part)
 
 
 def part_of(shown: Shown) -> dict[str, Any]:
     """A part in this API's shape."""
-    kept = _kept(shown)
+    old, kind = jsontext.opened_object(shown.like), _KINDS.get(shown.route)
+    is_like = kind is not None and old.get("type") == kind
+    kept = {name: said for name, said in old.items() if is_like and name not in _HELD and said is not None}
     encoded = "" if shown.content is None else base64.b64encode(shown.content).decode()
     url = shown.address if shown.content is None else f"data:{shown.found.mime};base64,{encoded}"
     match shown.route:
@@ -83,48 +81,8 @@ def part_of(shown: Shown) -> dict[str, Any]:
             return {"type": member, member: {"url": url}}
 
 
-def _kept(shown: Shown) -> dict[str, Any]:
-    """The old part's other members about its content, if it was of the same kind."""
-    old = jsontext.opened(shown.like) if shown.like is not None else None
-    kind = {Route.IMAGE: "input_image", Route.FILE: "input_file"}.get(shown.route)
-    if not isinstance(old, dict) or old.get("type") != kind:
-        return {}
-    return {name: said for name, said in old.items() if name not in _HELD and said is not None}
-
-
-def rest_of(part: Mapping[str, Any]) -> bytes:
-    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
-    return jsontext.dump(
-        {name: "" if isinstance(said, str) and len(said) > _LONG else said for name, said in part.items()}
-    )
-
-
-# Parts
-
-
-def read_part(raw: Raw, part: Any) -> Part:
-    """A part as the core sees it."""
-    return part_in(raw, part, content_of, rest_of)
-
-
-def json_of(item: Item, role: str) -> bytes:
-    """The JSON of a part. The model's words have parts of their own: `output_text`."""
-    return part_from(item, part_of, _said_by_the_model if role == "assistant" else _said_to_the_model)
-
-
-def _said_by_the_model(text: str) -> Mapping[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": []}
-
-
-def _said_to_the_model(text: str) -> Mapping[str, Any]:
-    return {"type": "input_text", "text": text}
-
-
 # Messages
 
-ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
-"""One string object per role: a conversation has thousands of messages. The last two are for items of unknown kinds and
-for items that only the server can read."""
 _STAYING: Final = frozenset({Kind.REFERENCE, Kind.COMPACTION, Kind.LISTED, Kind.TOOLS})
 _PLAIN_TYPES: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|message"|input_text"|output_text"|summary_text"|reasoning|function|custom_tool_call'
@@ -149,8 +107,8 @@ class ResponsesMessage(JsonMessage, frozen=True):
     """No reasoning may be left out: it is sealed, or belongs to the item after it."""
     image_sign: ClassVar[bytes] = b'"input_image"'
     named: ClassVar[Mapping[str, Raw]] = {"type": b'"message"'}
-    read_part: ClassVar[staticmethod[[Raw, Any], Part]] = staticmethod(read_part)
-    json_of: ClassVar[staticmethod[[Item, str], bytes]] = staticmethod(json_of)
+    attachment_of = staticmethod(content_of)
+    media_part = staticmethod(part_of)
     kind: Kind = Kind.OTHER
     """The kind of its last item."""
     is_companion: bool = False
@@ -180,6 +138,13 @@ class ResponsesMessage(JsonMessage, frozen=True):
         """A view of one message, or of items with commas between them."""
         raws = _items(bytes(raw))
         return cls.of(raws, [head_of(one) for one in raws])
+
+    @staticmethod
+    def text_part(words: Words, role: str) -> Mapping[str, Any]:
+        """The model's words have parts of their own."""
+        if role == "assistant":
+            return {"type": "output_text", "text": words.text, "annotations": []}
+        return {"type": "input_text", "text": words.text}
 
     def items(self) -> Sequence[Raw]:
         """Its items, unopened."""

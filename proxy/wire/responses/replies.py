@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.json_wire import error_in_body
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
@@ -27,7 +27,6 @@ from proxy.wire.replies import (
     WholeReply,
     arguments_in,
     content_of,
-    object_in,
 )
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
 from proxy.wire.responses.reading import read_items

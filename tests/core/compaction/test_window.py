@@ -71,7 +71,7 @@ def raws(window: ContextWindow) -> list[bytes]:
 
 
 def kept(*messages, base=None):
-    found = ContextWindow(base or Size(), COUNTER)
+    found = ContextWindow.of(base or Size(), COUNTER)
     for index, message in enumerate(conversation(list(messages))):
         found.add(TrackedMessage.of(index, message, "", COUNTER))
     return found
@@ -274,7 +274,7 @@ def moved(text, spoken=None):
 
 def with_moved(messages, texts, spoken=None):
     """All of these messages; the results move a part out for each text."""
-    found, left = ContextWindow(Size(), COUNTER), list(texts)
+    found, left = ContextWindow.of(Size(), COUNTER), list(texts)
     for index, message in enumerate(conversation(messages)):
         entry = TrackedMessage.of(index, message, "", COUNTER)
         if message.role == "tool" and left:
@@ -360,7 +360,7 @@ def test_the_note_is_measured_apart_from_what_follows_its_message():
 
 def of_lines(*messages):
     """The window of an API whose messages are lines: raw, or raw with what else holds."""
-    found = ContextWindow(Size(), COUNTER)
+    found = ContextWindow.of(Size(), COUNTER)
     for index, message in enumerate(messages):
         found.add(TrackedMessage.of(index, message, "", COUNTER))
     return found

@@ -35,6 +35,7 @@ async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, s
         guard=Guard(None, frozenset()),
         compress_api=None,
         mcp=None,
+        pass_through=SimpleNamespace(greets=lambda _: False),
         readiness=Readiness(upstreams, {"store": failing("store")}),
         notes={"state": lambda: problems.get("state")},
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from proxy.shell.http.connection import Connection, ConnectionLimits, Connections, telling
+from proxy.shell.http.connection import Connection, Connections
 from proxy.shell.http.disconnect import connection_of
+from proxy.shell.upstream.client import Headers
 
-LIMITS = ConnectionLimits(max_head_bytes=8192, head_seconds=30, keep_alive_seconds=30, max_connections=10)
 REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
 
@@ -55,11 +55,10 @@ async def _turns(count: int = 6) -> None:
 
 def _connected(app: Any) -> tuple[Connection, Socket]:
     """A connection that the given application serves, and its socket."""
-    config = uvicorn.Config(
-        telling(app), log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none"
-    )
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none")
     config.load()
-    connection = cast("Connection", Connections(LIMITS)(config, ServerState(), {}, asyncio.get_running_loop()))
+    limits = Connections(max_head_bytes=8192, head_seconds=30, keep_alive_seconds=30, max_connections=10)
+    connection = Connection(limits, config, ServerState(), {})
     socket = Socket()
     connection.connection_made(socket)
     return connection, socket
@@ -105,6 +104,89 @@ async def test_each_response_of_a_kept_connection_leaves_in_one_write() -> None:
         connection.data_received(REQUEST)
         await _turns()
         assert [piece.endswith(b"\r\n\r\nbody") for piece in socket.sent] == [True] * count
+
+
+def _sending(status: int, headers: Headers, body: bytes, *, whole: list[bool] | None) -> Any:
+    """Sends a response in two messages; None: or in one piece, if it can, and says whether it could."""
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        if whole is not None:
+            whole.append(connection.send_whole(status, headers, body))
+        if not whole or not whole[-1]:
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+LENGTH = (b"content-length", b"4")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "is_simple"),
+    [
+        (200, [LENGTH], True),
+        (404, [(b"x-a", b"1"), (b"x-a", b"\xff\t2"), LENGTH], True),
+        (204, [LENGTH], True),
+        (200, [], False),
+        (200, [LENGTH, (b"connection", b"close")], False),
+        (200, [LENGTH, (b"transfer-encoding", b"chunked")], False),
+    ],
+)
+async def test_a_whole_response_is_sent_as_uvicorn_sends_it(status: int, headers: Headers, is_simple: bool) -> None:
+    whole: list[bool] = []
+    ours, theirs = (_connected(_sending(status, headers, b"body", whole=how)) for how in (whole, None))
+    for count in (1, 2):
+        for connection, _ in (ours, theirs):
+            connection.data_received(REQUEST)
+        await _turns()
+        assert [one[1].sent for one in (ours, theirs)] == [theirs[1].sent] * 2
+        assert whole == [is_simple] * count
+    assert ours[1].is_closed == theirs[1].is_closed
+
+
+@pytest.mark.parametrize(
+    "header", [(b"content-length", b"3"), (b"x", b"1\r\ny: 2"), (b"x", b"1\n"), (b"x", b"1\r"), (b"x", b"\x00")]
+)
+async def test_no_whole_response_has_a_header_that_uvicorn_would_refuse(header: tuple[bytes, bytes]) -> None:
+    whole: list[bool] = []
+    connection, _ = _connected(_sending(200, [LENGTH, header], b"body", whole=whole))
+    connection.data_received(REQUEST)
+    await _turns()
+    assert whole == [False]
+
+
+async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head() -> None:
+    found: list[bool] = []
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        await send(HEAD)
+        found.append(connection.send_whole(200, [LENGTH], b"body"))
+        await send({"type": "http.response.body", "body": b"body"})
+
+    connection, socket = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    assert socket.sent[0].endswith(b"\r\n\r\nbody")
+    assert found == [False]
+    connection, socket = _connected(_sending(200, [LENGTH], b"body", whole=found))
+    connection.data_received(b"HEAD" + REQUEST[3:])
+    await _turns()
+    assert found == [False, False]
+
+
+async def test_a_server_that_stops_ends_the_connection_with_a_whole_response() -> None:
+    whole: list[bool] = []
+    connection, socket = _connected(_sending(200, [LENGTH], b"body", whole=whole))
+    connection.data_received(REQUEST)
+    connection.shutdown()
+    await _turns()
+    assert whole == [False]
+    assert b"connection: close" in socket.sent[0]
 
 
 async def test_a_response_that_ends_its_connection_is_sent_before_the_end() -> None:

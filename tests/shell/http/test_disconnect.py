@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -103,6 +103,10 @@ class Lost:
 
     def chunk_writer(self, stop: Callable[[], None]) -> None:
         """It is never asked."""
+
+    def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """It is never asked."""
+        raise NotImplementedError
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
         self.then = then

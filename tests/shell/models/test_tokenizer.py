@@ -248,10 +248,12 @@ def test_without_its_whole_vocabulary_a_model_is_estimated_and_no_network_asked(
         (tmp_path / "fb374d419588a4632f3f557e76b4b70aebbca790").write_bytes(contents)
     monkeypatch.setattr(tokenizer, "VOCABULARY_FOLDER", tmp_path)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    tokenizer._counter_for.cache_clear()
     tokenizer._is_installed.cache_clear()
     try:
         assert counter_for(None, "gpt-4o") == ByteClassCounter()
     finally:
+        tokenizer._counter_for.cache_clear()
         tokenizer._is_installed.cache_clear()
 
 

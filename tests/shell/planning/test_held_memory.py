@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import create_explainer
+from proxy.commands.explain import create_explainer
 from proxy.config.settings import Settings
 from proxy.core.conversation.edit import Edit
 from proxy.shell.planning import wanted

@@ -105,10 +105,11 @@ async def test_a_reply_limit_that_fits_is_left_alone():
 
 async def test_a_reply_limit_may_be_set_from_outside():
     planned = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(3), max_tokens=500))
-    assert json.loads(planned.body(300))["max_tokens"] == 300
+    assert json.loads(planned.with_reply(300).body())["max_tokens"] == 300
     unsaid = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(3)))
-    assert json.loads(unsaid.body(300))["max_tokens"] == 300
-    assert json.loads(unsaid.body(300))["messages"] == run(3)
+    assert json.loads(unsaid.with_reply(300).body())["max_tokens"] == 300
+    assert json.loads(unsaid.with_reply(300).body())["messages"] == run(3)
+    assert unsaid.with_reply(300).with_reply(400).reply_tokens == 300
 
 
 async def test_a_second_plan_is_at_most_as_large_as_its_goal():

@@ -38,12 +38,15 @@ class FakeAnswer:
             self.read += 1
             yield piece
 
+    def arrived(self) -> bytes | None:
+        return None
+
     async def aclose(self) -> None:
         self.closed += 1
 
 
 def held(answer: FakeAnswer) -> PeekedResponse:
-    return PeekedResponse(answer, CHAT_COMPLETIONS)  # type: ignore[arg-type] # it has all that is used
+    return PeekedResponse.of(answer, CHAT_COMPLETIONS)  # type: ignore[arg-type] # it has all that is used
 
 
 async def collected(answer: PeekedResponse) -> list[bytes]:
@@ -197,7 +200,7 @@ async def test_events_that_repeat_a_long_request_do_not_end_the_look() -> None:
     repeated = b'data: {"type":"response.created","response":{"instructions":"' + b"x" * HELD_BYTES + b'"}}\n\n'
     refusal = b'data: {"type":"response.failed"}\n\n'
     upstream = FakeAnswer([repeated, repeated, refusal, b"more"], EVENTS)
-    answer = PeekedResponse(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
+    answer = PeekedResponse.of(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
     await answer.look()
     assert (upstream.read, answer.telling) == (3, refusal)
     assert await collected(answer) == [repeated, repeated, refusal, b"more"]
@@ -206,6 +209,6 @@ async def test_events_that_repeat_a_long_request_do_not_end_the_look() -> None:
 async def test_events_that_say_nothing_are_not_held_for_ever() -> None:
     quiet = b'data: {"type":"response.in_progress","x":"' + b"x" * 10_000 + b'"}\n\n'
     upstream = FakeAnswer([quiet] * 1_000, EVENTS)
-    answer = PeekedResponse(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
+    answer = PeekedResponse.of(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
     await answer.look()
     assert upstream.read == -(-QUIET_BYTES // len(quiet))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import io
 import json
@@ -11,7 +12,7 @@ import pytest
 import structlog
 
 from proxy.config.settings import LogSettings
-from proxy.shell.resources.logs import configure_logging, logger
+from proxy.shell.resources.logs import configure_logging, logger, write_lines_for
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,31 @@ def test_a_line_that_the_terminal_cannot_spell_is_lost_and_costs_nothing():
     logger().info("request_done", model="模型")
     logger().info("request_done", model="m")
     assert written.getvalue().count(b"request_done") == 1
+
+
+@pytest.mark.parametrize("level", ["info", "warning", "error"])
+@pytest.mark.parametrize("request_id", ["", "req-1"])
+@pytest.mark.parametrize("line", [{}, {"status": 200, "edits": {"a": 1}}, {"request_id": "req-2", "event_": {1}}])
+def test_a_line_is_the_one_that_structlogs_processors_write(level, request_id, line):
+    written = io.BytesIO()
+    configure_logging(LogSettings(format="json"), io.TextIOWrapper(written, write_through=True))
+    write_lines_for(request_id)
+    own = structlog.get_config()["wrapper_class"]
+    for wrapper in (own, own.__mro__[2]):
+        structlog.configure(wrapper_class=wrapper)
+        getattr(logger().bind(bound=1), level)("request_done", **line)
+    write_lines_for("")
+    ours, theirs = (json.loads(one) for one in written.getvalue().splitlines())
+    stamps = [datetime.datetime.fromisoformat(one.pop("timestamp")) for one in (ours, theirs)]
+    assert stamps[1] - stamps[0] < datetime.timedelta(minutes=1)
+    assert list(ours.items()) == list(theirs.items())
+
+
+def test_no_line_is_written_below_the_level():
+    written = io.BytesIO()
+    configure_logging(LogSettings(format="json", level="warning"), io.TextIOWrapper(written, write_through=True))
+    logger().info("request_done", status=200)
+    assert not written.getvalue()
 
 
 def test_an_exception_is_on_its_line():

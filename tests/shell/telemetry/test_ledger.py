@@ -83,6 +83,13 @@ def test_what_is_told_twice_is_there_once(ledger: Ledger) -> None:
     other.close()
 
 
+def test_requests_of_the_same_microsecond_have_ids_one_after_the_other(ledger: Ledger) -> None:
+    first = ledger.add([entry("a", 1_000.0), entry("b", 1_000.0), entry("c", 1_000.000_001)])
+    assert first == [1_000_000_000, 1_000_000_001, 1_000_000_002]
+    assert ledger.add([entry("a", 1_000.0), entry("d", 999.0)]) == [1_000_000_003, 999_000_000]
+    assert ledger.add([]) == []
+
+
 def test_of_two_workers_that_hear_the_same_one_takes_it(ledger: Ledger) -> None:
     heard = [entry("a")._replace(id=7)]
     assert ledger.take(heard, "0-0", "1-0", 0.0) == "1-0"
@@ -116,8 +123,9 @@ def test_a_search_finds_all_words_wherever_they_stand_and_whatever_their_case(le
     assert ledger.count(Wanted(limit=1)) == 3
 
 
-def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger: Ledger) -> None:
-    blocks = [{"message": 0, "role": "user", "tokens_before": 5}]
+@pytest.mark.parametrize("messages", [1, 100], ids=["short", "compressed"])
+def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger: Ledger, messages: int) -> None:
+    blocks = [{"message": index, "role": "user", "tokens_before": 5} for index in range(messages)]
     ledger.add([entry("x", status=400), entry("x", blocks=blocks), entry("y")])
     found = ledger.find("x")
     assert found is not None

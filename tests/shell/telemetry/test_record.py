@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,8 +15,9 @@ from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow.retry import Rung
 from proxy.core.text import jsontext
 from proxy.shell.telemetry import record as module
+from proxy.shell.telemetry.decision import Line
 from proxy.shell.telemetry.ledger import Ledger, Wanted
-from proxy.shell.telemetry.record import MAX_BYTES, Finished, Record, has_failed, packed, unpacked
+from proxy.shell.telemetry.record import MAX_BYTES, Finished, Record, Summary, has_failed, packed, unpacked
 
 BLOCKS = (
     MessageReport("system", "", 10, 10),
@@ -29,7 +30,8 @@ BLOCKS = (
 
 
 def finished(name: str = "req", blocks: tuple[MessageReport, ...] = BLOCKS, **members: Any) -> Finished:
-    return Finished(0.0, {"request_id": name, "outcome": "answered", "tokens_before": 930, **members}, blocks)
+    line = {"request_id": name, "outcome": "answered", "tokens_before": 930, **members}
+    return Finished(0.0, cast(Line, line), blocks)
 
 
 def test_a_summary_tells_where_the_tokens_went():
@@ -41,7 +43,7 @@ def test_a_summary_tells_where_the_tokens_went():
 
 def test_sizes_are_told_in_the_tokens_of_the_model():
     line = {"request_id": "r", "outcome": "answered", "edits": {"old_exchange": 1}}
-    one = Finished(0.0, line, BLOCKS, Budget(room_tokens=1_000, ratio=0.5))
+    one = Finished(0.0, cast(Line, line), BLOCKS, Budget(room_tokens=1_000, ratio=0.5))
     detail = one.record()
     assert detail.summary["message_tokens"] == {"kept": 90, "cut": 125, "left_out": 250}
     assert detail.blocks is not None
@@ -109,12 +111,34 @@ def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[st
     assert has_failed(members) is failed
 
 
-BLOCK = {"message": 0, "role": "tool", "tool": "bash", "tokens_before": 500, "tokens_after": 90}
+BLOCK = {
+    "message": 0,
+    "role": "tool",
+    "tool": "bash",
+    "tokens_before": 500,
+    "tokens_after": 90,
+    "reasons": [],
+    "artifacts": [],
+}
+SUMMARY = {
+    "id": 0,
+    "request_id": "r",
+    "ended": "2026-01-01T00:00:00.000+00:00",
+    "outcome": "answered",
+    "status": 200,
+    "body_bytes": 9,
+    "sent_bytes": 9,
+    "answer_bytes": 9,
+    "total_ms": 1.5,
+    "message_tokens": {"kept": 9, "cut": 0, "left_out": 0},
+    "messages_left_out": 0,
+}
 
 
 def record(blocks: Any = None, **members: Any) -> Record:
-    line = {"request_id": "r", "ended": "2026-01-01T00:00:00.000+00:00", "outcome": "answered", "status": 200}
-    return Record(1_000.0, {**line, **members}, blocks, {"requests": 1, "edited": True, "first_byte_ms": 2.5}, 1)
+    return Record(
+        1_000.0, cast(Summary, {**SUMMARY, **members}), blocks, {"requests": 1, "edited": True, "first_byte_ms": 2.5}, 1
+    )
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=20))
@@ -172,13 +196,14 @@ def test_what_others_pack_is_unpacked() -> None:
         changed(summary={"edits": {"a": "b"}}),
         changed(summary={"tokens_before": 2**70}),
         changed(summary={"conversation": None}),
+        changed(summary={"status": "200"}),
     ],
 )
 def test_what_could_not_be_a_row_is_nothing(message: bytes) -> None:
     assert unpacked(message) is None
 
 
-@given(st.dictionaries(st.sampled_from(["model", "outcome", "status", "problem", "warning"]), st.text()))
+@given(st.dictionaries(st.sampled_from(["model", "outcome", "problem", "warning"]), st.text()))
 def test_whatever_is_unpacked_can_be_kept(summary: dict[str, str]) -> None:
     found = unpacked(changed(summary=summary))
     assert found is not None

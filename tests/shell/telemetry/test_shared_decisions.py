@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -17,6 +17,7 @@ from support.state_server import StateServer, needs_state_server
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry import shared_decisions
+from proxy.shell.telemetry.decision import Line
 from proxy.shell.telemetry.history import History, Unsent
 from proxy.shell.telemetry.ledger import Wanted
 from proxy.shell.telemetry.record import Finished
@@ -26,6 +27,15 @@ pytestmark = needs_state_server
 
 FLEET = "5eed"
 KEY = key_of(FLEET, "decisions")
+LINE = {
+    "outcome": "answered",
+    "status": 200,
+    "tokens_before": 510,
+    "body_bytes": 9,
+    "sent_bytes": 9,
+    "answer_bytes": 9,
+    "total_ms": 1.5,
+}
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
 
@@ -63,8 +73,8 @@ class Replica:
 
     def serve(self, *names: str, **members: Any) -> None:
         for name in names:
-            line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
-            one = Finished(self.clock(), line, BLOCKS, None, 100)
+            line = {**LINE, "request_id": name, **members}
+            one = Finished(self.clock(), cast(Line, line), BLOCKS, None, 100)
             self.history.add(one)
 
     async def ids(self) -> list[str]:

@@ -757,6 +757,52 @@ async def test_no_first_byte_is_a_timeout_and_closes_the_connection() -> None:
         await soon(closed.wait())
 
 
+async def test_each_request_has_a_time_of_its_own_for_its_first_byte() -> None:
+    waiting, answering = asyncio.Barrier(3), asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await waiting.wait()
+        await answering.wait()
+        await connection.send(OK)
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        earlier, later = (asyncio.create_task(post(upstream)) for _ in range(2))
+        await soon(waiting.wait())
+        exchanges = upstream._exchanges
+        assert exchanges is not None
+        exchanges._awaited[next(iter(exchanges._awaited))] = 0.0
+        exchanges._give_up_late()
+        with pytest.raises(UpstreamTimeout):
+            await earlier
+        assert exchanges._clock is not None
+        assert exchanges._clock.when() == next(iter(exchanges._awaited.values()))
+        answering.set()
+        assert await later == b"ok"
+        exchanges._give_up_late()
+        assert exchanges._clock is None
+
+
+async def test_of_idle_connections_those_are_closed_that_are_too_old() -> None:
+    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
+        await asyncio.gather(post(upstream), post(upstream))
+        exchanges = upstream._exchanges
+        assert exchanges is not None
+        (old, _), (young, until) = exchanges._idle
+        exchanges._idle[0] = old, 0.0
+        exchanges._close_old()
+        assert exchanges._idle == [(young, until)]
+        assert old.closed
+        assert exchanges._sweep is not None
+        assert exchanges._sweep.when() == until
+        assert await post(upstream) == b"ok"
+        assert scripted.connections == 2
+        exchanges._idle[0] = young, 0.0
+        exchanges._close_old()
+        assert not exchanges._idle
+        assert exchanges._sweep is None
+
+
 async def test_the_wait_for_an_answer_begins_when_the_upload_is_done() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(3):

@@ -15,12 +15,9 @@ from proxy.wire.chat_completions import message as chat_message
 from proxy.wire.chat_completions.message import (
     ChatMessage,
     calls_in,
-    json_of,
     meant_by,
     name_of,
     part_of,
-    read_part,
-    rest_of,
     texts_of,
     texts_of_call,
 )
@@ -129,7 +126,7 @@ def test_what_is_not_here_is_shown_by_its_address():
 
 def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
     part = {"type": "image_url", "image_url": {"url": "data:" + "A" * 5_000, "detail": "low"}, "b64": "A" * 5_000}
-    assert rest_of(part) == b'{"type":"image_url","image_url":{"url":"","detail":"low"},"b64":""}'
+    assert ChatMessage.rest_of(part) == b'{"type":"image_url","image_url":{"url":"","detail":"low"},"b64":""}'
 
 
 # Parts
@@ -139,7 +136,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}
 
 
 def part_read(part):
-    return read_part(json.dumps(part).encode(), part)
+    return ChatMessage.read_part(json.dumps(part).encode(), part)
 
 
 def test_media_have_a_content_and_the_rest_of_their_part():
@@ -147,7 +144,7 @@ def test_media_have_a_content_and_the_rest_of_their_part():
     assert (found.text, found.attachment.payload) == (None, PNG)
     assert json.loads(found.rest)["image_url"]["detail"] == "low"
     shown = Shown(Route.IMAGE, media_type(b""), found.attachment.content(), like=found.rest)
-    assert json.loads(json_of(shown, "user"))["image_url"]["detail"] == "low"
+    assert json.loads(ChatMessage.json_of(shown, "user"))["image_url"]["detail"] == "low"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +157,7 @@ def test_media_have_a_content_and_the_rest_of_their_part():
     ],
 )
 def test_a_part_keeps_its_bytes_and_a_text_the_members_of_the_one_before(item, written):
-    assert json_of(item, "user") == written
+    assert ChatMessage.json_of(item, "user") == written
 
 
 @pytest.mark.parametrize(

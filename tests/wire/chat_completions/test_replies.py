@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.text.jsontext import listed, object_in
 from proxy.wire.chat_completions.replies import (
     AnswerUsage,
     CallOrder,
     assembled,
     called,
     choice_of,
-    delta_of,
     index_of,
-    listed_calls,
     result_of,
     said_in,
 )
@@ -214,11 +213,11 @@ def test_a_call_without_an_index_stands_where_it_is(item, index):
 )
 def test_a_chunk_without_one_choice_has_no_delta(odd):
     assert choice_of(odd) is None
-    assert delta_of(choice_of(odd)) == {}
+    assert object_in(choice_of(odd), "delta") == {}
     assert message_of(odd) == {}
 
 
 @pytest.mark.parametrize("odd", [None, {}, "ls"])
 def test_calls_that_are_no_list_are_none(odd):
-    assert listed_calls({"tool_calls": odd}) == []
+    assert listed(odd) == []
     assert message_of(chunk(tool_calls=[7, None])) == {}

@@ -29,11 +29,8 @@ from proxy.wire.messages.message import (
     attachment_of,
     block_of,
     is_image,
-    json_of,
     mark_in,
     markable,
-    read_part,
-    rest_of,
 )
 
 # Blocks with media
@@ -46,7 +43,7 @@ def of(kind, source, **members):
 
 
 def shown(content, route=Route.IMAGE, like=None, address=""):
-    return json.loads(block_of(Shown(route, media_type(content or b""), content, address, like=like)))
+    return block_of(Shown(route, media_type(content or b""), content, address, like=like))
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("image", Shape.IMAGE), ("document", Shape.FILE)])
@@ -96,11 +93,11 @@ def test_a_block_of_another_api_holds_what_that_api_says():
 
 def test_the_rest_of_a_block_is_what_is_neither_its_content_nor_long():
     block = {**DOCUMENT, **MARK, "citations": {"enabled": True}, "odd": "x" * 5_000}
-    assert json.loads(rest_of(block)) == {**MARK, "title": "t", "citations": {"enabled": True}}
+    assert json.loads(ApiMessage.rest_of(block)) == {**MARK, "title": "t", "citations": {"enabled": True}}
 
 
 def test_an_image_is_written_with_what_the_old_block_says():
-    assert shown(base64.b64decode(PNG), like=rest_of({**IMAGE, **MARK})) == {**IMAGE, **MARK}
+    assert shown(base64.b64decode(PNG), like=ApiMessage.rest_of({**IMAGE, **MARK})) == {**IMAGE, **MARK}
 
 
 @pytest.mark.parametrize("route", [route for route in Route if route is not Route.IMAGE])
@@ -118,7 +115,7 @@ def test_what_is_not_here_is_shown_by_its_address():
 @pytest.mark.parametrize(
     ("like", "mark"),
     [
-        (rest_of({**IMAGE, **MARK}), MARK),
+        (ApiMessage.rest_of({**IMAGE, **MARK}), MARK),
         (b'{"cache_control":null}', {}),
         (b'{"title":"t"}', {}),
         (b"7", {}),
@@ -133,7 +130,7 @@ def test_of_an_old_block_only_its_mark_goes_to_a_text(like, mark):
 
 
 def part_read(block):
-    return read_part(spelled(block), block)
+    return ApiMessage.read_part(spelled(block), block)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +174,8 @@ def test_images_are_known_by_their_type_or_by_where_they_go(item, found):
     ],
 )
 def test_a_block_keeps_its_bytes_and_a_text_the_mark_of_what_it_replaces(item, written):
-    assert json.loads(json_of(item)) == json.loads(written)
-    assert not isinstance(item, Carried) or json_of(item) == written
+    assert json.loads(ApiMessage.json_of(item, "user")) == json.loads(written)
+    assert not isinstance(item, Carried) or ApiMessage.json_of(item, "user") == written
 
 
 def test_only_an_empty_text_loses_its_mark():

@@ -15,7 +15,6 @@ from proxy.wire.messages.replies import (
     counted_in,
     event_of,
     is_own,
-    kind_of_event,
     numbers_in,
     prompt_in,
     result_of,
@@ -217,14 +216,6 @@ def test_the_answer_to_a_call_is_a_message_with_its_result():
 def made_by(data):
     blocks = blocks_of(map(content_of, EventSplitter().feed(data)))
     return None if blocks is None else [json.loads(raw) for raw in blocks]
-
-
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [(b'{"x":1,"type":"ping"}', "ping"), (b'{"type":7}', ""), (b'["type"]', ""), (b"{", ""), (b"", "")],
-)
-def test_the_kind_of_an_event_is_its_type_or_empty(data, kind):
-    assert kind_of_event(data) == kind
 
 
 @pytest.mark.parametrize("written", [b": a comment\n\n", b"data: [DONE]\n\n", b"data: [1]\n\n", b"data: {\n\n"])

@@ -27,7 +27,6 @@ from proxy.errors import (
 from proxy.wire.messages.wire import (
     MESSAGES,
     tool_names,
-    with_tool,
 )
 from proxy.wire.streams import TAIL_BYTES
 
@@ -62,25 +61,25 @@ OWN_TOOL = {"name": SPEC.name, "description": SPEC.description, "input_schema": 
 )
 @pytest.mark.parametrize("policy", ["auto", "always", "never"])
 def test_who_is_offered_the_tool(tools, offered, policy):
-    assert (with_tool(members(tools), policy) is not None) == (policy in offered)
+    assert (MESSAGES.own_tool.appended(members(tools), policy) is not None) == (policy in offered)
 
 
 @pytest.mark.parametrize("written", [b'[ {"name" : "weather"} , {"x":1.0} ]', b"[ ]", b"[]", b"null"])
 def test_what_the_client_wrote_keeps_its_bytes_and_ours_stands_behind_it(written):
     theirs = [] if written == b"null" else jsontext.items(written)
-    *before, own = jsontext.items(with_tool({"tools": written}, "always"))
+    *before, own = jsontext.items(MESSAGES.own_tool.appended({"tools": written}, "always"))
     assert list(map(bytes, before)) == list(map(bytes, theirs))
     assert json.loads(bytes(own)) == OWN_TOOL
 
 
 def test_a_tool_list_too_long_to_be_remembered_is_offered_the_tool_too():
     long = [tool(f"weather_{number}" + "x" * 5_000) for number in range(100)]
-    assert json.loads(with_tool(members(long), "auto")) == [*long, OWN_TOOL]
+    assert json.loads(MESSAGES.own_tool.appended(members(long), "auto")) == [*long, OWN_TOOL]
 
 
 @pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
 def test_our_tool_is_never_one_too_many(count, offered):
-    made = with_tool(members([tool(f"weather_{number}") for number in range(count)]), "always")
+    made = MESSAGES.own_tool.appended(members([tool(f"weather_{number}") for number in range(count)]), "always")
     assert (made is not None) == offered
 
 

@@ -28,11 +28,8 @@ from proxy.wire.responses.message import (
     ResponsesMessage,
     brings_tools,
     content_of,
-    json_of,
     may_hold_images,
     part_of,
-    read_part,
-    rest_of,
 )
 from proxy.wire.responses.wire import RESPONSES
 
@@ -104,7 +101,9 @@ def test_an_old_part_of_another_kind_leaves_nothing(old):
 
 def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
     part = {"type": "input_file", "file_data": "A" * 5_000, "filename": "a" * 1_000, "n": 7}
-    assert rest_of(part) == b'{"type":"input_file","file_data":"","filename":"%b","n":7}' % (b"a" * 1_000)
+    assert ResponsesMessage.rest_of(part) == b'{"type":"input_file","file_data":"","filename":"%b","n":7}' % (
+        b"a" * 1_000
+    )
 
 
 # Parts
@@ -114,14 +113,14 @@ IMAGE_PART = {"type": "input_image", "image_url": data_url(PNG, "image/png"), "d
 
 
 def part_read(part):
-    return read_part(json.dumps(part).encode(), part)
+    return ResponsesMessage.read_part(json.dumps(part).encode(), part)
 
 
 def test_media_have_a_content_and_the_rest_of_their_part():
     found = part_read(IMAGE_PART)
     assert (found.text, found.attachment.payload) == (None, base64_of(PNG))
     shown = Shown(Route.IMAGE, media_type(b""), found.attachment.content(), like=found.rest)
-    assert json.loads(json_of(shown, "user"))["detail"] == "low"
+    assert json.loads(ResponsesMessage.json_of(shown, "user"))["detail"] == "low"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_media_have_a_content_and_the_rest_of_their_part():
     ],
 )
 def test_a_part_keeps_its_bytes_and_a_text_says_whose_it_is(item, role, written):
-    assert json_of(item, role) == written
+    assert ResponsesMessage.json_of(item, role) == written
 
 
 # Messages

@@ -5,6 +5,7 @@ Rule: the output is bounded, and no tool output can control a terminal; `--whole
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import datetime
@@ -13,14 +14,36 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from proxy.config.settings import Settings
 from proxy.core.artifact_reading.pages import Query
-from proxy.errors import ProxyError
+from proxy.errors import BadArtifactQuery, ProxyError
+from proxy.preflight import create_folder
 from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader
 
 DONE: Final = 0
 NOT_DONE: Final = 1
+WRONG_QUERY: Final = 2
 _KEPT_SIGNS: Final = frozenset("\n\t")
+
+
+def artifacts(settings: Settings, options: argparse.Namespace) -> int:
+    """Do what the command line's `options` ask for; the exit status."""
+    folder = create_folder(settings)
+    if options.do == "ls":
+        return list_artifacts(folder, options.max, as_json=options.json)
+    if options.do == "rm":
+        return remove_artifacts(folder, options.names)
+    asked = {
+        name: given for name in ("lines", "grep", "context", "json") if (given := getattr(options, name)) is not None
+    }
+    try:
+        query = Query.parse({"stat": ""} if options.stat else asked or {"lines": "1-"})
+    except BadArtifactQuery as error:
+        print(error.message, file=sys.stderr)
+        return WRONG_QUERY
+    days = settings.artifacts.retention_days
+    return show_artifact(folder, days, options.name, None if options.whole else query)
 
 
 def list_artifacts(folder: ArtifactFolder, most: int, *, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""Prints the output of `context-proxy explain`: what became of each message, and why; with `--diff`, each message that
+"""`context-proxy explain`: what became of each message, and why; with `--diff`, each message that
 changes, before and after side by side.
 
 Rule: for a terminal, so it is bounded: messages with no change or the same change share a line; and nothing from the
@@ -21,13 +21,22 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
+from proxy.preflight import create_folder
+from proxy.shell.artifacts.access import AccessResolver
+from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
-from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.operator.explaining import PROFILE_VALUES, Destination, Explainer, Explanation
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planner import Planner
+from proxy.shell.resources.logs import configure_logging
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""
@@ -36,19 +45,27 @@ MIN_WIDTH: Final = 100
 _LABELS: Final = dict(zip(PROFILE_VALUES, ("window", "input limit", "output limit", "reads", "tokenizer"), strict=True))
 
 
-def explain_file(
-    explainer: Explainer,
-    settings: Settings,
-    file: str,
-    model: str | None = None,
-    *,
-    as_json: bool = False,
-    as_diff: bool = False,
-    console: Console | None = None,
-) -> int:
+def create_explainer(settings: Settings) -> Explainer:
+    """What explains requests without a running proxy; nothing is written."""
+    folder, kept = create_folder(settings), settings.artifacts
+    store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
+    here = AccessResolver(kept, folder.place_of("")).here
+    destinations = [_destination(settings.before(one), one) for one in settings.named_upstreams.values()]
+    return Explainer(settings, destinations, store.place_of, here)
+
+
+def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
+    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning)
+    planner = Planner(Pipelines(settings), models.profile, learning.ratio, settle=models.settle)
+    return Destination(one, planner, models, learning.ratio)
+
+
+def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, as_diff: bool) -> int:
     """Explain the request in a file, or in standard input for `-`, with the limits that its upstream states now; the
     exit status."""
-    console = console or _console()
+    configure_logging(settings.log, sys.stderr)
+    explainer, console = create_explainer(settings), _console()
     try:
         body = _read(file, settings.server.max_body_bytes)
         failure = asyncio.run(explainer.ask(body, model))

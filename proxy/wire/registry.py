@@ -7,6 +7,7 @@ belongs to no wire.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ from msgspec import Struct
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.ollama.wire import OLLAMA
 from proxy.wire.protocol import Wire
 from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
@@ -25,7 +27,7 @@ DEFAULT: Final[Wire] = CHAT_COMPLETIONS
 """Its keys and errors are those of every path that no wire serves."""
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
-_ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS)
+_ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS, OLLAMA)
 """A new wire is its folder and its name here."""
 WIRES: Final[Mapping[bytes, Wire]] = {wire.end: wire for wire in _ALL}
 """By the ends of their paths."""
@@ -33,9 +35,11 @@ _ANTHROPIC_HEADERS: Final = frozenset((b"anthropic-version", b"x-api-key"))
 """Of Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
 _ANTHROPIC_MODEL: Final = "claude-"
 """How the names of all its models begin."""
-_PREFIXES: Final = (b"/v1/", b"/api/v1/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
-"""Prefixes of whole APIs: most servers; OpenRouter; Azure and Groq; DashScope; Gemini; servers that speak Anthropic's
-API."""
+_PREFIXES: Final = (b"/v1/", b"/api/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
+"""Prefixes of whole APIs: most servers; Ollama, LM Studio and OpenRouter; Azure and Groq; DashScope; Gemini; servers
+that speak Anthropic's API."""
+_OLLAMAS: Final = frozenset(("options", "keep_alive", "think"))
+"""Members of Ollama's chats: https://docs.ollama.com/api/chat"""
 _SLASHES: Final = re.compile(rb"//+")
 _VERSION_TWICE: Final = re.compile(rb"\A(?:/+v1)+(?=/+v1/)")
 """Of clients that add it to a base URL that ends in it, such as an `ANTHROPIC_BASE_URL`."""
@@ -44,6 +48,8 @@ _VERTEX: Final = re.compile(rb"/publishers/anthropic/models/([^/:]+):(?:streamR|
 https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai"""
 _VERTEX_COUNTS: Final = b"count-tokens"
 """In place of a model: the tokens of the body are counted."""
+_VERSIONED: Final = re.compile(rb"/api/v\d")
+"""APIs with versions: of OpenRouter, of LM Studio."""
 _WITHOUT_VERSION: Final = (b"/messages", b"/projects/")
 """Paths that clients ask for if their base URL lacks `/v1`: of Anthropic's API and of Vertex AI."""
 _BEDROCK: Final = b"/model/"
@@ -60,11 +66,13 @@ _SERVERS_OWN: Final = frozenset(
 _LIKENESS: Final = 0.6
 """Of a path to one that exists, from which on it is taken for a misspelling."""
 _MAX_HINT_BYTES: Final = 100
+_REMEMBERED_BYTES: Final = 200
+"""Of a path that is matched once for all its requests."""
 _DEPLOYMENT: Final = b"/deployments/"
 """Azure's: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference"""
 
 
-class Road(Struct, frozen=True):
+class PathMatch(Struct, frozen=True):
     """Where a request goes."""
 
     wire: Wire | None
@@ -75,25 +83,30 @@ class Road(Struct, frozen=True):
     """The model that the path names; empty if it names none."""
 
 
-def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
-    """The road of a request by its path as the client wrote it, including escapes; None if it belongs to no API.
+def match_path(method: str, path: bytes, base_path: bytes) -> PathMatch | None:
+    """PathMatch a path as the client wrote it, including escapes; None if it belongs to no API.
     `base_path` is the base URL's, without a slash at its end.
 
-    >>> road_of("POST", b"//v1//chat/completions/", b"/api/v1").path
+    >>> match_path("POST", b"//v1//chat/completions/", b"/api/v1").path
     b'/api/v1/chat/completions'
-    >>> road_of("GET", b"/v1/models", b"/v1"), road_of("GET", b"/metrics", b"/v1")
-    (Road(wire=None, path=b'/v1/models', model=''), None)
+    >>> match_path("GET", b"/v1/models", b"/v1"), match_path("GET", b"/metrics", b"/v1")
+    (PathMatch(wire=None, path=b'/v1/models', model=''), None)
     """
+    return (_match_path if len(path) <= _REMEMBERED_BYTES else _match_path.__wrapped__)(method, path, base_path)
+
+
+@functools.lru_cache(1024)
+def _match_path(method: str, path: bytes, base_path: bytes) -> PathMatch | None:
     path = _VERSION_TWICE.sub(b"", path)
     if method == "POST" and (found := _wire_at_end(path)) is not None:
         wire, plain, named = found
         model = unquote_to_bytes(named).decode("utf-8", "replace") if named else ""
-        return Road(wire, _on_host(plain, base_path), model)
+        return PathMatch(wire, _on_host(plain, base_path), model)
     if path.startswith(_WITHOUT_VERSION):
         path = VERSION + path
     segment = path.removeprefix(b"/").partition(b"/")[0]
     is_known = path.startswith((*_PREFIXES, base_path + b"/", _BEDROCK)) or segment in _SERVERS_OWN
-    return Road(None, _on_host(path, base_path)) if is_known else None
+    return PathMatch(None, _on_host(path, base_path)) if is_known else None
 
 
 def like(path: bytes) -> str:
@@ -116,13 +129,14 @@ def wire_of_body(body: bytes) -> Wire:
     '/messages'
     >>> wire_of_body(b'{"anthropic_version": "vertex-2023-10-16", "messages": []}').path
     '/messages'
+    >>> wire_of_body(b'{"messages": [], "options": {"num_ctx": 8192}}').path
+    '/api/chat'
     """
-    try:
-        members = jsontext.members(body)
-    except jsontext.NotJson:
-        return DEFAULT
+    members = jsontext.members_if_any(body)
     if "messages" not in members:
         return RESPONSES if "input" in members else DEFAULT
+    if _OLLAMAS & members.keys():
+        return OLLAMA
     is_anthropic = bool({"system", "anthropic_version"} & members.keys()) or b'"input_schema"' in bytes(
         members.get("tools", b"")
     )
@@ -137,7 +151,18 @@ def wire_over(path: bytes) -> Wire:
     """
     if path.startswith(_BEDROCK) or b"/publishers/anthropic/" in path:
         return MESSAGES
-    return next((wire for end, wire in WIRES.items() if end + b"/" in path), DEFAULT)
+    return wire_beside(path) or next((wire for end, wire in WIRES.items() if end + b"/" in path), DEFAULT)
+
+
+def wire_beside(path: bytes) -> Wire | None:
+    """The wire of a server's own API, by the path of another request to that API; None if it belongs to none.
+
+    >>> [wire.path if (wire := wire_beside(path)) else "" for path in (b"/api/tags", b"/api/v1/models", b"/v1/models")]
+    ['/api/chat', '', '']
+    """
+    if _VERSIONED.match(path):
+        return None
+    return next((wire for end, wire in WIRES.items() if wire.is_on_host and path.startswith(_folder_of(end))), None)
 
 
 def whose_key(headers: Sequence[tuple[bytes, bytes]]) -> tuple[Wire, str] | None:
@@ -159,12 +184,17 @@ def _wire_at_end(path: bytes) -> tuple[Wire, bytes, bytes] | None:
     for end, wire in WIRES.items():
         if plain.endswith(end):
             named = plain.partition(_DEPLOYMENT)[2].partition(b"/")[0]
-            is_canonical = plain != end or end.startswith(VERSION) or wire.is_on_host
-            return wire, plain if is_canonical else VERSION + plain, named
+            if wire.is_on_host:
+                return wire, plain.removeprefix(VERSION), named
+            return wire, plain if plain != end or end.startswith(VERSION) else VERSION + plain, named
     vertex = _VERTEX.search(plain)
     if vertex is not None and vertex[1] != _VERTEX_COUNTS:
         return MESSAGES, VERSION + plain if plain.startswith(_WITHOUT_VERSION) else plain, vertex[1]
     return None
+
+
+def _folder_of(path: bytes) -> bytes:
+    return path[: path.rindex(b"/") + 1]
 
 
 def _on_host(path: bytes, base_path: bytes) -> bytes:

@@ -10,17 +10,17 @@ from support.line_api import LINES
 
 from proxy.config.upstreams import RoutedUpstream
 from proxy.core.text import jsontext
-from proxy.wire import roads
+from proxy.wire import registry
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import CHAT_COMPLETIONS, MESSAGES, RESPONSES, Road, road_of, wire_over
+from proxy.wire.registry import CHAT_COMPLETIONS, MESSAGES, RESPONSES, PathMatch, match_path, wire_over
 
 VERTEX = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
 DEPLOYMENT = "/openai/deployments/NAME/chat/completions"
 
 
 def target(path: str, base_path: str, method: str = "POST") -> str | None:
-    road = road_of(method, path.encode(), base_path.encode())
-    return None if road is None else road.path.decode()
+    matched = match_path(method, path.encode(), base_path.encode())
+    return None if matched is None else matched.path.decode()
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def target(path: str, base_path: str, method: str = "POST") -> str | None:
         # A base URL that ends in /v1, of a client that adds it.
         ("/v1", "/v1/v1/chat/completions", "/v1/chat/completions"),
         ("/api/v3", "/v1//v1/v1/chat/completions", "/api/v3/chat/completions"),
-        # As before there was more than one road.
+        # As before there was more than one matched.
         ("/api/v3", "/v1/ACCOUNT/openai/chat/completions", "/api/v3/ACCOUNT/openai/chat/completions"),
     ],
 )
 def test_a_path_that_ends_in_a_wires_is_that_wire_and_goes_where_the_base_url_says(
     base_path: str, path: str, upstream: str
 ) -> None:
-    road = road_of("POST", path.encode(), base_path.encode())
-    assert road is not None
-    assert (road.wire, road.path.decode()) == (CHAT_COMPLETIONS, upstream)
+    matched = match_path("POST", path.encode(), base_path.encode())
+    assert matched is not None
+    assert (matched.wire, matched.path.decode()) == (CHAT_COMPLETIONS, upstream)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,9 @@ def test_a_path_that_ends_in_a_wires_is_that_wire_and_goes_where_the_base_url_sa
         ("/v1", "/slots/0", "/slots/0"),
         ("/v1", "/health", "/health"),
         ("/gate/v1", "/tokenize", "/gate/tokenize"),
+        # Ollama's own API, which is beside /v1.
+        ("/v1", "/api/tags", "/api/tags"),
+        ("/gate/v1", "/api/blobs/sha256:0a", "/gate/api/blobs/sha256:0a"),
         # Bedrock, and what is not fitted of Vertex AI.
         ("/v1", "/model/anthropic.claude-x-v1%3A0/invoke", "/model/anthropic.claude-x-v1%3A0/invoke"),
         ("/v1", "/model/x/invoke-with-response-stream", "/model/x/invoke-with-response-stream"),
@@ -107,20 +110,20 @@ def test_a_path_that_ends_in_a_wires_is_that_wire_and_goes_where_the_base_url_sa
     ],
 )
 def test_what_else_stands_under_an_api_passes_through(base_path: str, path: str, upstream: str) -> None:
-    assert road_of("POST", path.encode(), base_path.encode()) == Road(None, upstream.encode())
+    assert match_path("POST", path.encode(), base_path.encode()) == PathMatch(None, upstream.encode())
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/metrics", "/api/v2/x", "/v10/models", "/artifacts/x", "*", ""])
+@pytest.mark.parametrize("path", ["/", "/v1", "/metrics", "/apis/v2/x", "/v10/models", "/artifacts/x", "*", ""])
 def test_other_paths_are_no_apis(path: str) -> None:
-    assert road_of("POST", path.encode(), b"/v1") is None
+    assert match_path("POST", path.encode(), b"/v1") is None
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD", "OPTIONS"])
 def test_only_a_post_is_for_a_wire(method: str) -> None:
     """`GET /v1/chat/completions` lists what is stored."""
-    assert road_of(method, b"/v1/chat/completions", b"/v1") == Road(None, b"/v1/chat/completions")
-    assert road_of(method, b"/v1//chat/completions/", b"/v1") == Road(None, b"/v1//chat/completions/")
-    assert road_of(method, b"/chat/completions", b"/v1") is None
+    assert match_path(method, b"/v1/chat/completions", b"/v1") == PathMatch(None, b"/v1/chat/completions")
+    assert match_path(method, b"/v1//chat/completions/", b"/v1") == PathMatch(None, b"/v1//chat/completions/")
+    assert match_path(method, b"/chat/completions", b"/v1") is None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_only_a_post_is_for_a_wire(method: str) -> None:
     ],
 )
 def test_a_path_may_have_any_prefix_of_its_api(base_path: str, path: str, wire: Wire, upstream: str) -> None:
-    assert road_of("POST", path.encode(), base_path.encode()) == Road(wire, upstream.encode())
+    assert match_path("POST", path.encode(), base_path.encode()) == PathMatch(wire, upstream.encode())
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_a_path_may_have_any_prefix_of_its_api(base_path: str, path: str, wire: 
     ],
 )
 def test_paths_that_only_look_alike_pass_through(path: str) -> None:
-    assert road_of("POST", path.encode(), b"/v1") == Road(None, path.encode())
+    assert match_path("POST", path.encode(), b"/v1") == PathMatch(None, path.encode())
 
 
 @pytest.mark.parametrize(
@@ -179,18 +182,18 @@ def test_paths_that_only_look_alike_pass_through(path: str) -> None:
     ],
 )
 def test_a_deployment_names_the_model(path: str, model: str) -> None:
-    road = road_of("POST", path.encode(), b"/v1")
-    assert road is not None
-    assert road.model == model
+    matched = match_path("POST", path.encode(), b"/v1")
+    assert matched is not None
+    assert matched.model == model
 
 
 @pytest.mark.parametrize("call", ["rawPredict", "streamRawPredict"])
 @pytest.mark.parametrize("prefix", ["", "/v1", "/v1/v1"])
 def test_claude_on_vertex_is_named_by_its_path(call: str, prefix: str) -> None:
     path = f"{prefix}{VERTEX.removeprefix('/v1')}/claude-x%4020250929:{call}"
-    road = road_of("POST", path.encode(), b"/v1")
-    assert road == Road(MESSAGES, f"{VERTEX}/claude-x%4020250929:{call}".encode(), "claude-x@20250929")
-    assert road_of("GET", f"{VERTEX}/claude-x:{call}".encode(), b"/v1") == Road(
+    matched = match_path("POST", path.encode(), b"/v1")
+    assert matched == PathMatch(MESSAGES, f"{VERTEX}/claude-x%4020250929:{call}".encode(), "claude-x@20250929")
+    assert match_path("GET", f"{VERTEX}/claude-x:{call}".encode(), b"/v1") == PathMatch(
         None, f"{VERTEX}/claude-x:{call}".encode()
     )
 
@@ -200,12 +203,23 @@ def test_what_passes_to_other_clouds_is_refused_in_the_words_of_claudes_api(path
     assert wire_over(path) is MESSAGES
 
 
+@pytest.mark.parametrize("path", [b"/api/chat", b"/v1/api/chat", b"//api/chat/"])
+@pytest.mark.parametrize("base_path", [b"/v1", b""])
+def test_ollamas_own_api_is_on_the_host_whatever_the_base_urls_say(base_path: bytes, path: bytes) -> None:
+    assert match_path("POST", path, base_path) == PathMatch(registry.OLLAMA, b"/api/chat")
+
+
+def test_what_passes_beside_ollamas_chats_is_refused_in_its_words() -> None:
+    assert wire_over(b"/api/tags") is registry.OLLAMA
+    assert wire_over(b"/api/v1/models") is CHAT_COMPLETIONS
+
+
 _segments = st.sampled_from(["v1", "openai", "api", "a", "deployments", "chat", "completions"])
 _paths = st.lists(_segments, min_size=1, max_size=5).map(lambda found: "/" + "/".join(found))
 
 
 @given(_paths, _paths, st.sampled_from(["GET", "POST"]))
-def test_no_road_leads_out_of_what_the_base_url_names(base_path: str, path: str, method: str) -> None:
+def test_no_path_leads_out_of_what_the_base_url_names(base_path: str, path: str, method: str) -> None:
     found = target(path, base_path, method)
     assert found is None or (found + "/").startswith(base_path.removesuffix("/v1") + "/")
 
@@ -215,9 +229,9 @@ def test_what_stands_under_v1_stands_under_the_base_url(base_path: str, rest: st
     assert target("/v1" + rest, base_path) == base_path + rest
 
 
-@pytest.mark.parametrize("wire", roads.WIRES.values(), ids=lambda wire: wire.path)
+@pytest.mark.parametrize("wire", registry.WIRES.values(), ids=lambda wire: wire.path)
 def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
-    found = road_of("POST", wire.end, b"/v1")
+    found = match_path("POST", wire.end, b"/v1")
     assert found is not None
     assert found.wire is wire
     assert not wire.name or RoutedUpstream(base_url="http://a", wire=wire.name).is_only_for(wire.path)
@@ -230,11 +244,11 @@ def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
 
 @pytest.mark.parametrize("base_path", [b"/v1", b"", b"/gate/v1"])
 def test_a_wire_may_be_on_the_host_whatever_version_the_base_url_has(base_path, monkeypatch):
-    monkeypatch.setitem(roads.WIRES, LINES.end, LINES)
-    assert road_of("POST", b"/api/lines/", base_path) == roads.Road(
+    monkeypatch.setitem(registry.WIRES, LINES.end, LINES)
+    assert match_path("POST", b"/api/lines/", base_path) == registry.PathMatch(
         LINES, base_path.removesuffix(b"/v1") + b"/api/lines"
     )
-    assert roads.like(b"/api/line") == "/api/lines"
+    assert registry.like(b"/api/line") == "/api/lines"
 
 
 def test_settings_name_no_wire_that_is_not_in_the_registry():

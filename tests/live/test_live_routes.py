@@ -1,4 +1,4 @@
-"""Other roads to the same wire, through a running proxy: Azure's paths, slashes, prefixes; what is no road is told."""
+"""Other paths to the same wire, through a running proxy: Azure's, slashes, prefixes; unknown paths get a hint."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def posted(seen: list[Request]) -> list[Request]:
         ("/v1beta/openai/chat/completions", "/v1beta/openai/chat/completions"),
     ],
 )
-async def test_every_road_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
+async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
     path: str, upstream_path: str, proxy: Any, client: Any
 ) -> None:
     seen: list[Request] = []
@@ -109,7 +109,7 @@ async def test_what_only_looks_alike_passes_untouched(line: str, proxy: Any, cli
 @pytest.mark.parametrize(
     "path", ["/openai/../x/chat/completions", "/a/%2e%2e/chat/completions", "/a/..%2F/chat/completions", "/openai/../x"]
 )
-async def test_no_road_leads_out_of_the_api(path: str, proxy: Any, client: Any) -> None:
+async def test_no_path_leads_out_of_the_api(path: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"POST {path}", LONG_BODY)
@@ -195,7 +195,7 @@ VERTEX = "/projects/p/locations/us-east5/publishers/anthropic/models/claude-sonn
         (f"/v1{VERTEX}:streamRawPredict", f"/v1{VERTEX}:streamRawPredict"),
     ],
 )
-async def test_every_road_to_claude_is_fitted(path: str, upstream_path: str, proxy: Any, client: Any) -> None:
+async def test_every_path_to_claude_is_fitted(path: str, upstream_path: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     body = json.dumps({"anthropic_version": "vertex-2023-10-16", **CLAUDES}).encode()
     async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
@@ -253,7 +253,7 @@ async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any
     ("path", "hint"),
     [
         ("/v1message", "did you mean http://localhost/v1/messages?"),
-        ("/api/chat/completion", "did you mean http://localhost/v1/chat/completions?"),
+        ("/chat/completion", "did you mean http://localhost/v1/chat/completions?"),
         ("/favicon.ico", "the API is at http://localhost/v1"),
     ],
 )

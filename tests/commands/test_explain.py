@@ -19,10 +19,10 @@ from rich.console import Console
 from support.strategies import exchange, system, user
 
 from proxy.__main__ import main
+from proxy.commands.explain import number, plain
 from proxy.demo.model_server import create_model_server
 from proxy.demo.refusals import FLAVOURS
 from proxy.demo.servers import serving
-from proxy.shell.operator.explanation_text import number, plain
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
@@ -172,7 +172,7 @@ def test_a_lowered_reply_limit_and_every_limit_of_the_room_are_shown(explain, mo
 
 
 def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
-    monkeypatch.setattr("proxy.shell.operator.explanation_text._console", lambda: Console(width=40))
+    monkeypatch.setattr("proxy.commands.explain._console", lambda: Console(width=40))
     assert explain(conversation())[0] == 0
 
 

@@ -1,4 +1,4 @@
-"""Prints the output of `context-proxy models`: each value of a profile, and where it came from.
+"""`context-proxy models`: each value of a profile, and where it came from.
 
 Rule: it works without an upstream and says so; names that an upstream sent cannot control the terminal. Of several
 upstreams, each is asked about the models whose requests go to it.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -17,15 +18,19 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.config.settings import Settings
+from proxy.config.types import StateUrl
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.names import asked_window
 from proxy.core.models.profile import ModelProfile
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.preflight import create_folder, create_tenants
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.resources.logs import configure_logging
 
 MAX_TOOLS: Final = 12
 """Tools shown with their own limits; the JSON has all of them."""
@@ -44,21 +49,31 @@ _LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def print_models(
-    settings: Settings,
-    limits_of: Callable[[ModelProfile, float], TruncateToolOutput],
-    name: str | None = None,
-    *,
-    as_json: bool = False,
-    console: Console | None = None,
-) -> None:
-    """Print one model's profile, or without a name those of all models that the configuration and the upstreams name.
+def models(settings: Settings, name: str | None, *, as_json: bool, forget: bool) -> int:
+    """Print profiles, after forgetting what upstreams have taught if `forget`; the exit status."""
+    configure_logging(settings.log, sys.stderr)
+    if forget:
+        Learning(settings.data_dir, settings.upstream.base_url).erase()
+        if settings.state.url is not None and (problem := _forget_everywhere(settings, settings.state.url)) is not None:
+            print(f"only this machine has forgotten; {problem}", file=sys.stderr)
+            return 1
+    print_models(settings, name, Console(), as_json=as_json)
+    return 0
 
-    `limits_of` gives the limits of tool results for a profile and the upstream's tokens for one of ours.
-    """
-    console = console or Console()
+
+def _forget_everywhere(settings: Settings, url: StateUrl) -> str | None:
+    from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
+
+    tenants = create_tenants(settings, create_folder(settings))
+    if tenants.fleet is None:
+        return f"the secret that replicas share cannot be read: {tenants.problem}"
+    return forget_everywhere(url, tenants.fleet)
+
+
+def print_models(settings: Settings, name: str | None, console: Console, *, as_json: bool) -> None:
+    """Print one model's profile, or without a name those of all that the settings and the upstreams name."""
     asked = [one for one in settings.named_upstreams.values() if name is None or settings.paths_to(one, name)]
-    found = [_asked(settings, one, limits_of, name) for one in asked]
+    found = [_asked(settings, one, name) for one in asked]
     if as_json:
         described = [_as_json(one, name) for one in found]
         shown = described[0] if len(found) == 1 else {"upstreams": described}
@@ -82,18 +97,14 @@ class _Asked(Struct, frozen=True):
     limits: Sequence[TruncateToolOutput]
 
 
-def _asked(
-    settings: Settings,
-    upstream: UpstreamSettings,
-    limits_of: Callable[[ModelProfile, float], TruncateToolOutput],
-    name: str | None,
-) -> _Asked:
+def _asked(settings: Settings, upstream: UpstreamSettings, name: str | None) -> _Asked:
     learning = Learning(settings.data_dir, upstream.base_url, enabled=settings.learning.enabled)
     resolver = ModelResolver(settings.before(upstream), learned=learning)
     failure = asyncio.run(resolver.ask_now(name))
     names = (name,) if name is not None else _names(settings, upstream, resolver, learning)
     profiles = [resolver.profile(one) for one in names]
     ratios = [learning.ratio(one.known_as, counter_for(one.tokenizer, one.model).name) for one in profiles]
+    limits_of = Pipelines(settings).result_limits
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
     return _Asked(upstream, failure, profiles, ratios, limits)
 

@@ -8,11 +8,10 @@ from typing import Any
 import respx
 from rich.console import Console
 
+from proxy.commands.models import print_models
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality
 from proxy.shell.models.learning import Learning
-from proxy.shell.models.table import print_models
-from proxy.shell.planning.pipelines import Pipelines
 
 BASE = "https://llm.example.org/v1"
 
@@ -20,7 +19,7 @@ BASE = "https://llm.example.org/v1"
 def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) -> str:
     out = io.StringIO()
     made = Settings(**{"upstream": {"base_url": BASE, "api_key": "sk-secret"}, **settings})
-    print_models(made, Pipelines(made).result_limits, name, as_json=as_json, console=Console(file=out, width=200))
+    print_models(made, name, Console(file=out, width=200), as_json=as_json)
     assert "sk-secret" not in out.getvalue()
     return out.getvalue()
 

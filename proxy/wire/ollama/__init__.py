@@ -1,0 +1,1 @@
+"""Ollama's own API: chats and prompts, answered by lines of JSON."""

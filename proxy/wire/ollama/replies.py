@@ -1,0 +1,323 @@
+"""A model's message in a reply of Ollama's API, whole or in lines, and its counts.
+
+Rule: a call with anything odd about it is the client's; every call keeps its bytes. Calls come whole, several in a line
+or one by one, and the last line has `"done": true`: the client gets exactly one.
+
+https://docs.ollama.com/api/streaming, and `ChatResponse` in https://github.com/ollama/ollama/blob/main/api/types.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw, object_in, spliced
+from proxy.wire.ollama.message import meant_by
+from proxy.wire.replies import Changes, Reply, RoundsUsage, StreamedReply, WholeReply, arguments_in
+from proxy.wire.streams import Framing
+
+# Lines
+
+
+class LineSplitter:
+    """Takes pieces of a stream and returns the lines that are complete, each with its end.
+
+    >>> splitter = LineSplitter()
+    >>> splitter.feed(b'{"done":false}\\n{"do'), splitter.rest
+    ([b'{"done":false}\\n'], b'{"do')
+    """
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The lines that this piece completes."""
+        self._kept += piece
+        end = self._kept.rfind(b"\n", len(self._kept) - len(piece)) + 1
+        if not end:
+            return []
+        lines = bytes(self._kept[: end - 1]).split(b"\n")
+        del self._kept[:end]
+        return [line + b"\n" for line in lines]
+
+    @property
+    def held_bytes(self) -> int:
+        """The number of bytes of an incomplete line so far."""
+        return len(self._kept)
+
+    def holds(self, sought: bytes) -> bool:
+        """Whether the incomplete line contains these bytes so far."""
+        return sought in self._kept
+
+    def release(self) -> bytes:
+        """Takes out what there is of an incomplete line."""
+        released = self.rest
+        self._kept.clear()
+        return released
+
+    @property
+    def rest(self) -> bytes:
+        """What there is of an incomplete line."""
+        return bytes(self._kept)
+
+
+class JsonLines:
+    """One JSON object a line. Clients read every line, so none may be added to keep a connection alive."""
+
+    content_type: Final = b"application/x-ndjson"
+    comment: Final = b""
+    splitter = LineSplitter
+
+    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """By the content-type."""
+        return any(name == b"content-type" and b"ndjson" in value.lower() for name, value in headers)
+
+    def begins_stream(self, _: bytes) -> bool:
+        """Never: a whole reply begins like the line of a stream."""
+        return False
+
+    def data_of(self, event: bytes) -> bytes:
+        """The line without its end."""
+        return event.strip()
+
+    def quiet_bytes(self, _: bytes) -> int:
+        """Nothing: every line counts."""
+        return 0
+
+
+LINES: Final[Framing] = JsonLines()
+
+
+def object_of(line: bytes) -> Mapping[str, Any]:
+    """The object that a line is; empty for anything else."""
+    return jsontext.opened_object(line)
+
+
+# Counts
+
+_PROMPT: Final = "prompt_eval_count"
+_REPLY: Final = "eval_count"
+_BOTH: Final = "both"
+"""No member of the API: the sum for the record."""
+_COUNTS: Final = re.compile(r"\w+_(?:count|duration)")
+
+
+def counts_in(reply: Mapping[str, Any]) -> Mapping[str, int]:
+    """Tokens and nanoseconds at the end of a reply; the server leaves out a number that is 0."""
+    counts = {name: found for name, found in reply.items() if _COUNTS.fullmatch(name) and type(found) is int}
+    return counts | {_BOTH: counts.get(_PROMPT, 0) + counts.get(_REPLY, 0)} if counts else {}
+
+
+class LineUsage(RoundsUsage):
+    """The counts of one response, round by round."""
+
+    totals_of: ClassVar[Mapping[str, str]] = {
+        _PROMPT: "prompt_tokens",
+        _REPLY: "completion_tokens",
+        _BOTH: "total_tokens",
+    }
+    of_the_prompt: ClassVar[re.Pattern[str]] = re.compile(_PROMPT)
+
+
+# The model's message
+
+_TEXTS: Final = ("content", "thinking")
+_SENT_BACK: Final = (*_TEXTS, "tool_calls")
+_MESSAGE: Final = "message"
+_CALLS: Final[Path] = (_MESSAGE, "tool_calls")
+_BETWEEN_TEXTS: Final = "\n\n"
+"""The model's texts in one round and the next are two paragraphs."""
+_BROKEN_OFF: Final = "length"
+
+
+def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
+    """Read the members of a model's message."""
+    own: list[OwnCall] = []
+    others: list[bytes] = []
+    for position, raw in enumerate(jsontext.items_if_any(message.get("tool_calls"))):
+        found = jsontext.opened(raw)
+        if is_own(found):
+            arguments = arguments_in(found["function"].get("arguments"))
+            own.append(OwnCall(position, jsontext.string_in(found, "id"), arguments, bytes(raw)))
+        else:
+            others.append(bytes(raw))
+    sent_back = {name: bytes(message[name]) for name in _SENT_BACK if bytes(message.get(name, b"null")) != b"null"}
+    texts = {name: text for name in _TEXTS if isinstance(text := jsontext.opened(message.get(name)), str)}
+    raw = jsontext.join_object({"role": b'"assistant"', **sent_back})
+    return AssistantMessage(raw, tuple(own), tuple(others), meant_by(others), texts)
+
+
+def is_own(call: Any) -> bool:
+    """Whether a call is one of the proxy's own tool."""
+    return isinstance(call, dict) and jsontext.string_in(call.get("function"), "name") == RETRIEVAL_TOOL
+
+
+def result_of(call_id: str, text: str, name: str = RETRIEVAL_TOOL) -> bytes:
+    """The message that answers a call; it names the tool, because not every call has an id."""
+    cited = {"tool_call_id": call_id} if call_id else {}
+    return jsontext.dump({"role": "tool", "tool_name": name, **cited, "content": text})
+
+
+def _calls_in(line: Mapping[str, Any]) -> list[Any]:
+    return jsontext.listed(object_in(line, _MESSAGE).get("tool_calls"))
+
+
+# Replies
+
+
+class _Answer(Reply):
+    counts = LineUsage
+    words = _TEXTS[0]
+
+    def _counted(self) -> Changes:
+        """The counts of all rounds in the end of a later one."""
+        told = self._usage.told(self._round_usage)
+        return {(name,): jsontext.dump(found) for name, found in told.items() if name != _BOTH}
+
+
+class AnswerBody(_Answer, WholeReply):
+    """A reply that is one object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, list[str]] = {name: [] for name in _TEXTS}
+        """The model's texts in the finished rounds."""
+
+    def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+        return counts_in(reply)
+
+    def _read(self, reply: Mapping[str, Any]) -> AssistantMessage | None:
+        if not isinstance(reply.get(_MESSAGE), dict):
+            return None
+        return said_in(jsontext.members(jsontext.members(self._body)[_MESSAGE]))
+
+    def _is_final(self, reply: Mapping[str, Any]) -> bool:
+        return reply.get("done_reason") == _BROKEN_OFF
+
+    def _merged(self, stopped_with: str | None = None) -> Changes:
+        changes: dict[Path, bytes | None] = {}
+        if self._said and self._said.own:
+            changes[_CALLS] = jsontext.join_array(self._said.others) if self._said.others else None
+        for name, before in self._texts.items():
+            if before:
+                changes[_MESSAGE, name] = jsontext.dump(_BETWEEN_TEXTS.join([*before, *self._text(name)]))
+        if stopped_with:
+            changes[_MESSAGE, self.words] = jsontext.dump(stopped_with)
+        return changes
+
+    def _text(self, name: str) -> list[str]:
+        text = self._said.texts.get(name) if self._said else None
+        return [text] if text else []
+
+    def next_round(self) -> None:
+        """The next body is that of another round."""
+        for name, before in self._texts.items():
+            before.extend(self._text(name))
+        super().next_round()
+
+
+_SIGN_OF_CALLS: Final = b'"tool_calls"'
+
+
+class AnswerStream(_Answer, StreamedReply):
+    """A reply in lines."""
+
+    framing: ClassVar[Framing] = LINES
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._finish: object = None
+        self._speaking: set[str] = set()
+        """The members that have contained text in this round, if it is not the first."""
+        self._count = 0
+        """Calls of this round so far."""
+
+    def _is_plain(self, piece: bytes) -> bool:
+        return _SIGN_OF_CALLS not in piece and piece.endswith(b"\n")
+
+    def _passed(self, event: bytes) -> bytes:
+        self._keep(event)
+        if not (self._is_changed or _SIGN_OF_CALLS in event):
+            return event
+        line = object_of(event)
+        told = self._told(event, line)
+        self._failed |= "error" in line
+        if not line.get("done"):
+            return told
+        self._finish = line.get("done_reason")
+        if not self._own:
+            return told
+        ahead, end = _parted(told)
+        return ahead + self._hold(end)
+
+    def _told(self, event: bytes, line: Mapping[str, Any]) -> bytes:
+        """A line without our calls, as one of the first round's."""
+        message, changes = object_in(line, _MESSAGE), self._call_changes(line)
+        is_shorter = bool(changes)
+        if self._rounds:
+            for name in _TEXTS:
+                text = message.get(name)
+                if isinstance(text, str) and text:
+                    if name in self._spoken and name not in self._speaking:
+                        changes[_MESSAGE, name] = jsontext.dump(_BETWEEN_TEXTS + text)
+                    self._speaking.add(name)
+        if line.get("done"):
+            self._round_usage = counts_in(line)
+            changes |= self._counted() if self._rounds and self._round_usage else {}
+        told = spliced(event.strip(), changes) + b"\n" if changes else event
+        return b"" if is_shorter and not (line.get("done") or says_something(object_of(told))) else told
+
+    def _call_changes(self, line: Mapping[str, Any]) -> dict[Path, bytes | None]:
+        """Removes our calls; the client's are numbered from 0 without gaps."""
+        calls, kept = _calls_in(line), list[Any]()
+        for call in calls:
+            if is_own(call):
+                self._own.add(self._count)
+            elif self._own and "index" in object_in(call, "function"):
+                kept.append({**call, "function": {**call["function"], "index": self._count - len(self._own)}})
+            else:
+                kept.append(call)
+            self._count += 1
+        return {} if kept == calls else {_CALLS: jsontext.dump(kept) if kept else None}
+
+    def _message(self) -> AssistantMessage | None:
+        """None if the reply broke off."""
+        if self._finish in (None, _BROKEN_OFF):
+            return None
+        calls: list[Raw] = []
+        texts = dict.fromkeys(_TEXTS, "")
+        for line in self._kept_events():
+            found = object_of(line)
+            said = object_in(found, _MESSAGE)
+            texts = {name: text + jsontext.string_in(said, name) for name, text in texts.items()}
+            if _calls_in(found):
+                calls += jsontext.items(jsontext.members(jsontext.members(line)[_MESSAGE])["tool_calls"])
+        told = {name: jsontext.dump(text) for name, text in texts.items() if text or name == self.words}
+        return said_in(told | {"tool_calls": jsontext.join_array(calls)})
+
+    def stopped(self, sentence: str) -> bytes:
+        """The last line contains the sentence, if the model has not said a word."""
+        if self._has_spoken:
+            return self.last_words()
+        said: Changes = {(_MESSAGE, self.words): jsontext.dump(sentence)}
+        return b"".join([*(spliced(line.strip(), said) + b"\n" for line in self._held), self._rest])
+
+
+def _parted(line: bytes) -> tuple[bytes, bytes]:
+    """The last line as (the model's words in it, the end alone)."""
+    found = object_of(line)
+    if not says_something({_MESSAGE: found.get(_MESSAGE)}):
+        return b"", line
+    ends: Changes = {(name,): None for name in found.keys() - {"model", "created_at", _MESSAGE, "done"}}
+    silent: Changes = {(_MESSAGE,): jsontext.dump({"role": "assistant", "content": ""})}
+    return spliced(line.strip(), {**ends, ("done",): b"false"}) + b"\n", spliced(line.strip(), silent) + b"\n"
+
+
+def says_something(line: Mapping[str, Any]) -> bool:
+    """Whether a line contributes to a reply: a part of it, an error, or its end."""
+    message = object_in(line, _MESSAGE)
+    is_end = bool(line.get("done") or line.get("error") or line.get("response"))
+    return is_end or any(found for name, found in message.items() if name != "role")

@@ -1,0 +1,495 @@
+"""The whole proxy in front of an Ollama that cuts what is too long without a word, on Ollama's own API."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from support.journey import KEY, World, long_text
+from support.media_samples import PNG, data_url
+from support.ollama_model import CHAT, Json, Model, OllamaModel, Said, tokens_of
+
+from proxy.app import create_app
+from proxy.config.settings import Settings
+from proxy.demo.servers import serving
+
+Build = Callable[..., World]
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])
+LONG = long_text(5_000)
+TASK = [{"role": "system", "content": "You help."}, {"role": "user", "content": "Look at the log."}]
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    for name in ("fetch", "look")
+]
+
+
+@pytest.fixture
+def ollama(build: Build) -> Build:
+    """`build` for an upstream that is an Ollama and states its windows itself."""
+
+    def built(answer: OllamaModel | None = None, **stated: Any) -> World:
+        return build(answer=answer or OllamaModel(), **{"defaults": {}, **stated})
+
+    return built
+
+
+def request(messages: Sequence[Json], *, stream: bool = False, **members: Any) -> Json:
+    """As ollama-python writes it."""
+    return {"model": "m", "stream": stream, "options": {}, "messages": [*messages], "tools": TOOLS, **members}
+
+
+def asked(world: World, body: Json | bytes, *, proxy: int = 0, path: str = CHAT) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    root = world.proxies[proxy].removesuffix("/v1")
+    return world.client.post(root + path, content=content, headers={"authorization": f"Bearer {KEY}"})
+
+
+def call(*names: str, content: str | None = None) -> Json:
+    """As ollama-python writes it: without ids, and without a content if there is none."""
+    calls = [{"function": {"name": name, "arguments": {"n": number}}} for number, name in enumerate(names)]
+    return {"role": "assistant", **({} if content is None else {"content": content}), "tool_calls": calls}
+
+
+def result(text: str, name: str = "fetch") -> Json:
+    return {"role": "tool", "content": text, "tool_name": name}
+
+
+def one_call(text: str = LONG) -> list[Json]:
+    return [*TASK, call("fetch"), result(text)]
+
+
+def grown(exchanges: int, *, is_named: bool = False) -> list[Json]:
+    """A task, and so many exchanges of two parallel calls, whose results name nothing, as most clients write them."""
+    found = list(TASK)
+    for number in range(exchanges):
+        found.append(call("fetch", "look", content=f"Step {number}."))
+        for one in ("fetch", "look"):
+            text = f"{number} {one}\n" + long_text(15, f"row {number} {one}")
+            found.append(result(text, one) if is_named else {"role": "tool", "content": text})
+    return found
+
+
+def told(answer: httpx.Response) -> list[Json]:
+    """The objects of an answer, however it came: exactly one is the last."""
+    if answer.headers["content-type"] == "application/x-ndjson":
+        assert answer.text.endswith("\n")
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert [bool(line.get("done") or "error" in line) for line in lines] == [*[False] * (len(lines) - 1), True]
+    return lines
+
+
+def words(answer: httpx.Response) -> str:
+    return "".join(line["message"]["content"] for line in told(answer) if "message" in line)
+
+
+def sent(world: World, number: int = -1) -> list[Json]:
+    return world.upstream.received[number].messages
+
+
+@STREAMED
+@pytest.mark.parametrize("piece_bytes", [None, 7])
+def test_what_fits_passes_byte_for_byte_in_both_directions(
+    stream: bool, piece_bytes: int | None, ollama: Build
+) -> None:
+    model = OllamaModel(says=[Said("Hello there.", "Hm, hm.")], piece_bytes=piece_bytes)
+    world = ollama(model)
+    content = json.dumps(request(TASK, stream=stream, tools=[], colour="blue"), indent=1).encode()
+    answer = asked(world, content)
+    assert world.upstream.last.body == content
+    assert answer.text.encode() == asked(world, content).text.encode()
+    assert words(answer) == "Hello there."
+    assert world.logged("request_done")[0]["outcome"] == "answered"
+
+
+def test_a_request_that_does_not_say_so_asks_for_a_stream(ollama: Build) -> None:
+    world = ollama()
+    answer = asked(world, {"model": "m", "messages": TASK})
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert words(answer) == "Done."
+
+
+def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(ollama: Build) -> None:
+    world = ollama(OllamaModel(allocates=64_000))
+    answer = asked(world, request(one_call(), keep_alive="5m", format="json"))
+    assert answer.headers["x-context-proxy-edits"] == "retrieval_tool=1;truncate_tool_output=1"
+    assert list(world.upstream.last.files.values()) == [LONG.encode()]
+    *before, found = sent(world)
+    assert before == one_call()[:-1]
+    assert next(iter(world.kept)) in found["content"]
+    assert "[context-proxy: " in found["content"]
+    assert found["tool_name"] == "fetch"
+    body = json.loads(world.upstream.last.body)
+    assert list(body) == ["model", "stream", "options", "messages", "tools", "keep_alive", "format"]
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["order", "names"])
+def test_a_run_longer_than_the_window_is_never_cut_by_the_server(is_named: bool, ollama: Build) -> None:
+    model = OllamaModel(allocates=8_192)
+    world = ollama(model, proxies=[{}, {}], learning={"enabled": False})
+    for exchanges in range(1, 41):
+        answer = asked(world, request(grown(exchanges, is_named=is_named), options={"num_predict": 300}))
+        assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "1"), answer.text
+    assert model.cuts == 0
+    assert len(model.loads) == 1, "the model is loaded once"
+    last = sent(world)
+    assert last[:2] == TASK
+    assert sum("earlier messages" in found.get("content", "") for found in last) == 1
+    assert last[-1] == grown(40, is_named=is_named)[-1]
+    bodies = [received.body.partition(b'"tools"')[0][:-3] for received in world.upstream.received]
+    cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
+    assert 0 < cuts < 12
+    asked(world, request(grown(40, is_named=is_named), options={"num_predict": 300}), proxy=1)
+    assert world.upstream.received[-1].body == world.upstream.received[-2].body, "so does a replica"
+
+
+def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> None:
+    model = OllamaModel(allocates=65_536)
+    world = ollama(model)
+    for options, is_cut in (({"num_ctx": 6_000}, True), ({}, False), ({"num_ctx": 6_000, "num_predict": 300}, True)):
+        model.loaded.clear()
+        assert asked(world, request(grown(20), options=options)).status_code == 200
+        assert (len(sent(world)) < len(grown(20))) == is_cut
+        assert json.loads(world.upstream.last.body)["options"] == options
+    assert model.cuts == 0
+
+
+def test_a_model_is_not_loaded_to_ask_for_a_window_that_the_request_states(ollama: Build) -> None:
+    model = OllamaModel({"m": Model(trained=9_000)}, allocates=65_536)
+    world = ollama(model)
+    asked(world, request(grown(30), options={"num_ctx": 20_000}))
+    assert model.loads == [("m", 9_000)], "no more than it was trained for"
+    assert "POST /api/show" in model.asked
+    assert "POST /api/generate" not in model.asked
+    assert model.cuts == 0
+    assert tokens_of(sent(world), json.dumps(TOOLS)) < 9_000
+
+
+def test_a_model_elsewhere_ignores_the_window_that_a_request_states(ollama: Build) -> None:
+    model = OllamaModel({"m:cloud": Model(remote_window=60_000)})
+    world = ollama(model)
+    asked(world, request(grown(20), model="m:cloud", options={"num_ctx": 4_096}))
+    assert sent(world) == grown(20)
+    for exchanges in (60, 100):
+        answer = asked(world, request(grown(exchanges), model="m:cloud", options={"num_ctx": 4_096}))
+        assert answer.headers["x-context-proxy-attempts"] == "1"
+
+
+def test_what_a_modelfile_puts_before_the_messages_counts(ollama: Build) -> None:
+    rooms = []
+    for system in ("", long_text(200)):
+        world = ollama(OllamaModel({"m": Model(num_ctx=8_192, system=system)}))
+        asked(world, request(grown(30)[1:]))
+        rooms.append(tokens_of(sent(world)))
+    plain, with_system = rooms
+    assert with_system < plain - 2_000
+
+
+def test_what_a_model_reads_is_what_its_server_says(ollama: Build) -> None:
+    """The name is one that no catalogue knows."""
+    server = OllamaModel({"blind": Model(capabilities=("completion",)), "seeing": Model()}, allocates=32_768)
+    world = ollama(server)
+    payload = base64.b64encode(PNG).decode()
+    for model in ("blind", "seeing"):
+        shown = {"role": "user", "content": "x " * 5_000, "images": [payload]}
+        asked(world, request([TASK[0], shown], model=model, tools=[]))
+        assert (payload in world.upstream.last.body.decode()) == (model == "seeing")
+
+
+def test_many_small_images_are_never_cut_by_the_server(ollama: Build) -> None:
+    """Each counts 768 tokens when the server cuts, however small it is."""
+    server = OllamaModel({"m": Model(num_ctx=8_192)})
+    world = ollama(server)
+    payload = base64.b64encode(PNG).decode()
+    turns = [
+        [
+            {"role": "user", "content": f"{n} {LONG[:700]}", "images": [payload]},
+            {"role": "assistant", "content": "Yes."},
+        ]
+        for n in range(20)
+    ]
+    messages = [TASK[0], *itertools.chain(*turns), {"role": "user", "content": "Compare."}]
+    asked(world, request(messages, tools=[]))
+    assert server.cuts == 0
+    assert sum(len(one.get("images", ())) for one in sent(world)) < 11
+
+
+def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_is(ollama: Build) -> None:
+    world = ollama()
+    options = {"num_ctx": 6_000, "num_predict": 9_000, "temperature": None}
+    asked(world, request(TASK, options=options))
+    found = json.loads(world.upstream.last.body)["options"]
+    assert found.pop("num_predict") < 6_000
+    assert found == {"num_ctx": 6_000, "temperature": None}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m"},
+        {"model": "m", "messages": []},
+        {"model": "m", "messages": [], "tools": TOOLS, "options": {"num_ctx": 9_000}},
+        {"model": "m", "messages": [], "keep_alive": 0},
+    ],
+)
+def test_loading_and_unloading_pass_unchanged(body: Json, ollama: Build) -> None:
+    world = ollama()
+    answer = asked(world, body)
+    assert told(answer)[0]["done_reason"] in ("load", "unload")
+    assert [json.loads(one.body) for one in world.upstream.received] == [body]
+
+
+@STREAMED
+@pytest.mark.parametrize("model", [Model(is_native=True), Model(shifts=False), Model(remote_window=8_000)])
+def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) -> None:
+    server = OllamaModel({"m": model}, allocates=8_000, says=[Said("Here I am.")])
+    world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
+    text = long_text(900)
+    messages = [*TASK[:1], {"role": "user", "content": f"Look at this.\n{text}"}]
+    answer = asked(world, request(messages, stream=stream))
+    assert (answer.status_code, words(answer)) == (200, "Here I am.")
+    assert answer.headers["x-context-proxy-attempts"] == "2"
+    assert "error" not in answer.text
+
+
+@STREAMED
+def test_a_history_without_a_user_is_the_disguise_of_one_that_is_too_long(stream: bool, ollama: Build) -> None:
+    server = OllamaModel({"m": Model(needs_user=True)}, allocates=8_000)
+    world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
+    answer = asked(world, request(grown(25), stream=stream))
+    assert (answer.status_code, words(answer)) == (200, "Done.")
+    assert answer.headers["x-context-proxy-attempts"] == "2"
+
+
+def test_an_answer_to_a_prompt_that_was_cut_is_asked_for_again(ollama: Build) -> None:
+    server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
+    world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
+    messages = [*TASK, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": long_text(1_500)}]
+    answer = asked(world, request(messages))
+    assert words(answer) == "It is 42."
+    assert [chat.was_cut for chat in server.chats] == [True, False]
+    assert world.log("upstream_truncated_silently")
+
+
+def test_what_is_too_long_by_itself_is_refused_as_a_text(ollama: Build) -> None:
+    world = ollama(models=[{"match": "gpt-4o", "context_window": 8_000}])
+    answer = asked(world, request([{"role": "system", "content": LONG}, TASK[1]], model="gpt-4o"))
+    assert answer.status_code == 400
+    assert "messages[0] (system" in answer.json()["error"]
+    assert world.upstream.received == []
+
+
+def test_an_error_in_the_middle_is_a_line_and_the_last_one(ollama: Build) -> None:
+    world = ollama(OllamaModel(says=[Said("Half a", error="an error was encountered while running the model")]))
+    answer = asked(world, request(TASK, stream=True))
+    assert (answer.status_code, words(answer)) == (200, "Half a")
+    assert told(answer)[-1] == {"error": "an error was encountered while running the model"}
+
+
+def test_what_is_no_request_is_refused_as_a_text(ollama: Build) -> None:
+    answer = asked(ollama(), b'{"model": ')
+    assert answer.status_code == 400
+    assert isinstance(answer.json()["error"], str)
+
+
+@pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
+def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str], ollama: Build) -> None:
+    world = ollama(OllamaModel(allocates=32_768), models=[{"match": "*", "input": reads}])
+    payload = base64.b64encode(PNG).decode()
+    shown = {"role": "user", "content": "and this", "images": [payload]}
+    messages = [*TASK, call("fetch"), {**result("a screenshot"), "images": [payload]}, shown]
+    assert asked(world, request(messages)).status_code == 200
+    found = sent(world)
+    if "vision" in reads:
+        assert [one["role"] for one in found if one.get("images")] == ["user", "user"]
+        assert found[-1] == shown
+        assert all(one["images"] == [payload] for one in found if one.get("images"))
+    else:
+        assert payload not in world.upstream.last.body.decode()
+        assert PNG in world.kept.values()
+        assert "[cannot read]" in found[3]["content"]
+        assert "images" not in found[3]
+    assert found[3]["tool_name"] == "fetch"
+
+
+def test_a_content_inside_a_text_becomes_words_or_an_image(ollama: Build) -> None:
+    world = ollama(OllamaModel(allocates=32_768), models=[{"match": "*", "input": ["text", "vision"]}])
+    text = f"Here: {data_url(PNG, 'image/png')} is it."
+    asked(world, request([*TASK, {"role": "user", "content": text}]))
+    found = sent(world)[-1]
+    assert found["images"] == [base64.b64encode(PNG).decode()]
+    assert ";base64," not in found["content"]
+
+
+# The rest of its API
+
+
+def recognised(world: World, proxy: int = 0) -> str:
+    """The address of a proxy once it has asked its upstreams what they are."""
+    root = world.proxies[proxy].removesuffix("/v1")
+    for _ in range(500):
+        if world.client.get(root).text == "Ollama is running":
+            return root
+        time.sleep(0.01)
+    raise AssertionError("it was not recognised within 5 s")
+
+
+def test_clients_find_it_at_the_root_and_browsers_the_dashboard(ollama: Build) -> None:
+    world = ollama()
+    asked(world, request(TASK, options={"num_predict": 9}))
+    root = recognised(world)
+    found = world.client.get(root)
+    assert (found.status_code, found.text) == (200, "Ollama is running")
+    assert found.headers["content-type"] == "text/plain; charset=utf-8"
+    head = world.client.head(root)
+    assert (head.status_code, head.text) == (200, "")
+    assert "<html" in world.client.get(root, headers={"accept": "text/html,*/*"}).text
+
+
+def test_the_root_is_the_dashboard_where_no_upstream_is_an_ollama(build: Build) -> None:
+    world = build()
+    assert "<html" in world.client.get(world.proxies[0].removesuffix("/v1")).text
+
+
+def test_other_paths_pass_byte_for_byte(ollama: Build) -> None:
+    server = OllamaModel()
+    world = ollama(server)
+    root = world.proxies[0].removesuffix("/v1")
+    assert world.client.get(f"{root}/api/tags").json() == {"models": [{"name": "m", "model": "m"}]}
+    blob = bytes(range(256)) * 40_000
+    answer = world.client.post(f"{root}/api/blobs/sha256:0a", content=blob)
+    assert answer.text == '{"status":"pulling"}\n{"status":"success"}\n'
+    assert server.uploads == [blob]
+    missing = world.client.get(f"{root}/api/nothing")
+    assert (missing.status_code, missing.json()) == (404, {"error": "404 page not found"})
+
+
+@pytest.mark.parametrize("stated", [{"wire": "ollama"}, {}], ids=["stated", "recognised"])
+def test_of_several_upstreams_the_first_that_is_an_ollama_gets_what_is_beside_its_chats(
+    stated: dict[str, str], ollama: Build
+) -> None:
+    server = OllamaModel()
+    world = ollama(server)
+    own = world.upstream
+    with serving(own) as address:
+        upstreams = [{"base_url": "http://127.0.0.1:9/v1", "match": "x"}, {"base_url": address, "match": "m", **stated}]
+        settings = Settings(upstream={"base_url": "http://127.0.0.1:9/v1"}, upstreams=upstreams, data_dir=world.folder)
+        with serving(create_app(settings)) as proxy:
+            world.proxies.append(proxy)
+            assert words(asked(world, request(TASK), proxy=1)) == "Done."
+            root = recognised(world, 1)
+            assert world.client.get(f"{root}/api/tags").json()["models"]
+            assert world.client.get(root).text == "Ollama is running"
+
+
+# read_artifact
+
+
+def learnt(ollama: Build, **stated: Any) -> tuple[World, OllamaModel, str]:
+    """A world, its server, and the name of the artifact in it."""
+    server = OllamaModel(allocates=64_000, **stated)
+    world = ollama(server)
+    asked(world, request(one_call()))
+    world.upstream.received.clear()
+    server.chats.clear()
+    return world, server, next(iter(world.kept))
+
+
+def reads(name: str, **asked: str) -> tuple[str, Json]:
+    return "read_artifact", {"id": name, **asked}
+
+
+@STREAMED
+@pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "none"])
+def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, ollama: Build) -> None:
+    world, server, name = learnt(ollama, has_ids=has_ids)
+    server.says = [Said("Let me look.", "Hm.", [reads(name, lines="2500-2502")]), Said("It is 42.", "Ah.")]
+    answer = asked(world, request(one_call(), stream=stream))
+    assert words(answer) == "Let me look.\n\nIt is 42."
+    assert "read_artifact" not in answer.text
+    thought = "".join(line["message"].get("thinking", "") for line in told(answer))
+    assert thought == "Hm.\n\nAh."
+    first, second = world.upstream.received
+    assert [tool["function"]["name"] for tool in json.loads(first.body)["tools"]] == ["fetch", "look", "read_artifact"]
+    made, page = sent(world)[-2:]
+    assert (made["content"], made["thinking"]) == ("Let me look.", "Hm.")
+    assert made["tool_calls"][0]["function"]["arguments"] == {"id": name, "lines": "2500-2502"}
+    assert (page["role"], page["tool_name"]) == ("tool", "read_artifact")
+    assert page.get("tool_call_id") == made["tool_calls"][0].get("id")
+    assert page["content"].rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
+    done = world.logged("request_done", 2)[-1]
+    assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
+    last = told(answer)[-1]
+    assert last["prompt_eval_count"] == server.chats[0].prompt_tokens, "of the prompt that the client has"
+    assert last["total_duration"] == 1_800
+    assert done["usage"]["prompt_tokens"] == sum(chat.prompt_tokens for chat in server.chats)
+    assert last["eval_count"] == done["usage"]["completion_tokens"]
+    assert second.body.startswith(first.body.partition(b"]")[0])
+
+
+@STREAMED
+@pytest.mark.parametrize("spoken", [True, False])
+def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, ollama: Build) -> None:
+    world, server, name = learnt(ollama)
+    server.says = [Said("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
+    answer = asked(world, request(one_call(), stream=stream))
+    assert len(world.upstream.received) == 9
+    assert told(answer)[-1]["done_reason"] == "stop"
+    assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
+
+
+@STREAMED
+@pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "none"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["ours_first", "ours_last"])
+def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
+    is_first: bool, has_ids: bool, stream: bool, ollama: Build
+) -> None:
+    world, server, name = learnt(ollama, has_ids=has_ids)
+    mixed = [reads(name, lines="7-8"), ("fetch", {"url": "x"})][:: 1 if is_first else -1]
+    server.says = [Said("Both.", calls=mixed), Said("I see.")]
+    answer = asked(world, request(one_call(), stream=stream))
+    shown = [one for line in told(answer) for one in line["message"].get("tool_calls", ())]
+    assert [(one["function"]["name"], one["function"]["index"]) for one in shown if stream] in ([("fetch", 0)], [])
+    assert [one["function"]["name"] for one in shown] == ["fetch"]
+    assert words(answer) == "Both."
+    mine = {
+        "role": "assistant",
+        "content": "Both.",
+        "tool_calls": [{"function": {"name": "fetch", "arguments": {"url": "x"}}}],
+    }
+    back = [*one_call(), mine, {"role": "tool", "content": "a page"}]
+    assert words(asked(world, request(back))) == "I see."
+    whole, page, other = sent(world)[-3:]
+    assert [one["function"]["name"] for one in whole["tool_calls"]] == [one for one, _ in mixed]
+    assert whole["content"] == "Both."
+    assert "line 6: " in page["content"]
+    assert other == back[-1]
+    first = world.upstream.last.body.partition(b'"tools"')[0][:-3]
+    asked(world, request([*back, {"role": "assistant", "content": "I see."}, {"role": "user", "content": "Go on."}]))
+    assert world.upstream.last.body.startswith(first)
+
+
+def test_a_model_without_tools_is_not_offered_ours(ollama: Build) -> None:
+    server = OllamaModel({"m": Model(capabilities=("completion",))}, allocates=64_000)
+    world = ollama(server)
+    answer = asked(world, {"model": "m", "stream": False, "messages": one_call()})
+    assert answer.status_code == 200
+    assert b"read_artifact" not in world.upstream.last.body
+    refused = asked(world, request(one_call()))
+    assert (refused.status_code, refused.json()) == (400, {"error": '"m" does not support tools'})
+
+
+def test_the_server_counts_what_the_proxy_expects() -> None:
+    """Otherwise the other tests prove nothing."""
+    server = OllamaModel(allocates=4_096)
+    server.chat(request(grown(30)))
+    assert server.chats[0].was_cut
+    assert TASK[1] not in server.chats[0].seen, "the task goes first"
+    assert tokens_of(server.chats[0].seen, json.dumps(TOOLS)) <= 4_096
+    server.chat(request([{"role": "user", "content": LONG}]))
+    assert server.chats[1].prompt_tokens == 2_051

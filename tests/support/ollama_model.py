@@ -1,0 +1,346 @@
+"""Ollama as its source has it (0.33): decodes as Go does, renders and counts with one fixed counter, drops and cuts
+without a word, loads and unloads models, answers in lines.
+
+https://github.com/ollama/ollama/blob/main/server/prompt.go, …/server/routes.go, …/llm/llama_server.go
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from proxy.core.tokens.counters import ByteClassCounter
+from support.journey import Received
+
+Json = dict[str, Any]
+COUNTER = ByteClassCounter()
+CHAT = "/api/chat"
+GENERATE = "/api/generate"
+IMAGE_TOKENS = 768
+KEPT_TOKENS = 4
+"""`num_keep`."""
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "role": str,
+    "content": str,
+    "thinking": str,
+    "images": list,
+    "tool_calls": list,
+    "tool_name": str,
+    "tool_call_id": str,
+}
+_NO_SHIFT = (
+    "the prompt is longer than the context length currently available to the model; shorten the prompt, adjust the "
+    "context length in settings, or use a model with a longer context length"
+)
+
+
+class Refused(Exception):
+    """An error before the first byte."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass
+class Said:
+    """One reply of the model."""
+
+    content: str = "Done."
+    thinking: str = ""
+    calls: Sequence[tuple[str, Json]] = ()
+    reason: str = "stop"
+    error: str = ""
+    """Breaks the reply off in the middle, where it is a stream."""
+
+
+@dataclass
+class Model:
+    """What is installed under a name."""
+
+    num_ctx: int | None = None
+    system: str = ""
+    trained: int = 131_072
+    shifts: bool = True
+    is_native: bool = False
+    """Whether llama-server renders its template, and refuses what is too long."""
+    has_bos: bool = True
+    needs_user: bool = False
+    """Whether its renderer wants a message of a user, as those of qwen do."""
+    capabilities: tuple[str, ...] = ("completion", "tools", "thinking", "vision")
+    remote_window: int | None = None
+    """Of a model at ollama.com, where `num_ctx` is ignored."""
+
+
+@dataclass
+class Chat:
+    """One chat as the model got it."""
+
+    sent: Json
+    window: int
+    seen: list[Json]
+    """The messages that were left."""
+    prompt_tokens: int
+    was_cut: bool
+
+
+@dataclass
+class OllamaModel:
+    """An `Answer` of a journey's upstream: chats are journeys' requests, everything else is answered beside them."""
+
+    models: dict[str, Model] = field(default_factory=lambda: {"m": Model()})
+    says: list[Said] = field(default_factory=lambda: [Said()])
+    """The last one for ever."""
+    allocates: int = 4_096
+    """`OLLAMA_CONTEXT_LENGTH`."""
+    has_ids: bool = True
+    """Whether it gives calls an id, as since 0.13."""
+    piece_bytes: int | None = None
+    """Of the pieces in which a stream arrives; a line each if it is not stated."""
+    loaded: dict[str, int] = field(default_factory=dict)
+    loads: list[tuple[str, int]] = field(default_factory=list)
+    chats: list[Chat] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """Method and path of everything else."""
+    uploads: list[bytes] = field(default_factory=list)
+
+    async def __call__(self, received: Received, send: Send) -> bool:
+        try:
+            lines = self.chat(json.loads(received.body))
+        except Refused as refused:
+            await _send(send, json.dumps({"error": str(refused)}).encode(), b"application/json", refused.status)
+            return True
+        body = [json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() for line in lines]
+        if json.loads(received.body).get("stream", True):
+            await self._stream(send, [line + b"\n" for line in body])
+        else:
+            await _send(send, body[0], b"application/json; charset=utf-8")
+        return True
+
+    async def _stream(self, send: Send, pieces: Sequence[bytes]) -> None:
+        if self.piece_bytes is not None:
+            whole, count = b"".join(pieces), self.piece_bytes
+            pieces = [whole[start : start + count] for start in range(0, len(whole), count)]
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/x-ndjson")]}
+        )
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    # Chats
+
+    def chat(self, sent: Json) -> list[Json]:
+        """The lines of an answer, or the only object. Raises Refused."""
+        name, messages = sent.get("model"), sent.get("messages") or []
+        decoded(messages)
+        if not name:
+            raise Refused(400, "model is required")
+        model = self.models.get(name)
+        if model is None:
+            raise Refused(404, f"model '{name}' not found")
+        for wanted, needs in (("tools", "tools"), ("think", "thinking")):
+            if sent.get(wanted) and needs not in model.capabilities:
+                raise Refused(400, f'"{name}" does not support {needs}')
+        window = self._loaded(name, model, (sent.get("options") or {}).get("num_ctx"))
+        head = {"model": name, "created_at": "2026-11-23T10:00:00.123456789Z"}
+        if not messages:
+            unloads = sent.get("keep_alive") == 0
+            if unloads:
+                self.loaded.pop(name, None)
+            empty = {"role": "assistant", "content": ""}
+            return [{**head, "message": empty, "done": True, "done_reason": "unload" if unloads else "load"}]
+        kept, count, was_cut = self._prompt(model, sent, window)
+        self.chats.append(Chat(sent, window, kept, count, was_cut))
+        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        return self._answer(head, said, count, is_stream=sent.get("stream", True))
+
+    def _loaded(self, name: str, model: Model, asked: Any) -> int:
+        if model.remote_window is not None:
+            return model.remote_window
+        window = min(asked or model.num_ctx or self.allocates, model.trained)
+        if self.loaded.get(name) != window and not (asked is None and name in self.loaded):
+            self.loaded[name] = window
+            self.loads.append((name, window))
+        return self.loaded[name]
+
+    def _prompt(self, model: Model, sent: Json, window: int) -> tuple[list[Json], int, bool]:
+        """What is left of the messages, the tokens of the prompt, and whether anything was left out."""
+        kept: list[Json] = list(sent["messages"])
+        if model.system and kept[0]["role"] != "system":
+            kept.insert(0, {"role": "system", "content": model.system})
+        tools = json.dumps(sent["tools"]) if sent.get("tools") else ""
+        whole = len(kept)
+        if model.remote_window is not None:
+            over = tokens_of(kept, tools) - window
+            if over > 0:
+                raise Refused(400, f"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)")
+        elif sent.get("truncate", True):
+            while tokens_of(kept, tools) > window and (old := _oldest(kept)) is not None:
+                del kept[old]
+        if model.needs_user and not any(one["role"] == "user" for one in kept):
+            raise Refused(500, "no user query found in messages")
+        count = tokens_of(kept, tools)
+        if count <= window - 1:
+            return kept, count, len(kept) < whole
+        if model.is_native or not sent.get("truncate", True):
+            raise Refused(400, json.dumps(_native(count, window)))
+        if not (model.shifts and sent.get("shift", True)):
+            raise Refused(400, _NO_SHIFT)
+        kept_tokens = KEPT_TOKENS + model.has_bos
+        return kept, window - max((window - kept_tokens) // 2, 1), True
+
+    def _answer(self, head: Json, said: Said, prompt_tokens: int, *, is_stream: bool) -> list[Json]:
+        calls = [
+            {
+                **({"id": f"call_{len(self.chats):04d}{index:04d}"} if self.has_ids else {}),
+                "function": {"index": index, "name": name, "arguments": arguments},
+            }
+            for index, (name, arguments) in enumerate(said.calls)
+        ]
+        count = len(said.content) + len(said.thinking) + 9 * len(calls)
+        counts = {"total_duration": 900, "load_duration": 100, "prompt_eval_count": prompt_tokens}
+        counts |= {"prompt_eval_duration": 300, "eval_count": count, "eval_duration": 500}
+        if said.error and not is_stream:
+            raise Refused(500, said.error)
+        if not is_stream:
+            message = _message(said.content, said.thinking, calls)
+            return [{**head, "message": message, "done": True, "done_reason": said.reason, **counts}]
+        lines = [_message("", piece) for piece in _pieces(said.thinking)]
+        lines += [_message(piece) for piece in _pieces(said.content)] + [_message("", "", [call]) for call in calls]
+        told: list[Json] = [{**head, "message": message, "done": False} for message in lines]
+        if said.error:
+            return [*told, {"error": said.error}]
+        return [*told, {**head, "message": _message(""), "done": True, "done_reason": said.reason, **counts}]
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """All of it as an application."""
+        if scope["type"] != "http" or scope["path"] != CHAT:
+            await self.beside(scope, receive, send)
+            return
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        await self(Received(body, dict(scope["headers"]), {}), send)
+
+    # Everything else
+
+    async def beside(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Any other path."""
+        if scope["type"] != "http":
+            return
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.asked.append(f"{scope['method']} {scope['path']}")
+        if scope["path"] == "/":
+            await _send(send, b"Ollama is running", b"text/plain; charset=utf-8")
+            return
+        if scope["path"].startswith(("/api/blobs/", "/api/pull")):
+            self.uploads.append(body)
+            await self._stream(send, [b'{"status":"pulling"}\n', b'{"status":"success"}\n'])
+            return
+        try:
+            answer = self._beside(scope["path"], json.loads(body) if body else {})
+        except Refused as refused:
+            await _send(send, json.dumps({"error": str(refused)}).encode(), b"application/json", refused.status)
+            return
+        await _send(send, json.dumps(answer).encode(), b"application/json; charset=utf-8")
+
+    def _beside(self, path: str, sent: Json) -> Json:
+        match path:
+            case "/api/version":
+                return {"version": "0.33.0"}
+            case "/api/tags":
+                return {"models": [{"name": name, "model": name} for name in self.models]}
+            case "/v1/models":
+                return {"object": "list", "data": [{"id": name, "owned_by": "library"} for name in self.models]}
+            case "/api/ps":
+                loaded = self.loaded.items()
+                return {"models": [{"name": name, "model": name, "context_length": size} for name, size in loaded]}
+            case "/api/show":
+                return self._shown(self.models[sent["model"]])
+            case "/api/generate":
+                assert set(sent) == {"model"}, "with anything more it would be loaded otherwise"
+                self._loaded(sent["model"], self.models[sent["model"]], None)
+                return {"model": sent["model"], "response": "", "done": True, "done_reason": "load"}
+        raise Refused(404, "404 page not found")
+
+    def _shown(self, model: Model) -> Json:
+        told: Json = {"parameters": "temperature 1", "model_info": {"qwen3.context_length": model.trained}}
+        if model.num_ctx:
+            told["parameters"] = f"num_ctx                        {model.num_ctx}\ntemperature 1"
+        if model.remote_window is not None:
+            told |= {"remote_host": "https://ollama.com:443", "remote_model": "m"}
+            told["model_info"] = {"qwen3.context_length": model.remote_window}
+        return told | {"system": model.system, "capabilities": [*model.capabilities]}
+
+    @property
+    def cuts(self) -> int:
+        """How many chats were cut without a word."""
+        return sum(chat.was_cut for chat in self.chats)
+
+
+def tokens_of(messages: Sequence[Json], tools: str = "") -> int:
+    """Of a rendered prompt."""
+    texts = sum(4 + COUNTER.count(_rendered(message)) for message in messages)
+    return 3 + COUNTER.count(tools) + texts + IMAGE_TOKENS * sum(len(one.get("images") or ()) for one in messages)
+
+
+def _rendered(message: Json) -> str:
+    texts = [message.get("content", ""), message.get("thinking", "")]
+    for call in message.get("tool_calls") or ():
+        texts += [call["function"]["name"], json.dumps(call["function"]["arguments"])]
+    return "\n".join(filter(None, texts))
+
+
+def decoded(messages: Any) -> None:
+    """Raises Refused for what Go's decoder does not take."""
+    if not isinstance(messages, list):
+        raise Refused(400, "json: cannot unmarshal into Go struct field ChatRequest.messages")
+    for message in messages:
+        for name, kind in _TYPES.items():
+            if message.get(name) is not None and not isinstance(message[name], kind):
+                raise Refused(400, f"json: cannot unmarshal {type(message[name])} into Go struct field Message.{name}")
+        for image in message.get("images") or ():
+            try:
+                base64.b64decode(image, validate=True)
+            except ValueError:
+                raise Refused(400, "illegal base64 data at input byte 4") from None
+        for call in message.get("tool_calls") or ():
+            if not isinstance(call["function"]["arguments"], dict):
+                raise Refused(400, "json: cannot unmarshal string into Go struct field ToolCallFunction.arguments")
+
+
+def _oldest(messages: Sequence[Json]) -> int | None:
+    return next((at for at, one in enumerate(messages[:-1]) if one["role"] != "system"), None)
+
+
+def _native(count: int, window: int) -> Json:
+    message = f"request ({count} tokens) exceeds the available context size ({window} tokens), try increasing it"
+    told = {"code": 400, "message": message, "type": "exceed_context_size_error"}
+    return {"error": {**told, "n_prompt_tokens": count, "n_ctx": window}}
+
+
+def _message(content: str, thinking: str = "", calls: Sequence[Json] = ()) -> Json:
+    told: Json = {"role": "assistant", "content": content}
+    return told | ({"thinking": thinking} if thinking else {}) | ({"tool_calls": [*calls]} if calls else {})
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[start : start + 5] for start in range(0, len(text), 5)]
+
+
+async def _send(send: Send, body: bytes, content_type: bytes, status: int = 200) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", content_type)]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.ollama.replies import LINES, AnswerBody, AnswerStream, LineSplitter
+
+HEAD = {"model": "m", "created_at": "2026-11-23T10:00:00Z"}
+COUNTS = {"total_duration": 9, "prompt_eval_count": 26, "eval_count": 5, "eval_duration": 4}
+
+
+def line(content="", *, done=False, calls=(), thinking="", **more):
+    message = {"role": "assistant", "content": content}
+    message |= {"thinking": thinking} if thinking else {}
+    message |= {"tool_calls": [*calls]} if calls else {}
+    end = {"done_reason": "stop", **COUNTS} if done else {}
+    return json.dumps({**HEAD, "message": message, "done": done, **end, **more}).encode() + b"\n"
+
+
+def call(name, index=0, **more):
+    return {"id": f"call_{name}", "function": {"index": index, "name": name, "arguments": {"id": "x"}}, **more}
+
+
+OURS = call("read_artifact")
+PLAIN = [line(thinking="Hm."), line("Hel"), line("lo."), line(calls=[call("get")]), line(done=True)]
+
+
+def fed(stream, lines, size=None):
+    whole = b"".join(lines)
+    size = size or len(whole)
+    return b"".join(stream.feed(whole[start : start + size]) for start in range(0, len(whole), size))
+
+
+@given(st.lists(st.binary(max_size=9)))
+def test_lines_joined_are_the_stream(pieces):
+    splitter = LineSplitter()
+    lines = [found for piece in pieces for found in splitter.feed(piece)]
+    assert b"".join(lines) + splitter.rest == b"".join(pieces)
+    assert all(found.endswith(b"\n") and found.count(b"\n") == 1 for found in lines)
+    assert splitter.held_bytes == len(splitter.rest) == len(splitter.release())
+
+
+@pytest.mark.parametrize("size", [None, 1, 13])
+def test_lines_without_our_calls_pass_byte_for_byte(size):
+    stream = AnswerStream()
+    assert fed(stream, PLAIN, size) + stream.last_words() == b"".join(PLAIN)
+    assert stream.end() is None
+    assert stream.usage == {}
+
+
+def test_a_stream_is_known_by_its_type():
+    assert LINES.is_stream([(b"content-type", b"application/x-ndjson")])
+    assert not LINES.is_stream([(b"content-type", b"application/json; charset=utf-8")])
+    assert LINES.comment == b"", "clients read every line"
+
+
+@pytest.mark.parametrize("size", [None, 1, 13])
+def test_the_rounds_of_a_stream_are_one_with_one_end(size):
+    stream = AnswerStream()
+    first = [line(thinking="Hm."), line("I look."), line(calls=[OURS]), line(done=True)]
+    told = fed(stream, first, size)
+    said = stream.end()
+    assert told == first[0] + first[1]
+    assert json.loads(said.message) == {
+        "role": "assistant",
+        "content": "I look.",
+        "thinking": "Hm.",
+        "tool_calls": [OURS],
+    }
+    assert [(one.id, one.arguments) for one in said.own] == [("call_read_artifact", '{"id":"x"}')]
+    stream.next_round()
+    told = fed(stream, [line("It is "), line("42."), line(done=True)], size)
+    assert stream.end() is None
+    *texts, end = [json.loads(one) for one in told.splitlines()]
+    assert [one["message"]["content"] for one in texts] == ["\n\nIt is ", "42."]
+    assert (end["prompt_eval_count"], end["eval_count"], end["total_duration"]) == (26, 10, 18)
+    assert stream.usage == {"prompt_tokens": 52, "completion_tokens": 10, "total_tokens": 62}
+    assert stream.last_words() == b""
+
+
+def test_calls_on_the_last_line_are_removed_and_its_words_passed():
+    stream = AnswerStream()
+    told = fed(stream, [line("Now.", done=True, calls=[OURS, call("get", 1)])])
+    said = stream.end()
+    assert said.is_mixed
+    (ahead,) = [json.loads(one) for one in told.splitlines()]
+    assert (ahead["done"], ahead["message"]["content"]) == (False, "Now.")
+    assert [one["function"] for one in ahead["message"]["tool_calls"]] == [{**call("get")["function"], "index": 0}]
+    end = json.loads(stream.last_words())
+    assert (end["done"], end["message"], end["eval_count"]) == (True, {"role": "assistant", "content": ""}, 5)
+
+
+def test_a_reply_that_broke_off_is_final():
+    stream = AnswerStream()
+    fed(stream, [line(calls=[OURS]), line(done=True, done_reason="length")])
+    assert stream.end() is None
+    assert json.loads(stream.last_words())["done_reason"] == "length"
+
+
+def test_an_error_after_our_call_passes_and_ends_the_reply():
+    stream = AnswerStream()
+    told = fed(stream, [line(calls=[OURS]), b'{"error":"it stopped"}\n'])
+    assert stream.end() is None
+    assert told + stream.last_words() == b'{"error":"it stopped"}\n'
+
+
+def test_what_the_model_has_not_said_is_said_at_the_end():
+    stream = AnswerStream()
+    fed(stream, [line(calls=[OURS]), line(done=True)])
+    stream.end()
+    end = json.loads(stream.stopped("No more."))
+    assert (end["done"], end["message"]["content"]) == (True, "No more.")
+
+
+def body(content="", calls=(), thinking="", **more):
+    return line(content, done=True, calls=calls, thinking=thinking, **more).strip()
+
+
+def test_the_rounds_of_a_whole_reply_are_one():
+    reply = AnswerBody()
+    reply.feed(body("I look.", [OURS], "Hm."))
+    assert reply.end().own
+    reply.next_round()
+    reply.feed(body("It is 42.", thinking="Ah."))
+    assert reply.end() is None
+    told = json.loads(reply.last_words())
+    assert told["message"] == {"role": "assistant", "content": "I look.\n\nIt is 42.", "thinking": "Hm.\n\nAh."}
+    assert (told["prompt_eval_count"], told["eval_count"], told["eval_duration"]) == (26, 10, 8)
+    assert reply.usage["total_tokens"] == 62
+
+
+@pytest.mark.parametrize(
+    "whole", [b"", b"no JSON", b"[]", b'{"message": 7}', body("read_artifact"), body("Hi.", [call("get")])]
+)
+def test_a_whole_reply_without_our_calls_passes_byte_for_byte(whole):
+    reply = AnswerBody()
+    reply.feed(whole)
+    assert reply.end() is None
+    assert reply.last_words() == whole
+
+
+def test_a_whole_reply_that_broke_off_is_final():
+    reply = AnswerBody()
+    reply.feed(body("", [OURS, call("get")], done_reason="length"))
+    assert reply.end() is None
+    assert [one["function"]["name"] for one in json.loads(reply.last_words())["message"]["tool_calls"]] == ["get"]

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.core.overflow import Counted, Sent, VerdictKind
+from proxy.core.retrieval_tool.tool import SPEC
+from proxy.errors import MalformedRequest
+from proxy.wire.ollama.wire import OLLAMA
+
+TASK = {"role": "user", "content": "Go."}
+
+
+def parsed(**members):
+    return OLLAMA.parse(json.dumps({"model": "m", "messages": [TASK], **members}).encode())
+
+
+@pytest.mark.parametrize(
+    ("members", "stream", "reply_tokens", "window_tokens"),
+    [
+        ({}, True, None, None),
+        ({"stream": False, "options": None}, False, None, None),
+        ({"options": {"num_ctx": 8192, "num_predict": 512}}, True, 512, 8192),
+        ({"options": {"num_ctx": 0, "num_predict": -1}}, True, None, None),
+        ({"options": {"num_ctx": "8192", "num_predict": None}}, True, None, None),
+        ({"options": [8192]}, True, None, None),
+    ],
+)
+def test_a_request_states_its_stream_its_reply_and_its_window(members, stream, reply_tokens, window_tokens):
+    found = parsed(**members)
+    assert (found.stream, found.reply_tokens, found.window_tokens) == (stream, reply_tokens, window_tokens)
+
+
+def test_a_reply_is_limited_among_the_options():
+    found = parsed(options={"seed": 1, "num_predict": 900})
+    assert json.loads(OLLAMA.limiting(found, 300)["options"]) == {"seed": 1, "num_predict": 300}
+    assert json.loads(OLLAMA.limiting(parsed(), 300)["options"]) == {"num_predict": 300}
+
+
+@pytest.mark.parametrize("body", [b"", b"7", b'{"messages": 7}', b'{"messages": [1'])
+def test_what_no_server_could_judge_is_refused(body):
+    with pytest.raises(MalformedRequest):
+        OLLAMA.parse(body)
+
+
+def test_our_tool_is_the_last_and_only_for_a_request_that_asks_something():
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    (before, ours) = json.loads(OLLAMA.with_tool(parsed(tools=tools), "auto"))
+    assert (before, ours["function"]["name"]) == (tools[0], SPEC.name)
+    assert OLLAMA.tool_names(OLLAMA.tools(parsed(tools=tools))) == ["weather"]
+    assert OLLAMA.with_tool(parsed(), "auto") is None
+    assert OLLAMA.with_tool(parsed(tools=tools, messages=[]), "always") is None
+    assert not OLLAMA.forces_a_call(parsed(tool_choice="required").members)
+
+
+def test_a_missing_result_names_its_tool_and_cites_an_id_only_if_there_is_one():
+    calls = (
+        [{"function": {"name": "a", "arguments": {}}}],
+        [{"id": "call_1", "function": {"name": "a", "arguments": {}}}],
+    )
+    for written, cited in zip(calls, ({}, {"tool_call_id": "call_1"}), strict=True):
+        message = parsed(messages=[{"role": "assistant", "tool_calls": written}]).conversation[0]
+        found = json.loads(OLLAMA.missing_result(message, message.calls[0], "none"))
+        assert found == {"role": "tool", "tool_name": "a", **cited, "content": "none"}
+
+
+END = (
+    b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop",'
+    b'"prompt_eval_count":26,"eval_count":5}\n'
+)
+WORD = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}\n'
+EMPTY = b'{"model":"m","message":{"role":"assistant","content":""},"done":false}\n'
+
+
+def test_the_counts_are_those_at_the_end():
+    assert OLLAMA.counted(WORD + END) == Counted(26, 5, 0)
+    assert OLLAMA.counted(WORD) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "is_complete"),
+    [
+        (WORD + END, True),
+        (WORD, False),
+        (WORD + b'{"error":"it stopped"}\n', True),
+        (WORD.replace(b"Hi", b'\\"done\\":true,\\"done_reason\\"'), False),
+        (b'{"message":{"tool_calls":[{"function":{"name":"a","arguments":{"done":true}}}]},"done":false}\n', False),
+        (b'{"response":"","done":true}', True),
+    ],
+)
+def test_a_stream_is_complete_with_its_last_line(told, is_complete):
+    assert OLLAMA.is_complete(told) is is_complete
+
+
+def test_a_line_with_only_a_role_says_nothing():
+    assert not OLLAMA.says_something(EMPTY)
+    assert not OLLAMA.says_something(b"")
+    for told in (WORD, END, b'{"error":"x"}', b'{"message":{"thinking":"h"}}', b'{"message":{"tool_calls":[{}]}}'):
+        assert OLLAMA.says_something(told)
+
+
+def test_only_a_plain_reply_needs_no_judge():
+    assert OLLAMA.is_plainly_a_reply(WORD)
+    assert not OLLAMA.is_plainly_a_reply(b'{"error":"x"}')
+    assert not OLLAMA.is_plainly_a_reply(END.replace(b'"stop"', b'"length"'))
+
+
+SENT = Sent(20_000, 80_000, 8_000, True, has_user_text=True)
+NATIVE = json.dumps(
+    {
+        "error": {
+            "code": 400,
+            "message": "request (26528 tokens) exceeds the available context size (16384 tokens), try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 26528,
+            "n_ctx": 16384,
+        }
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "kind"),
+    [
+        (200, WORD + END, VerdictKind.ACCEPTED),
+        (200, WORD.replace(b"Hi", b"the prompt is too long: it exceeds the context length"), VerdictKind.ACCEPTED),
+        (200, b'{"message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}', VerdictKind.ACCEPTED),
+        (200, b'{"error":"prompt too long; exceeded max context length by 451 tokens"}\n', VerdictKind.PROMPT),
+        (400, json.dumps({"error": NATIVE}).encode(), VerdictKind.PROMPT),
+        (500, b'{"error":"no user query found in messages"}', VerdictKind.PROMPT),
+        (404, b'{"error":"model \'x\' not found"}', VerdictKind.UNKNOWN),
+    ],
+)
+def test_a_response_is_judged_by_its_words_and_never_by_the_models(status, told, kind):
+    assert OLLAMA.judged(status, [], told, sent=SENT, request=b"{}").kind is kind
+
+
+def test_a_limit_in_a_string_in_a_string_is_read():
+    told = json.dumps({"error": NATIVE}).encode()
+    assert OLLAMA.judged(400, [], told, sent=SENT, request=b"{}").limit == 16_384
+
+
+def test_an_error_is_a_text_whatever_it_was():
+    assert json.loads(OLLAMA.error(MalformedRequest("no"))) == {"error": "no"}
+    assert OLLAMA.error_in_body(400, b'{"error":"no"}') == b'{"error":"no"}'
+    assert OLLAMA.error_in_body(400, b'{"error":{"message":"no"}}') == b'{"error":"no"}'
+    assert OLLAMA.error_in_body(503, b"") == b'{"error":"HTTP 503"}'
+    assert OLLAMA.error_in_body(200, END) == END
+    assert OLLAMA.error_in_stream(502, b"Bad\nGateway") == b'{"error":"Bad\\nGateway"}\n'
