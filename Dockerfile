@@ -13,14 +13,15 @@ FROM ${BASE} AS build
 # hadolint ignore=DL3008 # versions of Debian packages follow its security updates
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv ca-certificates binutils
 WORKDIR /source
-COPY requirements-image.lock requirements-dev.lock ./
+COPY requirements/image.lock requirements/dev.lock requirements/
 # Two environments: one that builds the wheel and is thrown away, and the one that is shipped, without pip.
 RUN python3 -m venv /build \
-    && /build/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock \
+    && /build/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock \
     && python3 -m venv --without-pip /opt/context-proxy \
     && /build/bin/pip --python /opt/context-proxy install --no-cache-dir --disable-pip-version-check --no-deps --require-hashes \
-        -r requirements-image.lock
-COPY pyproject.toml build_vocabulary.py build_readme.py context_proxy.py README.md LICENSE NOTICE ./
+        -r requirements/image.lock
+COPY pyproject.toml context_proxy.py README.md LICENSE NOTICE ./
+COPY tools/build_hooks.py tools/
 COPY proxy proxy
 # The wheel carries the vocabularies of the tokenizers. Debug symbols of compiled packages go: 29 MB that nobody reads.
 RUN /build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation -w /wheel . \

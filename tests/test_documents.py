@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from handbook import site
+from tools.handbook import site
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
-SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *DOCS.rglob("*.md")])
+SITE = yaml.safe_load((DOCS / "mkdocs.yml").read_text())
 
 
 def links(page: Path) -> Iterator[tuple[str, str]]:
@@ -69,8 +69,8 @@ def test_the_site_is_strict_and_loads_no_font() -> None:
     [
         ("docs/tls.md#b", "README.md", "index.md", "tls.md#b"),
         ("docs/decisions/index.md", "README.md", "index.md", "decisions/index.md"),
-        ("docs/reliability.md", "SECURITY.md", "security.md", "reliability.md"),
-        ("../SECURITY.md", "docs/operations.md", "operations.md", "security.md"),
+        ("../docs/reliability.md", ".github/SECURITY.md", "security.md", "reliability.md"),
+        ("../.github/SECURITY.md", "docs/operations.md", "operations.md", "security.md"),
         ("../deploy/nginx.conf", "docs/tls.md", "tls.md", "deploy/nginx.conf"),
         ("../../README.md", "docs/decisions/index.md", "decisions/index.md", "../index.md"),
         ("https://example.com/docs/a.md", "README.md", "index.md", "https://example.com/docs/a.md"),

@@ -15,14 +15,10 @@ import pytest
 import context_proxy
 from proxy import __main__
 from proxy.shell.models.tokenizer import _VOCABULARIES
+from tools import build_hooks
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-spec = importlib.util.spec_from_file_location("build_readme", ROOT / "build_readme.py")
-assert spec is not None
-assert spec.loader is not None
-build_readme = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(build_readme)
 
 
 def started_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -84,7 +80,7 @@ def test_the_platforms_are_stated():
 @pytest.mark.parametrize("source", [None, "https://host/repository"])
 def test_no_link_of_the_readme_leads_nowhere_on_an_index(source):
     written = (ROOT / "README.md").read_text()
-    shown = build_readme.for_an_index(written, source)
+    shown = build_hooks.for_an_index(written, source)
     targets, as_written = (re.findall(r"\]\(([^)\s]+)\)", text) for text in (shown, written))
     assert [target for target in targets if not target.startswith(("https://", "http://", "#"))] == []
     inside = [target for target in as_written if not target.startswith(("https://", "http://", "#"))]
@@ -94,8 +90,8 @@ def test_no_link_of_the_readme_leads_nowhere_on_an_index(source):
 
 def test_what_a_picture_shows_stays_where_its_place_is_known():
     text = "a\n\n![seen](docs/b.png)\n\nc [link](https://elsewhere/d)\n"
-    assert build_readme.for_an_index(text, None) == "a\n\nc [link](https://elsewhere/d)\n"
-    assert "![seen](https://host/r/blob/main/docs/b.png?raw=true)" in build_readme.for_an_index(text, "https://host/r/")
+    assert build_hooks.for_an_index(text, None) == "a\n\nc [link](https://elsewhere/d)\n"
+    assert "![seen](https://host/r/blob/main/docs/b.png?raw=true)" in build_hooks.for_an_index(text, "https://host/r/")
 
 
 def test_the_notice_names_each_vocabulary_that_is_carried():

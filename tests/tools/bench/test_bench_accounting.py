@@ -1,0 +1,71 @@
+"""What a process tree has used, on real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tools.bench.accounting import cpu_seconds, family, resident_bytes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and Linux's clocks")
+
+_BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
+
+# A parent whose one child has ended, whose other lives, and one of whose threads is over.
+_FAMILY = f"""
+import subprocess, sys, threading, time
+def burn():
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end: pass
+thread = threading.Thread(target=burn); thread.start(); thread.join()
+subprocess.run([sys.executable, "-c", {_BURN.format(seconds=0.2)!r}])
+child = subprocess.Popen([sys.executable, "-c", {_BURN.format(seconds=0.2)!r} + "print(flush=True); input()"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+input()
+child.communicate(b"\\n")
+"""
+
+
+@pytest.fixture
+def parent() -> Iterator[tuple[int, int]]:
+    """The pids of a parent and of its living child."""
+    with subprocess.Popen([sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield process.pid, int(process.stdout.readline())
+        process.communicate(b"\n")
+
+
+def test_threads_children_and_children_that_ended_all_count(parent: tuple[int, int]) -> None:
+    pid, child = parent
+
+    assert list(family(pid)) == [pid, child]
+    assert cpu_seconds(child) >= 0.2
+    # 0.05 of a thread that is over, 0.2 of a child that ended (in ticks of a hundredth), 0.2 of one that lives.
+    assert cpu_seconds(pid) >= 0.05 + 0.18 + 0.2
+
+
+def test_memory_is_that_of_the_whole_family(parent: tuple[int, int]) -> None:
+    pid, child = parent
+
+    assert resident_bytes(pid) > resident_bytes(child) > 1_000_000
+
+
+def test_a_process_that_is_gone_has_used_nothing_and_raises_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+
+    assert cpu_seconds(process.pid) == 0.0
+    assert resident_bytes(process.pid) == 0
+
+
+def test_our_own_clock_is_read_like_any_other() -> None:
+    before = cpu_seconds(os.getpid())
+    sum(range(200_000))
+
+    assert cpu_seconds(os.getpid()) > before > 0

@@ -1,0 +1,110 @@
+"""What is started ends, with all that it started, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.bench.accounting import family
+from tools.bench.contenders import Contender, with_workers
+from tools.bench.running import DidNotStart, child, proxy, upstream
+
+
+def _alive(pid: int) -> bool:
+    """Whether it runs; one that ended and that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _ends(pid: int) -> bool:
+    """Whether it is gone, now or as soon as the kernel has carried out the signal."""
+    for _ in range(200):
+        if not _alive(pid):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# A parent that has a child, and neither of them minds SIGTERM.
+_STUBBORN = """
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit])
+def test_a_stubborn_child_and_its_child_end_with_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaving: type[BaseException]
+) -> None:
+    monkeypatch.setattr("tools.bench.running._LAST_WORDS_SECONDS", 0.1)
+    pids = []
+
+    def leave_in_the_middle() -> None:
+        with child([sys.executable, "-c", _STUBBORN], folder=tmp_path) as process:
+            while not (tmp_path / "log").read_text().endswith("\n"):
+                time.sleep(0.01)
+            pids.extend([process.pid, int((tmp_path / "log").read_text())])
+            assert all(map(_alive, pids))
+            raise leaving
+
+    with pytest.raises(leaving):
+        leave_in_the_middle()
+
+    assert all(map(_ends, pids))
+
+
+def _python(code: str) -> Callable[[int, int, Path], list[str]]:
+    return lambda port, _, folder: [sys.executable, "-c", code, str(port), str(folder)]
+
+
+def test_a_proxy_that_ends_at_once_is_told_with_its_last_words() -> None:
+    hopeless = Contender("hopeless", "1", _python("print('no such flag')"))
+
+    with upstream() as model, pytest.raises(DidNotStart, match="no such flag"), proxy(hopeless, model.port):
+        pass
+
+
+def test_the_folder_of_a_contender_goes_away_with_it() -> None:
+    folders: list[Path] = []
+
+    def command(port: int, _: int, folder: Path) -> list[str]:
+        folders.append(folder)
+        (folder / "kept").mkdir()
+        return [sys.executable, "-m", "tools.bench.upstream", str(port)]
+
+    with proxy(Contender("plain", "1", command), 0) as running:
+        assert folders[0].exists()
+        assert running.start_seconds > 0
+
+    assert not folders[0].exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_several_workers_are_so_many_processes_behind_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.bench.running._LAST_WORDS_SECONDS", 0.1)
+    one, two = with_workers(1), with_workers(2)
+
+    assert one.name != two.name
+    with upstream() as model, proxy(two, model.port) as running:
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(running.pid)]
+        assert sum(b"spawn_main" in command for command in commands) == 2
+
+
+def test_proxies_of_the_environment_are_not_between_us(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    show = "import os; print(sorted(name for name in os.environ if name.lower().endswith('_proxy')))"
+
+    with child([sys.executable, "-c", show], folder=tmp_path) as process:
+        process.wait()
+
+    assert (tmp_path / "log").read_text() == "[]\n"

@@ -1,0 +1,190 @@
+"""How `make e2e` judges a run of a client of the Messages or the Responses API; the clients run there alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from support.agent_model import WIRES, AgentModel, Seen
+from support.ollama_model import OllamaModel
+from support.overflow_stage import saying, streaming
+from support.scripted_upstream import ScriptedUpstream
+
+from tools.e2e import ollama_runs, wire_runs
+from tools.e2e.clients import end_all_at
+from tools.e2e.ollama_runs import OLLAMA_CLIENTS, OllamaRun
+from tools.e2e.tap import TURN_HEADER, Exchange, Tap
+from tools.e2e.wire_clients import MESSAGES, RESPONSES, WIRE_CLIENTS
+from tools.e2e.wire_runs import WireRun
+
+FITTED = {wire_runs.FITTED: "before=9;after=7;room=8"}
+GOOD_END = "Done after 8 steps.\n"
+
+
+def body_of(*words: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": word} for word in words]}
+
+
+def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[str, ...] = ()) -> Seen:
+    body = body_of(*words)
+    headers = [(TURN_HEADER.encode(), str(turn).encode())]
+    return Seen(MESSAGES, headers, b"", body, 10 * len(words), 0, True, complaints, refused)
+
+
+def run(*sent: Seen, exit_code: int | None = 0, output: str = GOOD_END, **exchange: Any) -> WireRun:
+    model = AgentModel(seen=list(sent))
+    model.limit = 30
+    asked = {"status": 200, "headers": FITTED}
+    bodies = [json.dumps(body_of(*"abcdefghij"[: turn + 1])).encode() for turn in range(9)]
+    made = [Exchange(number, "POST", MESSAGES, sent, **asked) for number, sent in enumerate(bodies, 1)]
+    made[0] = dataclasses.replace(made[0], **exchange)
+    return WireRun(exit_code, output, 1.0, tuple(made), model)
+
+
+HEALED = (seen("a"), seen("a", "b", turn=2), seen("a", "b", "c", turn=3, refused=True), seen("a", "c", turn=3))
+
+
+def test_a_run_in_which_the_proxy_heals_is_without_fault():
+    assert run(*HEALED).faults == []
+    assert "ended well" in run(*HEALED).proxied
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (run(*HEALED, exit_code=1), "died: Done after 8 steps."),
+        (run(*HEALED, output="I give up.\n"), "died: I give up."),
+        (run(*HEALED, exit_code=None), "died: "),
+        (run(*HEALED, status=400), "1 refusals seen"),
+        (run(*HEALED, received=bytearray(b"event: response.failed\ndata: {}\n\n")), "1 refusals seen"),
+        (run(*HEALED, seen("a", "c", turn=3)), "3 sends for one request"),
+        (run(*HEALED, seen("a", complaints=("no result",), turn=4)), "1 complaints, the first: no result"),
+        (run(*HEALED[:2]), "the model never refused"),
+        (run(*HEALED, seen("a", turn=4), seen("b", "a", turn=5)), "1 cuts where all would have fitted"),
+    ],
+)
+def test_each_fault_is_told(wrong, words):
+    assert [fault for fault in wrong.faults if fault.startswith(words)], wrong.faults
+
+
+def test_a_cut_that_was_needed_is_none_to_blame():
+    assert run(*HEALED).cuts == 1
+    assert run(*HEALED).needless_cuts == 0
+
+
+def test_a_client_that_begins_anew_is_not_the_proxys_cut():
+    anew = run(*HEALED, seen("a", turn=4), seen("b", "a", turn=5))
+    anew.exchanges[4].sent = json.dumps(body_of("b", "a")).encode()
+    assert (anew.cuts, anew.needless_cuts) == (3, 0)
+
+
+def test_an_api_that_is_passed_through_is_named_as_such():
+    passed = WireRun(
+        1, "no", 1.0, (Exchange(1, "POST", MESSAGES, b"{}", 400),), AgentModel(seen=[seen("a", refused=True)])
+    )
+    assert passed.proxied == "[red]passed through, not fitted[/]: 1 refusals seen, died, 1 s"
+    assert not run(*HEALED).is_passed_through
+
+
+def test_a_breakpoint_that_moves_is_no_cut():
+    marked = dataclasses.replace(HEALED[0])
+    marked.body["messages"][0]["content"] = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
+    assert run(marked, HEALED[1]).cuts == 0
+
+
+def test_directly_a_row_shows_what_becomes_of_the_client():
+    refused = {"status": 400}
+    assert "compacted by itself" in run(*HEALED, **refused).directly
+    assert "died[/], exit 1, 1 refusals" in run(*HEALED, exit_code=1, output="Error: no", **refused).directly
+    assert "no end after" in run(*HEALED, exit_code=None, **refused).directly
+    assert "nothing was refused" in run(*HEALED[:2]).directly
+    assert not run(*HEALED[:2]).proves_something
+    assert not run(*HEALED, seen("a", complaints=("no result",))).proves_something
+    assert run(*HEALED, exit_code=1).proves_something
+
+
+def test_each_row_has_a_refusal_that_its_api_knows():
+    for client in WIRE_CLIENTS:
+        assert client.refusal in WIRES[client.path].answers.REFUSALS
+    assert {client.path for client in WIRE_CLIENTS} == {MESSAGES, RESPONSES}
+    assert len({client.name for client in WIRE_CLIENTS}) == len(WIRE_CLIENTS)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
+def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(tmp_path):
+    waits = ["sleep", "60"]
+    theirs, ours = (
+        subprocess.Popen(waits, env={"PATH": os.environ["PATH"], "HOME": str(home)}, start_new_session=True)
+        for home in (tmp_path, tmp_path / "another")
+    )
+    try:
+        end_all_at(tmp_path)
+        assert theirs.wait(10) == -signal.SIGKILL
+        assert ours.poll() is None
+    finally:
+        theirs.kill()
+        ours.kill()
+        ours.wait()
+
+
+async def test_the_tap_passes_everything_and_keeps_it():
+    said = json.dumps({"error": "no"}).encode()
+    answers = [saying(400, said, "application/json", "x-kept: yes"), streaming(b"event: error\n\n", b"data: {}\n\n")]
+    requests = []
+
+    async def script(connection):
+        for scene in answers:
+            requests.append(await connection.request())
+            await scene(connection, requests[-1])
+
+    async with (
+        ScriptedUpstream(script) as upstream,
+        Tap(f"http://127.0.0.1:{upstream.port}") as tap,
+        aiohttp.ClientSession() as client,
+    ):
+        async with client.post(f"{tap.root}/v1/messages?beta=true", data=b"{}", headers={"x-api-key": "k"}) as first:
+            assert (first.status, await first.read(), first.headers["x-kept"]) == (400, said, "yes")
+        async with client.post(f"{tap.root}/v1/responses", data=b"[]") as second:
+            assert await second.read() == b"event: error\n\ndata: {}\n\n"
+    assert [request.line.split()[1] for request in requests] == [b"/v1/messages?beta=true", b"/v1/responses"]
+    assert requests[0].values(b"x-api-key") == [b"k"]
+    assert [request.values(TURN_HEADER.encode()) for request in requests] == [[b"1"], [b"2"]]
+    assert [(exchange.path, exchange.is_refused) for exchange in tap.exchanges] == [(MESSAGES, True), (RESPONSES, True)]
+
+
+def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
+    model = OllamaModel(allocates=window)
+    said = {"role": "assistant", "content": "word " * 300}
+    task = {"role": "user", "content": ollama_runs.TASK}
+    for count in range(exchanges):
+        model.chat({"model": "m", "messages": [task, *[said] * count, {"role": "user", "content": "Go on."}]})
+    return OllamaRun(output, 1.0, model)
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "window", "output", "is_right"),
+    [
+        (3, 4_096, "Done after 60 turns.\n", True),
+        (30, 4_096, "Done after 60 turns.\n", False),
+        (3, 4_096, "Traceback", False),
+    ],
+    ids=["whole", "cut", "died"],
+)
+def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_told(
+    exchanges: int, window: int, output: str, is_right: bool
+) -> None:
+    found = ollama_run(exchanges, window, output)
+    assert found.is_right is is_right
+    assert (found.cuts > 0) == (found.without_task > 0) == (exchanges == 30)
+    assert f"{found.cuts} of {exchanges} turns cut" in found.told
+
+
+def test_the_agents_of_ollamas_clients_are_there() -> None:
+    assert all((ollama_runs.HERE / "agents" / client.script).is_file() for client in OLLAMA_CLIENTS)

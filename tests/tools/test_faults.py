@@ -1,0 +1,68 @@
+"""The short form of `make faults`: nothing of what may go wrong loses anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tools.faults.__main__ import TRIALS, main
+from tools.faults.report import page
+from tools.faults.soak import Sample, Soaked
+from tools.faults.trials import Extent, Tried
+
+TOGETHER = ("slow_bodies", "many_at_once", "kills")
+"""These mostly wait, each for a proxy of its own."""
+
+
+@pytest.mark.parametrize(
+    "names", [TOGETHER, *((name,) for name in TRIALS if name not in TOGETHER)], ids=lambda names: " and ".join(names)
+)
+async def test_nothing_is_lost(names: tuple[str, ...]) -> None:
+    for found in await asyncio.gather(*(TRIALS[name](Extent.short()) for name in names)):
+        assert found
+        assert [(line.promise, line.lost) for line in found] == [(line.promise, []) for line in found]
+        assert all(line.times for line in found)
+
+
+def test_a_loss_stands_on_the_page_and_fails_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> None:
+    async def losing(_: Extent) -> list[Tried]:
+        return [Tried("Nothing breaks", "a hammer", 2, ["the window"]), Tried("Nothing burns", "a match", 1)]
+
+    monkeypatch.setitem(TRIALS, "kills", losing)
+    monkeypatch.setattr("sys.argv", ["faults", "--only", "kills", "--write", str(tmp_path / "page.md")])
+    assert main() == 1
+    written = (tmp_path / "page.md").read_text()
+    assert "| Nothing breaks | a hammer | 2 | 1 |" in written
+    assert "* Nothing breaks: the window" in written
+    assert "lost: the window" in capsys.readouterr().out
+
+
+def test_what_was_not_tried_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: Extent) -> list[Tried]:
+        return [Tried("Nothing breaks", "nothing")]
+
+    monkeypatch.setitem(TRIALS, "kills", nothing)
+    monkeypatch.setattr("sys.argv", ["faults", "--only", "kills"])
+    assert main() == 1
+    assert "times" not in page([])[-10:]
+
+
+def soaked(*memory: float, sockets: int = 10) -> Soaked:
+    """Of one sample each; as many sockets stay open as there are samples, over those of the first."""
+    samples = [Sample(5.0 * n, held, 30, 14, sockets + n) for n, held in enumerate(memory)]
+    return Soaked(20, samples, Counter(small=3), Counter())
+
+
+def test_a_soak_that_ends_above_its_beginning_is_a_loss() -> None:
+    ended, answered = soaked(100, 200, 104).tried()
+    assert (ended.times, ended.lost, answered.times, answered.lost) == (4, [], 3, [])
+    assert soaked(100, 100, 106).tried()[0].lost == ["memory: 100.0 → 106.0"]
+    assert soaked(100, 100, 100, 100, 100).tried()[0].lost == ["sockets: 10.0 → 14.0"]
+
+
+def test_a_soak_stands_on_the_page_with_its_figures_and_its_graph() -> None:
+    written = page([], soaked(100, 200, 104).section("reliability-memory.svg"))
+    assert "| memory | 100 MB | 104 MB | 200 MB | +4.0% |" in written
+    assert "(reliability-memory.svg)" in written

@@ -1,0 +1,212 @@
+"""`python -m tools.e2e [CLIENT…]`: installs the clients, lets each work twice, and prints how it went.
+
+Rule: both runs differ in the base URL alone. A run ends well when the client shows the model's last words; the exit
+status is 0 when every client is refused directly, whatever becomes of it then, and all end well through the proxy
+(those of the two other APIs: tools/e2e/wire_runs.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy.demo.model_server import create_model_server
+from proxy.demo.servers import HasDefect, proxy_in_front_of, serving
+from tools.e2e import ollama_runs, wire_runs
+from tools.e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
+from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
+from tools.e2e.wire_clients import WIRE_CLIENTS, WireClient
+
+WINDOW_TOKENS: Final = 40_000
+"""A third of what the logs take; the agents' own system prompts and tools take up to 8 000."""
+LINES: Final = 1_500
+MOST_SECONDS: Final = 180
+T = TypeVar("T", Client, WireClient, OllamaClient)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one run ended."""
+
+    well: bool
+    seconds: float
+    last_words: str
+
+
+@dataclass
+class CountedModel:
+    """The model server, and how many requests it has refused."""
+
+    app: ASGIApp
+    refusals: int = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            self.refusals += message.get("status") == 400
+            await send(message)
+
+        await self.app(scope, receive, counted)
+
+
+def work(client: Client, base_url: str) -> Run:
+    """One run in a folder and a home of its own."""
+    with tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as place:
+        folder, home = Path(place, "work"), Path(place, "home")
+        folder.mkdir()
+        home.mkdir()
+        shutil.copy(HERE / "opencode.json", folder)
+        for number in range(LOGS):
+            lines = (f"build {number} line {line}: {line * 7919 % 10007} took {line} ms\n" for line in range(LINES))
+            (folder / f"log-{number}.txt").write_text("".join(lines))
+        begun = time.monotonic()
+        try:
+            output = subprocess.run(
+                client.command(client.script),
+                cwd=folder,
+                env=environment(home, base_url),
+                input=client.script if client.stdin else "",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=MOST_SECONDS,
+                check=False,
+            ).stdout
+        except subprocess.TimeoutExpired:
+            output = f"no end after {MOST_SECONDS} s"
+        finally:
+            end_all_at(home)
+        return Run(client.ending in output, time.monotonic() - begun, complaint(output))
+
+
+def environment(home: Path, base_url: str) -> dict[str, str]:
+    """A base URL, a key, a model, and nothing of whoever runs this."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_BASE": base_url,  # LiteLLM's name for it, so aider's
+        "OPENAI_API_KEY": "sk-e2e",
+        "OPENAI_MODEL": MODEL,  # qwen-code
+        "GPTME_DISABLE_PATH_INCLUDE": "1",  # else the script's files are part of the prompt
+        "GPTME_TIKTOKEN_TIMEOUT": "0",  # it fetches a tokenizer otherwise, and waits for it
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    }
+
+
+def complaint(output: str) -> str:
+    """What a client says about the model's refusal, in short; else its last line."""
+    if telling := re.search(r"maximum context length is \d+ tokens|has hit a token limit", output):
+        return telling[0]
+    return output.strip().rpartition("\n")[2][:100]
+
+
+def in_short(run: Run, refusals: int = 0) -> str:
+    """A cell of the table; `refusals`: those that the client has seen."""
+    if not run.well:
+        return f"[red]died[/]: {run.last_words}"
+    how = f"[yellow]ended well after {refusals} refusals[/]" if refusals else "[green]ended well[/]"
+    return f"{how}, {run.seconds:.0f} s"
+
+
+def request_log(log: Path) -> list[dict[str, object]]:
+    """What the proxy says about its requests so far."""
+    lines = [json.loads(line) for line in log.read_text().splitlines() if '"request_done"' in line]
+    return [line for line in lines if line["status"] == 200]
+
+
+def main(names: list[str]) -> int:
+    """0 when it went as it should."""
+    console = Console(width=max(160, Console().width))
+    table = Table("client", "directly", "through the proxy", "what reached the model", show_lines=True)
+    failed = chat_rows(names, console, table) + wire_rows(names, console, table) + ollama_rows(names, console, table)
+    console.print(table)
+    return 1 if failed else 0
+
+
+def chosen(clients: Sequence[T], names: list[str]) -> list[T]:
+    """The clients whose names begin with one of these, or all."""
+    return [client for client in clients if not names or client.name.startswith(tuple(names))]
+
+
+def chat_rows(names: list[str], console: Console, table: Table) -> int:
+    """The clients of chat completions; returns how many rows are not as they should be."""
+    failed = 0
+    counted = CountedModel(create_model_server(WINDOW_TOKENS))
+    with (
+        tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as kept,
+        serving(counted) as model,
+    ):
+        for client in chosen(CLIENTS, names):
+            console.print(f"{client.name} …", style="dim")
+            client.install()
+            folder = Path(kept, client.name)
+            folder.mkdir()
+            counted.refusals = 0
+            direct, refusals = work(client, model), counted.refusals
+            counted.refusals = 0
+            try:
+                with proxy_in_front_of(model, WINDOW_TOKENS, folder) as base_url:
+                    proxied = work(client, base_url)
+            except HasDefect as error:
+                proxied = Run(well=False, seconds=0.0, last_words=escape(str(error)))
+            requests = request_log(folder / "proxy.log")
+            largest = max(requests, key=lambda line: int(str(line["tokens_before"])), default={})
+            table.add_row(
+                client.name,
+                in_short(direct, refusals),
+                in_short(proxied),
+                f"{len(requests)} requests, {counted.refusals} refused; window {WINDOW_TOKENS}, "
+                f"the largest {largest.get('tokens_before')} tokens, sent as {largest.get('tokens_after')}",
+            )
+            failed += not refusals or not proxied.well
+    return failed
+
+
+def wire_rows(names: list[str], console: Console, table: Table) -> int:
+    """The clients of the Messages and the Responses API; returns how many rows are not as they should be."""
+    failed = 0
+    for client in chosen(WIRE_CLIENTS, names):
+        console.print(f"{client.name} …", style="dim")
+        client.install()
+        direct = asyncio.run(wire_runs.work(client, proxied=False))
+        proxied = asyncio.run(wire_runs.work(client, proxied=True))
+        table.add_row(f"{client.name}; refused as: {client.refusal}", direct.directly, proxied.proxied, proxied.sends)
+        failed += not direct.proves_something or bool(proxied.faults)
+    return failed
+
+
+def ollama_rows(names: list[str], console: Console, table: Table) -> int:
+    """The clients of Ollama's own API; returns how many rows are not as they should be."""
+    failed = 0
+    for client in chosen(OLLAMA_CLIENTS, names):
+        console.print(f"{client.name} …", style="dim")
+        client.install()
+        for window in WINDOWS:
+            direct, proxied = (ollama_runs.work(client, window, proxied=through) for through in (False, True))
+            largest = max((chat.prompt_tokens for chat in proxied.model.chats), default=0)
+            reached = f"window {window}, largest {largest}; loaded {len(proxied.model.loads)} times"
+            table.add_row(f"{client.name}, {window}", escape(direct.told), escape(proxied.told), reached)
+            failed += not direct.cuts or not proxied.is_right
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""The page of trials: promises on the left, what was tried on the right.
+
+Rule: generated from one run; what was not run is not listed.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import Final
+
+from tools.faults.trials import Tried
+
+_HEAD: Final = """# Reliability
+
+Written by `make faults`, which tries all of this on a running proxy: real sockets, a real process, a scripted upstream.
+A loss is named below, and fails the command. `make test` runs a short form of it.
+
+| promise | what was tried | times | lost |
+|---|---|---|---|
+"""
+
+
+def page(found: Sequence[Tried], section: str = "") -> str:
+    """The page in Markdown; `section` follows the table."""
+    rows = [f"| {one.promise} | {one.what} | {one.times:,} | {len(one.lost)} |" for one in found]
+    lost = [f"* {one.promise}: {what}" for one in found for what in one.lost]
+    told = ["", "## Lost", "", *lost] if lost else []
+    where = f"\nPython {platform.python_version()}, {platform.system()} {platform.machine()}.\n"
+    below = f"\n{section}" if section else ""
+    return _HEAD + "\n".join([*rows, *told]) + "\n" + below + where

@@ -1,0 +1,139 @@
+"""Strangers: a web page whose name leads here, somebody behind a front who passes for local, a guesser of keys.
+
+Rule: a stranger gets a refusal and nothing else, and nobody else is slower for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from tools.faults.stage import KEY, Heard, Stage, Upstream, chat, served, staged
+from tools.faults.trials import Extent, Tried
+
+_ADMIN_KEY: Final = "operator-canary-0123456789"
+_OWN_KEY: Final = "sk-own-canary"
+_WRONG_KEY: Final = "wrong-key-canary-0123456789"
+_QUICK_SECONDS: Final = 5.0
+"""For the right key beside wrong ones on a shared machine."""
+_API: Final = ("POST /v1/chat/completions", "POST /v1/messages", "POST /v1/responses", "GET /v1/models", "GET /v1/x")
+_PAGES: Final = (
+    *("GET /", "GET /decisions", "GET /decisions/x", "GET /overview", "GET /conversations", "GET /events"),
+    *("GET /openapi.json", "GET /docs", "GET /dashboard/dashboard.js", "POST /explain", "POST /-/reload"),
+)
+"""The operator's."""
+_OPEN: Final = ("GET /metrics", "GET /healthz", "GET /readyz", "GET /artifacts/x")
+_FRONTS: Final = (
+    *("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-client-ip"),
+    *("x-forwarded-client-cert", "x-envoy-external-address", "x-envoy-internal", "cf-connecting-ip", "true-client-ip"),
+)
+
+
+async def strangers(_: Extent) -> list[Tried]:
+    """Web pages in a browser on this machine call a proxy that adds a key of its own."""
+    tried = Tried("No web page spends the proxy's key", "paths called by a foreign `Host` or `Origin`")
+    known = Tried("Those who may call it are served", "the same paths by names of this machine and of the settings")
+    server = {"host_names": ["proxy.example"]}
+    async with staged(upstream={"api_key": _OWN_KEY}, server=server, compress_api=True) as stage:
+        for what in (*_API, *_PAGES, *_OPEN, "POST /v1/compress"):
+            for headers in (
+                {"host": "evil.test"},
+                {"host": "127.0.0.1.evil.test:8787"},
+                {"host": "localhost", "origin": "http://evil.test"},
+                {"host": "localhost", "origin": "null"},
+            ):
+                heard = await _asked(stage, what, **headers)
+                tried.note(f"{what} by {headers}: {heard.status}", held=heard.status == 403)
+            for headers in ({"host": "localhost"}, {"host": "proxy.example"}):
+                if what not in _PAGES:
+                    heard = await _asked(stage, what, authorization=f"Bearer {KEY}", **headers)
+                    known.note(f"{what} by {headers}: {heard.status}", held=heard.status in (200, 404))
+            sent = 2 if what in _API and what.startswith("POST") else 0
+            tried.note(f"{what} at the upstream", held=len(stage.upstream.bodies) == sent)
+            stage.upstream.bodies.clear()
+    return [tried, known]
+
+
+async def fronts(_: Extent) -> list[Tried]:
+    """A front on the same machine, with and without headers that tell of it."""
+    plain = Tried(
+        "Behind a front nobody sees the operator's pages", "pages without the key, through a front that says so"
+    )
+    keyed = Tried(
+        "With `admin_key` set, everybody needs it", "pages without it, with a wrong one and with it, from this machine"
+    )
+    async with staged() as stage:
+        for what in _PAGES:
+            for name in _FRONTS:
+                heard = await _asked(stage, what, **{name: "127.0.0.1"})
+                plain.note(f"{what} with {name}: {heard.status}", held=heard.status == 403)
+    async with staged(server={"admin_key": _ADMIN_KEY}) as stage:
+        for what in _PAGES:
+            for headers in ({}, {"x-forwarded-for": "127.0.0.1"}):
+                heard = await _asked(stage, what, **headers)
+                keyed.note(f"{what} with {headers}: {heard.status}", held=heard.status == 401)
+        wrong = {"authorization": f"Bearer {_WRONG_KEY}"}
+        for what, heard in zip(
+            _PAGES, await asyncio.gather(*(_asked(stage, one, **wrong) for one in _PAGES)), strict=True
+        ):
+            keyed.note(f"{what} with a wrong key: {heard.status}", held=heard.status == 401)
+        opened = await _asked(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
+        keyed.note(f"with the key: {opened.status}", held=opened.status == 200)
+    return [plain, keyed]
+
+
+async def wrong_keys(extent: Extent) -> list[Tried]:
+    """Somebody tries keys; the operator and agents go on as ever."""
+    count = max(150, 600 // extent.every)
+    tried = Tried("A wrong key opens nothing, is slowed and logged", f"{count} wrong keys at once")
+    beside = Tried("Nobody else is slowed by wrong keys", "the right key, and requests of agents, beside them")
+    async with staged(server={"admin_key": _ADMIN_KEY}) as stage:
+        begun = time.perf_counter()
+        wrong = [
+            asyncio.create_task(_asked(stage, "GET /decisions", authorization=f"Bearer {_WRONG_KEY}{number}"))
+            for number in range(count)
+        ]
+        await asyncio.sleep(0)
+        for number in range(10):
+            at = time.perf_counter()
+            right = await _asked(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
+            agent = await stage.ask(chat())
+            seconds = time.perf_counter() - at
+            held = (right.status, agent.status) == (200, 200) and seconds < _QUICK_SECONDS
+            beside.note(f"{number}: {right.status}, {agent.status} after {seconds:.1f} s", held=held)
+        for number, heard in enumerate(await asyncio.gather(*wrong)):
+            tried.note(f"{number}: {heard.status}", held=heard.status == 401)
+        tried.note("it was slowed", held=time.perf_counter() - begun >= 1.0)
+        tried.note("each is logged", held=stage.log().count(b'"wrong_admin_key"') == count)
+        tried.note("the log has no key", held=_WRONG_KEY.encode() not in stage.log())
+    return [tried, beside]
+
+
+async def keys_of_clients(_: Extent) -> list[Tried]:
+    """A client asks for the models of several upstreams."""
+    tried = Tried(
+        "A client's key goes to no upstream that it was not meant for", "lists of the models of three upstreams"
+    )
+    other, own = Upstream(), Upstream()
+    async with served(other) as other_url, served(own) as own_url:
+        routed = [
+            {"match": "other-*", "base_url": other_url},
+            {"match": "own-*", "base_url": own_url, "api_key": _OWN_KEY},
+        ]
+        async with staged(upstreams=routed) as stage:
+            for credential in ("authorization", "x-api-key", "api-key", "cookie", "x-goog-api-key"):
+                for upstream in (other, own, stage.upstream):
+                    upstream.heads.clear()
+                await _asked(stage, "GET /v1/models", **{credential: f"Bearer {KEY}"})
+                told = b"".join([*other.heads, *own.heads])
+                tried.note(f"{credential} at another upstream", held=KEY.encode() not in told and len(told) > 0)
+                tried.note(f"{credential} at its own", held=KEY.encode() in b"".join(stage.upstream.heads))
+    return [tried]
+
+
+async def _asked(stage: Stage, what: str, **headers: str) -> Heard:
+    method, path = what.encode().split(b" ")
+    body = chat() if method == b"POST" else b""
+    head = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body)), **headers}
+    return await stage.say(method, path.decode(), head, body)
