@@ -16,15 +16,12 @@ from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.preflight import create_folder, create_tenants
 from proxy.reloading import Load, Reloader
-from proxy.shell.artifacts.access import AccessResolver
-from proxy.shell.artifacts.by_hash import ArtifactsByHash
+from proxy.shell.artifacts.access import AccessResolver, Tenants
 from proxy.shell.artifacts.folder import ArtifactFolder
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import look_after
-from proxy.shell.artifacts.tenants import Tenants
-from proxy.shell.artifacts.tools import ArtifactTools
+from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Replacements
 from proxy.shell.endpoints.api import EachRequest, create_api
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
@@ -44,10 +41,9 @@ from proxy.shell.references.resolver import Downloads, FetchCache, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
-from proxy.shell.resources.interpreter import tune_interpreter
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.waiting import WaitingRoom
-from proxy.shell.resources.workload import Workload, give_memory_back
+from proxy.shell.resources.workload import Workload, give_memory_back, tune_interpreter
 from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder

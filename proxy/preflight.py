@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, PrivateFolder, reason_of
-from proxy.shell.artifacts.tenants import Tenants
 
 if TYPE_CHECKING:
     from proxy.shell.artifacts.bucket import Bucket

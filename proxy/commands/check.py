@@ -10,7 +10,7 @@ import sys
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.preflight import leads_here
-from proxy.shell.artifacts.tenants import OWNER_FILE
+from proxy.shell.artifacts.access import OWNER_FILE
 
 RIGHT, WRONG = 0, 2
 """The exit status; 2 as for every other command that reads invalid settings."""

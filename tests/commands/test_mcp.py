@@ -13,9 +13,9 @@ from proxy.__main__ import main
 from proxy.commands import mcp as command
 from proxy.config.settings import Settings
 from proxy.core.artifact import Artifact
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tenants import Tenants
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -11,7 +11,7 @@ from proxy.config import settings, types
 from proxy.config.settings import SettingsError, load
 from proxy.config.types import VARIABLES, client_keys
 from proxy.core.models.profile import Modality
-from proxy.shell.artifacts.tenants import KEY_HEADERS
+from proxy.shell.artifacts.access import KEY_HEADERS
 
 KEY = "sk-canary-of-a-file"
 

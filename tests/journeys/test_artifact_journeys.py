@@ -15,10 +15,10 @@ from support.journey import KEY, World, long_text, one_call
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.reader import PIECE_BYTES, ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tenants import Tenants
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"

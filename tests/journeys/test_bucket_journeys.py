@@ -17,8 +17,8 @@ from support.gcs_server import gcs_server, new_google_bucket
 from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
 
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.tenants import Tenants
 
 LONG = long_text(5_000, "word")
 

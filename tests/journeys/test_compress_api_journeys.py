@@ -17,7 +17,7 @@ from support.media_samples import base64_of, image_part, png
 
 from proxy.config.settings import Settings
 from proxy.demo.servers import serving
-from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.resources.workload import Workload

@@ -15,8 +15,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.folder import TOUCH_SECONDS, ArtifactFolder, Listed, artifact_of
-from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 
 PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600

@@ -1,27 +1,80 @@
-"""What the tools `read_artifact` and `search_artifacts` return, whoever calls them: a model through the proxy, or a
-client of MCP.
+"""What readers of artifacts get: the results of `read_artifact` and `search_artifacts`, for a model and for a client of
+MCP; artifacts by hash, for `/v1/compress`; and the replacement text of each artifact of recent requests, for the
+dashboard.
 
-Rule: whatever goes wrong, the text says what is allowed; nothing is shown but what these tenants may read. A search of
-many artifacts is bounded in time and in the number of artifacts, says what it has not searched, and keeps none of them
-longer.
+Rule: a tenant reads nothing but its own artifacts, records and replacement texts. A search is bounded in time and in
+the number of artifacts, and reports what it has not searched. Replacement texts stay in memory, bounded in requests and
+bytes, and are never logged.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from proxy.core.artifact import beginning_of
+import msgspec
+
+from proxy.core.artifact import Artifact, beginning_of
 from proxy.core.artifact_reading.pages import Query, listing_header, quoted, search_header
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import Carried, Content, Shown, Words
 from proxy.core.notices.catalogue import Language
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, unnamed
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
-from proxy.shell.artifacts.by_hash import RECORD_TOOL
 from proxy.shell.artifacts.reader import SEARCH_SECONDS, ArtifactReader, Stored
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.resources.bounded import BoundedMap
+
+RECORD_TOOL: Final = "retrieve"
+"""The tool in the names of records."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Where an artifact is, and what it was taken from."""
+
+    artifact: str
+    """Its name."""
+    tokens: int
+    """Size of the message that contained it, in the model's tokens."""
+    lines: tuple[int, int]
+    """Line counts of that message, before and after compression."""
+
+
+class ArtifactsByHash:
+    """Stores artifacts so that they can be found by hash, and finds them."""
+
+    def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    async def keep(self, taken: Sequence[tuple[Artifact, Record]], tenant: str) -> frozenset[str]:
+        """Make sure that these can be retrieved. Returns the names of the artifacts that cannot."""
+        records = {artifact.id: _kept_as(artifact.hash, tenant, record) for artifact, record in taken}
+        failed = await self._store.keep([*(artifact for artifact, _ in taken), *records.values()], tenant)
+        return frozenset(name for name, record in records.items() if name in failed or record.id in failed)
+
+    async def find(self, asked: str, tenant: str) -> tuple[Record, Stored]:
+        """The tenant's record and artifact under a hash. Raises ArtifactError."""
+        noted = await self._reader.find(_kept_as(asked, tenant).id, tenant)
+        try:
+            record = msgspec.json.decode(await self._reader.piece(noted, 0, noted.size), type=Record)
+        except msgspec.DecodeError:
+            raise ArtifactNotFound("nothing is kept under this hash") from None
+        return record, await self._reader.find(record.artifact, tenant)
+
+    async def content(self, stored: Stored) -> bytes:
+        """The whole content. Raises ArtifactError."""
+        return await self._reader.piece(stored, 0, stored.size)
+
+
+def _kept_as(asked: str, tenant: str, record: Record | None = None) -> Artifact:
+    content = b"" if record is None else msgspec.json.encode(record)
+    return Artifact(content, RECORD_TOOL, "json", named_by=f"{tenant} {asked}")
+
 
 MAX_SHOWN: Final = 50
 """Artifacts in one list."""
@@ -118,3 +171,98 @@ class ArtifactTools:
         except (ArtifactNotFound, BadArtifactQuery, RangeOutside):
             return ""
         return page.decode("utf-8", "replace")
+
+
+MAX_REQUESTS: Final = 200
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Counted as if no two requests shared a text; turns of one conversation share most."""
+MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
+"""Of one request; a larger one is not remembered, so that it does not push out all others."""
+_ENTRY_BYTES: Final = 300
+"""What a name and a text take besides the text itself."""
+
+
+class _Request(NamedTuple):
+    """One request's replacements."""
+
+    texts: dict[str, str]
+    """By the name of the artifact."""
+    left_out: frozenset[str]
+    """The artifacts of messages that are left out."""
+    note: str
+    """The text that carries the note about those."""
+
+
+class Replacements:
+    """Remembers the latest requests that were changed; one for each process."""
+
+    def __init__(self) -> None:
+        self._requests: BoundedMap[tuple[str, str], _Request] = BoundedMap(MAX_REQUESTS, MAX_BYTES)
+
+    @property
+    def held_bytes(self) -> int:
+        """Its approximate memory."""
+        return self._requests.held_bytes
+
+    def add(self, request_id: str, tenant: str, edits: Iterable[Edit], artifacts: Sequence[Artifact]) -> None:
+        """A request is sent with these edits, in place of what was sent for it before; `artifacts`: all that was taken
+        out of it."""
+        self._requests.pop((request_id, tenant))
+        replaced: dict[str, Content] = {}
+        note = ""
+        for edit in edits:  # a later edit of the same place stands for an earlier one
+            if edit.artifact is None:
+                continue
+            if edit.reason is Reason.OMISSION_NOTE:
+                note = in_words(edit.becomes)
+            else:
+                replaced[edit.artifact.id] = edit.becomes
+        left_out = frozenset([artifact.id for artifact in artifacts if artifact.id not in replaced])
+        if not replaced and not left_out:
+            return
+        held_bytes = _ENTRY_BYTES * (1 + len(replaced) + len(left_out)) + _bytes_of(note)
+        texts: dict[str, str] = {}
+        for artifact_id, content in replaced.items():
+            text = texts[artifact_id] = in_words(content)
+            held_bytes += _bytes_of(text)
+            if held_bytes > MAX_REQUEST_BYTES:  # each of a thousand images may stand in the words about all of them
+                return
+        if held_bytes <= MAX_REQUEST_BYTES:
+            self._requests.put((request_id, tenant), _Request(texts, left_out, note), held_bytes)
+
+    def find(self, request_id: str, tenant: str | None, artifact: str) -> str | None:
+        """What stood in place of an artifact in a request; empty: nothing. None if it is not known. `tenant` None: of
+        any tenant."""
+        tenants = [tenant] if tenant is not None else [key[1] for key in self._requests if key[0] == request_id]
+        for one in reversed(tenants):
+            request = self._requests.get((request_id, one))
+            if request is not None and artifact in request.texts:
+                return request.texts[artifact]
+            if request is not None and artifact in request.left_out:
+                return request.note
+        return None
+
+
+def in_words(content: Content) -> str:
+    """New content as text; what is no text is named.
+
+    >>> in_words("beginning … end"), in_words(None)
+    ('beginning … end', '')
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join([_part_in_words(item) for item in content.items])
+
+
+def _part_in_words(item: Carried | Words | Shown) -> str:
+    match item:
+        case Words():
+            return item.text
+        case Shown():
+            return f"[{item.route}: {item.found.mime}]"
+        case Carried():
+            return "[a part that stays as it came]"
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else 4 * len(text)

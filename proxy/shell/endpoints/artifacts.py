@@ -26,10 +26,10 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
-from proxy.shell.artifacts.replacements import Replacements
+from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
-from proxy.shell.http.disconnect import UntilClientLeaves
+from proxy.shell.http.clients import UntilClientLeaves
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers, header
 

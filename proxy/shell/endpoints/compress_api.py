@@ -27,13 +27,12 @@ from proxy.errors import (
     ProxyError,
     RequestTimeout,
 )
-from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
-from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.artifacts.access import Tenants
+from proxy.shell.artifacts.tools import ArtifactsByHash, Record
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.response_sender import request_id_of
-from proxy.shell.http.bodies import read_body
-from proxy.shell.http.disconnect import UntilClientLeaves
-from proxy.shell.http.unpacking import can_unpack, unpack
+from proxy.shell.http.bodies import can_unpack, read_body, unpack
+from proxy.shell.http.clients import UntilClientLeaves
 from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.routes import Routes
 from proxy.shell.resources.bounded import BoundedMap

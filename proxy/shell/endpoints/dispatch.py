@@ -23,8 +23,7 @@ from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, read_body
-from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
-from proxy.shell.http.keepalive import KeepAlive
+from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of
 from proxy.shell.planning.wanted import UNDER_WAY
 from proxy.shell.relay.relay import Served
 from proxy.shell.relay.routes import Route, Routes

@@ -18,7 +18,7 @@ from proxy.core.text import jsontext
 from proxy.errors import TooManyListeners
 from proxy.shell.endpoints.refusals import refusal
 from proxy.shell.endpoints.services import SERVICES, Services
-from proxy.shell.http.disconnect import STATE_KEY
+from proxy.shell.http.clients import STATE_KEY
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0

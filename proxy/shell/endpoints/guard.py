@@ -23,8 +23,7 @@ from pydantic import SecretStr
 from starlette.types import Scope
 
 from proxy.errors import KeyNeeded, NotFromHere, WrongKey
-from proxy.shell.artifacts.access import front_header, is_loopback
-from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.artifacts.access import Tenants, front_header, is_loopback
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers, header
 

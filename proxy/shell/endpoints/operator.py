@@ -30,8 +30,7 @@ from proxy.shell.endpoints.refusals import (
     shaped,
 )
 from proxy.shell.endpoints.services import Reload, services_of
-from proxy.shell.http.bodies import read_body
-from proxy.shell.http.unpacking import can_unpack, unpack
+from proxy.shell.http.bodies import can_unpack, read_body, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from starlette.types import Send
 
 from proxy.errors import ClientLeft, ProxyError, RequestTimeout, UpstreamError
-from proxy.shell.http.disconnect import Losable, UntilClientLeaves
-from proxy.shell.http.keepalive import KeepAlive
+from proxy.shell.http.clients import KeepAlive, Losable, UntilClientLeaves
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import Response
 from proxy.shell.relay.watching import StreamedResponse

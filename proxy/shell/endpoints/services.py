@@ -25,7 +25,7 @@ from proxy.shell.endpoints.guard import Guard
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview
 from proxy.shell.operator.readiness import Note, Readiness
-from proxy.shell.resources.interpreter import forget_what_is_gone
+from proxy.shell.resources.workload import forget_what_is_gone
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.names import is_own_server
 from proxy.core.text.jsontext import NotJson
-from proxy.shell.models.own_servers import OwnServer, recognised
-from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
+from proxy.shell.models.own_servers import TIMEOUT_SECONDS, NoAnswer, OwnServer, Questions, asking, recognised
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire import model_list

@@ -32,9 +32,9 @@ from proxy.shell.models.calibration import (
     tells_of_truncation,
 )
 from proxy.shell.models.knowledge import MAX_MODELS, Contents, Knowledge, Known, Refusals, key_of, merged
-from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import logger
+from proxy.shell.resources.whole_files import SharedFile
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 _CONFIRMED_SECONDS: Final = 24 * 3600.0

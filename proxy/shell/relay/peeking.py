@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 from msgspec import Struct, field
 
 from proxy.core.overflow import Counted
-from proxy.shell.http.unpacking import is_zlibs
+from proxy.shell.http.bodies import is_zlibs
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.shell.upstream.tap import Taker
 from proxy.wire.protocol import Wire

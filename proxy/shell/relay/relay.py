@@ -21,10 +21,9 @@ from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
 from proxy.core.overflow.retry import Outcome, Rung
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
+from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
-from proxy.shell.http.bodies import Received
-from proxy.shell.http.unpacking import can_unpack, unpack
+from proxy.shell.http.bodies import Received, can_unpack, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import BodyTooLarge, MalformedRequest
-from proxy.shell.http.unpacking import can_unpack, unpack
+from proxy.shell.http.bodies import can_unpack, unpack
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.relay import Relay

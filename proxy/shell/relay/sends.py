@@ -24,7 +24,7 @@ from proxy.core.text.discreet import Discreet
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.http.bodies import Received
-from proxy.shell.models.trials import LARGER, PROVES, Trials
+from proxy.shell.models.calibration import LARGER, PROVES, Trials
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.judging import ACCEPTED, Judge

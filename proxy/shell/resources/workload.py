@@ -1,8 +1,7 @@
-"""Bounds the work on all requests together, and gives memory back afterwards.
+"""Bounds the work on all requests together, gives memory back afterwards, and tunes the interpreter for a server.
 
-Rule: a request that arrives when there is too much waits, in order, and none waits for ever: one request always
-proceeds, however large it is, and a client that sends a body slowly loses its place while others wait. Small requests
-never wait.
+Rule: over the limit, requests queue in order; one may always run, however large, so the queue never stalls. A client
+that sends its body slowly loses its place while others wait. Small requests never wait.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -232,3 +233,26 @@ def _malloc_trim() -> Callable[[int], int] | None:
         return ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):
         return None
+
+
+SWITCH_SECONDS: Final = 0.0005
+"""How long a planning thread may keep the interpreter while the event loop waits for it. Python's default of 5 ms adds
+up, because that happens after each read and write of a socket."""
+
+
+def tune_interpreter() -> None:
+    """To be called when everything is loaded."""
+    # What is loaded by now stays; every request would pay for scanning it again. It is not scanned once before, which
+    # would take a tenth of the start: of 117 000 objects, 1 900 were garbage.
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
+    gc.enable()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    tune_allocator()
+
+
+def forget_what_is_gone() -> None:
+    """After many of the objects that seemed to live forever are gone."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

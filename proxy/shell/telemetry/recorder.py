@@ -14,7 +14,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry import Attempt, Rung
-from proxy.shell.artifacts.replacements import Replacements
+from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for

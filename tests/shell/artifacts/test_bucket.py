@@ -21,6 +21,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
+from proxy.shell.artifacts.access import SECRET_KEY, Tenants
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import (
     COOLDOWN_SECONDS,
@@ -35,7 +36,6 @@ from proxy.shell.artifacts.folder import (
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep
-from proxy.shell.artifacts.tenants import SECRET_KEY, Tenants
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600

@@ -8,8 +8,8 @@ from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Carried, Content, Parts, Route, Shown, Words
-from proxy.shell.artifacts import replacements
-from proxy.shell.artifacts.replacements import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS, Replacements
+from proxy.shell.artifacts import tools
+from proxy.shell.artifacts.tools import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS, Replacements
 
 MINE, OTHERS = "5eed", "0123"
 LOG, GONE = Artifact(b"a long log\n", "Bash"), Artifact(b'{"messages":[]}', suffix="json")
@@ -92,7 +92,7 @@ def test_words_about_a_thousand_images_are_not_read_for_each_of_them(
     kept: Replacements, artifacts: int, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Content] = []
-    monkeypatch.setattr(replacements, "in_words", lambda content: asked.append(content) or content)
+    monkeypatch.setattr(tools, "in_words", lambda content: asked.append(content) or content)
     taken = [Artifact(b"%d" % (number % artifacts), "Read") for number in range(1_000)]
     kept.add("r", MINE, [cut("an image. " * 10_240, artifact) for artifact in taken], taken)
     assert len(asked) == read

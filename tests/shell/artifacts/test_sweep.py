@@ -19,11 +19,11 @@ from structlog.testing import capture_logs
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts import sweep as sweep_module
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import PrivateFolder, metadata_key
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import Swept, look_after, sweep
-from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8

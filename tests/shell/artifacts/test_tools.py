@@ -12,11 +12,10 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import Wanted
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import tools as tools_module
-from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
 from proxy.shell.artifacts.folder import TOUCH_SECONDS, PrivateFolder, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import ArtifactTools
+from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Record
 
 MINE, OTHER, NOBODY = "5eed" * 8, "beef" * 8, "0000" * 8
 LOG = Artifact(b"one ERROR\ntwo\nthree ERROR\n", "Bash")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import gzip
+import importlib
+import random
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.errors import BodyTooLarge, ClientLeft, RequestTimeout
-from proxy.shell.http.bodies import BodyStream, read_body
+from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
+from proxy.shell.http import bodies
+from proxy.shell.http.bodies import BodyStream, can_unpack, is_zlibs, read_body, unpack
 from proxy.shell.resources.workload import Workload
 
 PAUSE_SECONDS = 10.0
@@ -112,3 +119,224 @@ def test_a_client_that_pauses_for_too_long_is_told_apart() -> None:
             _ = [piece async for piece in BodyStream(silent, 0.01)]
 
     asyncio.run(read())
+
+
+zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+brotli: Any = importlib.import_module("brotli")
+
+
+def brotli_of(body: bytes) -> bytes:
+    packed: bytes = brotli.compress(body, quality=1)
+    return packed
+
+
+def zstd_of_unknown_length(body: bytes) -> bytes:
+    """As clients make it that stream."""
+    packer = zstd.ZstdCompressor()
+    packed: bytes = packer.compress(body) + packer.flush()
+    return packed
+
+
+PACKERS: list[tuple[bytes, Callable[[bytes], bytes]]] = [
+    (b"gzip", gzip.compress),
+    (b"x-gzip", gzip.compress),
+    (b"deflate", zlib.compress),
+    (b"zstd", zstd.compress),
+    (b"zstd", zstd_of_unknown_length),
+    (b"br", brotli_of),
+]
+packers = st.sampled_from(PACKERS)
+every_packer = pytest.mark.parametrize(("encoding", "packed_by"), PACKERS)
+
+
+@given(st.binary(max_size=300), packers)
+def test_a_packed_body_unpacks_to_itself(body: bytes, packer: tuple[bytes, Callable[[bytes], bytes]]) -> None:
+    encoding, packed_by = packer
+    assert can_unpack(encoding)
+    assert unpack(packed_by(body), encoding, len(body)) == body
+
+
+@every_packer
+def test_a_long_body_unpacks_to_itself(encoding: bytes, packed_by: Callable[[bytes], bytes]) -> None:
+    for body in (random.Random(1).randbytes(300_000) * 3, bytes(10_000_000)):
+        assert unpack(packed_by(body), encoding, len(body)) == body
+        with pytest.raises(BodyTooLarge, match="once unpacked"):
+            unpack(packed_by(body), encoding, len(body) - 1)
+
+
+@given(st.binary(min_size=1, max_size=300), packers)
+def test_one_byte_over_the_limit_is_too_much_once_unpacked(
+    body: bytes, packer: tuple[bytes, Callable[[bytes], bytes]]
+) -> None:
+    encoding, packed_by = packer
+    with pytest.raises(BodyTooLarge, match="once unpacked"):
+        unpack(packed_by(body), encoding, len(body) - 1)
+
+
+@given(st.binary(max_size=300), st.lists(packers, min_size=2, max_size=3))
+def test_encodings_one_around_the_other_are_undone_from_the_last(
+    body: bytes, chosen: list[tuple[bytes, Callable[[bytes], bytes]]]
+) -> None:
+    packed = body
+    for _, packed_by in chosen:
+        packed = packed_by(packed)
+    encoding = b", identity ,".join(name.upper() for name, _ in chosen)
+    assert can_unpack(encoding)
+    assert unpack(packed, encoding, 1_000) == body
+
+
+@every_packer
+def test_a_bomb_is_stopped_while_it_unpacks(encoding: bytes, packed_by: Callable[[bytes], bytes]) -> None:
+    """Alone, and inside another."""
+    bomb = packed_by(bytes(50_000_000))
+    for encodings, body in ((encoding, bomb), (encoding + b",gzip", gzip.compress(bomb))):
+        tracemalloc.start()
+        try:
+            with pytest.raises(BodyTooLarge):
+                unpack(body, encodings, 1_000_000)
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_bomb_around_a_body_is_stopped_as_well() -> None:
+    packer = brotli.Compressor(quality=1)  # in two pieces: zeros alone take no memory
+    around = packer.process(gzip.compress(b"{}")) + packer.process(bytes(50_000_000)) + packer.finish()
+    with pytest.raises(BodyTooLarge):
+        unpack(around, b"gzip, br", 1_000_000)
+
+
+@given(st.binary(max_size=100), packers)
+def test_what_is_not_packed_or_breaks_off_is_malformed(
+    body: bytes, packer: tuple[bytes, Callable[[bytes], bytes]]
+) -> None:
+    encoding, packed_by = packer
+    for broken in (b"", b"\xff" + body, packed_by(body)[:-1]):
+        with pytest.raises(MalformedRequest):
+            unpack(broken, encoding, 1_000)
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
+def test_a_zstd_body_of_several_frames_is_all_of_them(bodies: list[bytes]) -> None:
+    skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    packed = skippable.join(map(zstd.compress, bodies)) + skippable
+    assert unpack(packed, b"zstd", 1_500) == b"".join(bodies)
+    if whole := b"".join(bodies):
+        with pytest.raises(BodyTooLarge, match="once unpacked"):
+            unpack(packed, b"zstd", len(whole) - 1)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        (b"zstd", zstd.compress(b"body") + b"more"),
+        (b"zstd", zstd.compress(b"body") * 2 + zstd.compress(b"body")[:-1]),
+        (b"zstd", zstd.compress(b"") * 10_001),
+        (b"br", brotli_of(b"body") + b"more"),
+        (b"br", brotli_of(b"a" * 100) + bytes(70_000)),
+    ],
+    ids=["text", "broken off", "too many frames", "text behind br", "much behind br"],
+)
+def test_what_follows_a_frame_and_is_none_is_malformed(encoding: bytes, packed: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        unpack(packed, encoding, 1_000)
+
+
+def test_br_that_ends_with_a_piece_and_is_followed_by_more_is_malformed() -> None:
+    body = next(body for body in _random_bodies() if len(brotli.compress(body)) == bodies._PIECE_BYTES)
+    assert unpack(brotli.compress(body), b"br", len(body)) == body
+    with pytest.raises(MalformedRequest, match="follows"):
+        unpack(brotli.compress(body) + b"more", b"br", len(body))
+
+
+def _random_bodies() -> Iterator[bytes]:
+    whole = random.Random(1).randbytes(bodies._PIECE_BYTES)
+    for length in range(len(whole), 0, -1):
+        yield whole[:length]
+
+
+def test_a_window_that_no_sender_over_http_may_ask_for_is_refused() -> None:
+    """RFC 9659."""
+    for window_log, is_read in ((23, True), (24, False)):
+        packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
+        packed = packer.compress(b"body") + packer.flush()
+        if is_read:
+            assert unpack(packed, b"zstd", 100) == b"body"
+        else:
+            with pytest.raises(MalformedRequest, match="window of over 8 MB"):
+                unpack(packed, b"zstd", 100)
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [b"", b"identity", b"compress", b"gzip, compress", b"aes128gcm", b"gzip, gzip, gzip, gzip", b"gzip zstd"],
+)
+def test_encodings_of_others_are_not_unpacked(encoding: bytes) -> None:
+    assert not can_unpack(encoding)
+
+
+def test_what_looks_into_answers_reads_one_encoding_of_zlib() -> None:
+    encodings = (b"gzip", b"x-gzip", b"deflate", b"zstd", b"br", b"gzip, gzip")
+    assert [is_zlibs(encoding) for encoding in encodings] == [True] * 3 + [False] * 3
+
+
+def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        class Decompressor:
+            """Of brotli 1.1: it cannot stop."""
+
+    found: dict[str, Any] = {"brotli": Old}
+
+    def without(name: str) -> Any:
+        if name not in found:
+            raise ImportError(name)
+        return found[name]
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    for reader in (bodies._zstd, bodies._brotli):
+        monkeypatch.setattr(bodies, reader.__name__, reader.__wrapped__)
+    assert [can_unpack(encoding) for encoding in (b"gzip", b"zstd", b"br", b"gzip, br")] == [True, False, False, False]
+    found["compression.zstd"] = zstd
+    assert can_unpack(b"zstd")
+    del found["brotli"]
+    assert not can_unpack(b"br")
+
+
+@given(st.binary(max_size=300))
+def test_deflate_without_its_frame_is_read_as_some_clients_send_it(body: bytes) -> None:
+    assert unpack(zlib.compress(body, wbits=-15), b"deflate", len(body)) == body
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.integers(0, 3))
+def test_a_gzip_body_of_several_members_is_all_of_them(bodies: list[bytes], zeros: int) -> None:
+    packed = b"".join(map(gzip.compress, bodies)) + bytes(zeros)
+    assert unpack(packed, b"gzip", 1_500) == b"".join(bodies)
+    if whole := b"".join(bodies):
+        with pytest.raises(BodyTooLarge, match="once unpacked"):
+            unpack(packed, b"gzip", len(whole) - 1)
+
+
+def test_a_long_second_member_comes_whole() -> None:
+    body = random.Random(1).randbytes(500_000)
+    assert unpack(gzip.compress(b"{") + gzip.compress(body), b"gzip", 600_000) == b"{" + body
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"more", gzip.compress(b"body")[:-1], b"\0more", gzip.compress(b"") * 10_001],
+    ids=["text", "broken off", "after padding", "too many"],
+)
+def test_what_follows_a_gzip_member_and_is_none_is_malformed(rest: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        unpack(gzip.compress(b"body") + rest, b"gzip", 100)
+
+
+def test_a_bomb_in_a_second_member_is_stopped_while_it_unpacks() -> None:
+    bomb = gzip.compress(b"{") + gzip.compress(bytes(200_000_000), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLarge):
+            unpack(bomb, b"gzip", 1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()

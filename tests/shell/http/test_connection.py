@@ -10,8 +10,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from proxy.shell.http.clients import connection_of
 from proxy.shell.http.connection import Connection, Connections
-from proxy.shell.http.disconnect import connection_of
 from proxy.shell.upstream.client import Headers
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"

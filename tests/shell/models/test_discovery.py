@@ -16,7 +16,7 @@ from support.waiting import until
 from proxy.config.upstreams import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
-from proxy.shell.models.questions import MAX_ANSWER_BYTES
+from proxy.shell.models.own_servers import MAX_ANSWER_BYTES
 from proxy.wire.model_list import ModelLimits
 
 URL = "https://llm.example.org/v1/models"

@@ -18,10 +18,10 @@ from structlog.testing import capture_logs
 from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS, Known, merged
 from proxy.shell.models.learning import MAX_MODELS, Learning
+from proxy.shell.resources import whole_files
 from proxy.wire.model_list import ModelLimits
 
 UPSTREAM = "http://upstream/v1"
@@ -846,7 +846,7 @@ def _learn_some(folder: Path, worker: int, start: Any) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a lock may take its time."""
-    monkeypatch.setattr(shared_file, "_LOCK_TRIES", 10_000)
+    monkeypatch.setattr(whole_files, "_LOCK_TRIES", 10_000)
 
 
 @pytest.mark.usefixtures("patient")

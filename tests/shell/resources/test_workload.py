@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.shell.resources import workload
 from proxy.shell.resources import workload as workload_module
 from proxy.shell.resources.workload import (
     LEAST_BYTES,
@@ -321,3 +324,33 @@ def test_large_blocks_of_memory_leave_no_holes() -> None:
         for how in ("apart", "as it comes")
     }
     assert held["apart"] < 10_000_000 < 80_000_000 < held["as it comes"]
+
+
+class _Held:
+    """An object that only a circle keeps alive."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
+    """The one place where this is tried in the process of the tests: tests_process.py keeps applications from it."""
+    tune, forget = workload.tune_interpreter, workload.forget_what_is_gone
+    before = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        held: list[object] = []
+        held.append(held)  # a circle
+        assert any(one is held for one in gc.get_objects())
+        tune()
+        # Read back it has lost some nanoseconds.
+        assert abs(sys.getswitchinterval() - workload.SWITCH_SECONDS) < 1e-6 < before[1]
+        assert not any(one is held for one in gc.get_objects())
+        assert (gc.get_threshold(), gc.isenabled()) == ((10_000, 20, 20), True)
+        gone = weakref.ref(_Held())
+        assert gone() is not None
+        forget()
+        assert gone() is None
+        assert not any(one is held for one in gc.get_objects())
+    finally:
+        gc.set_threshold(*before[0])
+        sys.setswitchinterval(before[1])

@@ -1,0 +1,192 @@
+"""The client's side of a request under way: its departure stops the work, and bytes sent before the response is decided
+keep it waiting.
+
+Rule: the upstream stops computing as soon as the client has left. Once the first byte was sent, the status is 200, so a
+later error is reported in the body: as an event of a stream, else as JSON. That is why `overflow.keepalive_seconds` is
+off by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from msgspec import Struct, field
+from starlette.types import Message, Receive, Scope, Send
+
+from proxy.errors import ClientLeft
+from proxy.shell.upstream.client import Headers
+from proxy.wire.protocol import Wire
+
+STATE_KEY: Final = "connection"
+"""Of the client's connection in `scope["state"]`."""
+
+
+class Losable(Protocol):
+    """A connection that tells when it is lost."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether what is sent now goes out without waiting for the client to read."""
+
+    @property
+    def has_whole_request(self) -> bool:
+        """Whether the body of the request that is under way has arrived."""
+
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        """What takes whole chunks of the response that is under way, with their framing, until `stop` is called, which
+        happens when the connection is no longer writable; None if the response is not sent in chunks, or its head waits
+        to be sent with what follows."""
+
+    def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send a whole response, as two messages of ASGI would; False if only those can."""
+
+    def when_lost(self, then: Callable[[], None] | None) -> None:
+        """From now on, call this when the connection is lost, and soon if it is lost already; None: call nothing."""
+
+
+def connection_of(scope: Scope) -> Losable | None:
+    """The connection of a request; None if the server is not ours."""
+    found: Losable | None = scope.get("state", {}).get(STATE_KEY)
+    return found
+
+
+class UntilClientLeaves:
+    """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client leaves.
+
+    Without a `connection`, messages are received while watching and thrown away, so watching begins only when the body
+    has been read: at once, or after the event that signals it. Call `release` before sending the last byte of the
+    response: servers report the end of a response with the same message as a client's departure.
+    """
+
+    def __init__(self, receive: Receive, after: asyncio.Event | None = None, connection: Losable | None = None) -> None:
+        """`connection`: the client's, which costs less than a task for each request."""
+        self.connection = connection
+        self._receive = receive
+        self._after = after
+        self._left = False
+        self._starting: asyncio.Handle | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "runs inside a task"
+        self._task = task
+        if self.connection is not None:
+            self.connection.when_lost(self._leave)
+        else:
+            # In the loop's next turn, when the request is on its way: before that nothing could be stopped.
+            self._starting = asyncio.get_running_loop().call_soon(self._start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+        if self._left and isinstance(error, asyncio.CancelledError):
+            self._task.uncancel()
+            raise ClientLeft("the client closed its connection before the response was complete") from None
+
+    def release(self) -> None:
+        """Stop watching."""
+        if self.connection is not None:
+            self.connection.when_lost(None)
+        if self._starting is not None:
+            self._starting.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _start(self) -> None:
+        self._watch = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        if self._after is not None:
+            await self._after.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        self._left = True
+        self._task.cancel()
+
+
+_MAX_BODY_BYTES: Final = 1024 * 1024
+"""Of a response that must be sent in another form; errors are far shorter."""
+
+
+class KeepAlive(Struct):
+    """Respond through `send`, which acts as the server's own `send` unless bytes were sent before the response was
+    decided."""
+
+    _send: Send
+    _wire: Wire
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _begun: bool = False
+    """Whether the client has received a head."""
+    _committed: bool = False
+    """Whether that was before the response was decided."""
+    _as_events: bool = True
+    """Whether the committed body is a stream."""
+    _status: int = 200
+    _whole: bytearray | None = None
+    """A response that must be sent in another form, as far as it has arrived."""
+
+    @contextlib.asynccontextmanager
+    async def comments(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> AsyncIterator[None]:
+        """Sends a comment at this interval. `wanted` is called before each: whether the client wants a stream is known
+        once its request has been read."""
+        ticking = asyncio.create_task(self._tick(seconds, wanted, headers))
+        try:
+            yield
+        finally:
+            ticking.cancel()
+
+    async def pass_on(self, headers: Headers, piece: bytes) -> None:
+        """Pass on what the upstream sends before any content. `headers` are for a client that has none yet."""
+        async with self._starting:
+            if not self._begun:
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                self._begun = self._committed = True
+                self._as_events = self._wire.framing.is_stream(headers)
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the messages after a head go to the server as they are."""
+        return self._whole is None
+
+    @property
+    def rest(self) -> Send:
+        """What sends the messages after a head: the server's own `send` unless they no longer fit. Events come by the
+        thousand, and each would pass one more function for nothing."""
+        return self._send if self.is_direct else self.send
+
+    async def send(self, message: Message) -> None:
+        """An ASGI message of the response; after the body is committed, messages that no longer fit are translated."""
+        is_start = message["type"] == "http.response.start"
+        if not self._committed:
+            self._begun |= is_start
+            await self._send(message)
+        elif is_start:
+            self._status = message["status"]
+            fits = self._wire.framing.is_stream(message["headers"]) if self._as_events else self._status < 400
+            self._whole = None if fits else bytearray()
+        elif self._whole is None:
+            await self._send(message)
+        else:
+            self._whole += message.get("body", b"")[: _MAX_BODY_BYTES - len(self._whole)]
+            if not message.get("more_body", False):
+                told = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
+                await self._send({"type": "http.response.body", "body": told(self._status, bytes(self._whole))})
+
+    async def _tick(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> None:
+        framing = self._wire.framing
+        head = [(b"content-type", framing.content_type), (b"cache-control", b"no-cache"), *headers]
+        while framing.comment:
+            await asyncio.sleep(seconds)
+            if wanted():
+                await self.pass_on(head, framing.comment)
