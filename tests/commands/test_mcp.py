@@ -57,7 +57,8 @@ def started(data_dir: Path, *flags: str, **environment: str) -> Client:
                 args=["-m", "proxy", "mcp", "--data-dir", str(data_dir), *flags],
                 env={**kept, "PYTHONPATH": str(ROOT), **environment},
                 cwd=str(ROOT),
-            )
+            ),
+            errlog=sys.__stderr__,  # its default is whatever stood there at the first import, say a test's capture
         )
     )
 
