@@ -1,4 +1,6 @@
-"""The interface of a wire: one API that agents speak, as the modules above see it.
+"""A wire: one API that agents speak, as the modules above see it. The base class has what most wires have in common,
+whose bodies are JSON, whose streams are server-sent events and whose keys are bearer tokens; a wire overrides what
+differs.
 
 Rule: a wire translates and decides nothing. It has no state: one object serves all requests. Only its own folder knows
 the members of its JSON; its users see messages, tool lists and replies.
@@ -6,8 +8,10 @@ the members of its JSON; its users see messages, tool lists and replies.
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -16,65 +20,83 @@ from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
-from proxy.wire.request import Request
-from proxy.wire.streams import Framing
+from proxy.wire.error_bodies import judge_answer
+from proxy.wire.json_wire import OwnTool, error_body, error_in_body, has_others
+from proxy.wire.request import Request, RequestShape, limiting, read_request
+from proxy.wire.streams import SSE, Framing
+
+_LONG_BYTES: Final = 1_024
+"""A shorter member costs less than the margin of any window. OpenAI's `metadata` may have 9 KB and is no prompt."""
+_ADDS: Final = re.compile(
+    r".*search.*|mcp_servers|plugins|documents|data_sources|tool_resources|vector_store.*|container"
+)
+"""Members of requests that make a server add text: `web_search_options` of OpenAI, `search_parameters` of xAI,
+`enable_search` of DashScope, `plugins` of OpenRouter, `data_sources` of Azure, `documents` of Cohere and vLLM,
+`mcp_servers` and `container` of Anthropic."""
+_LEAVES_THE_CHOICE: Final = (None, "auto", "none")
+"""Values of `tool_choice` that force nothing. With `none` the tool stays in the list: the model does not call it, and
+the beginning of the prompt stays the same."""
+_SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
 
 
-class Wire(Protocol):
+def patterns_of(*names: str) -> Sequence[re.Pattern[bytes]]:
+    """A pattern for each count with one of these names, separated by `|`."""
+    return [re.compile(rb'"(?:%b)"\s*:\s*(\d{1,9})' % name.encode()) for name in names]
+
+
+class Wire(ABC):
     """One API."""
 
-    def __hash__(self) -> int:
-        """Wires are distinguished by identity."""
+    name: ClassVar[str]
+    """In settings; empty if it has the same upstream as another wire."""
+    path: ClassVar[str]
+    """After the base URL: `/chat/completions`."""
+    end: ClassVar[bytes]
+    """Paths that end like this are its own. It includes the version if other paths end in the same word:
+    `/v1/threads/ID/messages` is not `/v1/messages`."""
+    is_on_host: ClassVar[bool] = False
+    """Whether its path follows the upstream's host, whatever version the base URL ends in."""
+    greeting: ClassVar[bytes] = b""
+    """What its server answers at `/`, where clients check whether it is up; empty if they do not."""
+    content_type: ClassVar[bytes] = b"application/json"
+    """Of a body that is not a stream."""
+    framing: ClassVar[Framing] = SSE
+    """Of a reply that is a stream."""
+    results_hold_media: ClassVar[bool]
+    """Whether images and files are allowed in tool results."""
+    results_may_repeat: ClassVar[bool] = False
+    """Whether a call may have several results."""
+    id_header: ClassVar[bytes] = b"x-request-id"
+    """The header that names an error's request, in lower case."""
+    shape: ClassVar[RequestShape]
+    read_message: ClassVar[staticmethod[[Raw], Message]]
+    own_tool: ClassVar[OwnTool]
+    result_of: ClassVar[staticmethod[[str, str], bytes]]
+    """The id of a call, and a text → the message that answers the call."""
+    client_tools: ClassVar[re.Pattern[str]] = re.compile("(?:function|custom)?")
+    """Types of tools that the client runs; any other one is the server's."""
+    read_members: ClassVar[frozenset[str]] = frozenset({"tools"})
+    """Members besides the messages that are counted on their own."""
+    counts: ClassVar[Sequence[re.Pattern[bytes]]] = ()
+    """The tokens of the prompt, of the reply, and of the prompt's part in a cache."""
 
-    @property
-    def name(self) -> str:
-        """In settings; empty if it has the same upstream as another wire."""
-
-    @property
-    def path(self) -> str:
-        """After the base URL: `/chat/completions`."""
-
-    @property
-    def end(self) -> bytes:
-        """Paths that end like this are its own. It includes the version if other paths end in the same word:
-        `/v1/threads/ID/messages` is not `/v1/messages`."""
-
+    @abstractmethod
     def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
         """The members of a small request besides its model, and the member of a reply to it that is not empty."""
-
-    @property
-    def content_type(self) -> bytes:
-        """Of a body that is not a stream."""
-
-    @property
-    def results_hold_media(self) -> bool:
-        """Whether images and files are allowed in tool results."""
-
-    @property
-    def results_may_repeat(self) -> bool:
-        """Whether a call may have several results."""
-
-    @property
-    def framing(self) -> Framing:
-        """Of a reply that is a stream."""
-
-    @property
-    def is_on_host(self) -> bool:
-        """Whether its path follows the upstream's host, whatever version the base URL ends in."""
-
-    @property
-    def greeting(self) -> bytes:
-        """What its server answers at `/`, where clients look whether it is there; empty if they do not."""
 
     # Requests
 
     def model_in(self, body: bytes) -> str:
         """The model that a body names; empty if it names none or cannot be read."""
+        found = jsontext.opened(jsontext.members_if_any(body).get("model"))
+        return found if isinstance(found, str) else ""
 
     def closed(self, beginning: bytes) -> bytes:
         """The beginning of a body, up to the end of a message, as a whole body."""
+        return beginning + b"]}"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -82,100 +104,150 @@ class Wire(Protocol):
         """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and are not read
         again. `will_be_known`: whether a later body may be read in this way by means of this one. Raises
         MalformedRequest for a body that no upstream could judge either."""
+        return read_request(self.shape, body, known, shared, will_be_known=will_be_known)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """The body with these messages, and with these members instead of its own; everything else keeps its bytes."""
+        listed = jsontext.join_array([message.raw for message in messages])
+        return jsontext.join_object({**request.members, **members, self.shape.messages: listed})
 
     def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
         """The members that limit the reply of a request to so many tokens."""
+        return limiting(request.shape, request.members, tokens)
 
     def message(self, raw: bytes) -> Message:
         """A message from its bytes."""
+        return self.read_message(raw)
 
-    def instructions(self, members: Mapping[str, Raw]) -> bytes:
+    def instructions(self, _: Mapping[str, Raw]) -> bytes:
         """The text besides messages and tools that a model reads and that therefore counts, as the request has it."""
+        return b""
 
     def long_members(self, request: Request) -> Mapping[str, bytes]:
         """By name: long members besides messages, tools and instructions. Some servers add them to the prompt, others
-        do not: the schema of a reply, a prediction, documents."""
+        do not: the schema of a reply, a prediction, documents. An API's next member is counted before it is known
+        here; metadata is not."""
+        read = self.read_members
+        return {
+            name: bytes(raw)
+            for name, raw in request.members.items()
+            if len(raw) > _LONG_BYTES and name not in read and name != request.shape.messages and "metadata" not in name
+        }
 
     def adds_to_prompt(self, request: Request, *, by_tools: bool = True) -> bool:
         """Whether the upstream may add to the prompt what the request does not contain: a conversation that it holds,
-        web pages, results of its own tools. Then its count says nothing about ours. `by_tools`: whether its tools may
-        have run; they have not when it refuses a stream."""
+        web pages, results of its own tools, files, whose cost is unknown. Then its count says nothing about ours.
+        `by_tools`: whether its tools may have run; they have not when it refuses a stream."""
+        return (
+            not request.shape.is_whole
+            or request.has_files
+            or any(bytes(request.members[name]) not in _SAYS_NO for name in filter(_ADDS.fullmatch, request.members))
+            or (by_tools and has_others(self.tools(request), self.client_tools))
+        )
 
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
+        return self.shape.may_hold_images(raw)
 
-    def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    def may_name_images(self, raw: bytes) -> bool:
+        """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text, where the quotes
+        around the member's name are escaped."""
+        return b"image_url" in raw
+
+    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether a request's headers, with names in lower case, lift the window of its model to a million tokens."""
+        return False
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """The headers that carry a key."""
+        return [(b"authorization", b"Bearer " + key.encode())]
 
     def list_headers(self, key: str) -> Mapping[bytes, bytes]:
-        """The same where the upstream is asked for its models."""
-
-    def may_name_images(self, raw: bytes) -> bool:
-        """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text."""
+        """The headers of a request for the upstream's models."""
+        return dict(self.credentials(key))
 
     # Tools
 
     def tool_names(self, tools: bytes) -> Sequence[str]:
-        """The names in a tool list."""
+        """The names in a tool list; empty for a tool without one."""
+        return self.own_tool.names_in(tools)
 
     def tools(self, request: Request) -> bytes:
         """All tools in a request, as it has them; empty for none."""
+        return bytes(request.members.get("tools", b""))
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The tool list of a request with the proxy's own tool at its end; None when its agent does not have it."""
+        return self.own_tool.appended(request.members, policy)
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
-        """Whether a request demands a call, or names the tools that may be called."""
+        """Whether a request demands a call, or names the tools that may be called: a model that must call something
+        would call ours, round after round, and the client would wait in vain for a call of its own. Unknown values
+        count as a demand: `required`, `any` (Mistral), a named function, `allowed_tools`."""
+        return jsontext.opened(members.get("tool_choice")) not in _LEAVES_THE_CHOICE
 
-    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """The message that answers this message's call of a client's tool."""
+        return self.result_of(call.id, text)
 
-    def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
-        """The request without the sealed reasoning that the upstream could not verify when it got the messages `sent`;
-        `refusal`: its words, which may name the place."""
+    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+        """The request without the sealed reasoning that the upstream could not verify: its messages as they were sent,
+        and the upstream's words, which may name the place."""
+        return request.unsealed()
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
+        return self.result_of(call.id, text)
 
-    def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
+    # A conversation that the upstream holds
+
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Members that ask the upstream to leave out older parts of the conversation that only it holds; empty if it
         holds nothing, or was already asked."""
+        return {}
 
-    def continues(self, request: Request) -> str:
+    def continues(self, _: Request) -> str:
         """The name of the conversation that the upstream holds and this request continues; empty if it holds none."""
+        return ""
 
-    def continued_from(self, request: Request, name: str, results: Sequence[bytes]) -> Request:
+    def continued_from(self, request: Request, _: str, __: Sequence[bytes]) -> Request:
         """The same request, continued from what the upstream holds under this name, with these messages before its own:
         the results of calls that the client does not know."""
+        return request
 
-    def unanswered_in(self, refusal: str) -> str:
+    def unanswered_in(self, _: str) -> str:
         """The id of the call that has no result in what the upstream holds, by the words in which it refused to
         continue; empty if they name none."""
+        return ""
+
+    def named_in(self, _: Request, __: bytes) -> str:
+        """The name by which a later request continues from the reply to this one, given the reply's beginning; empty if
+        the upstream does not keep it."""
+        return ""
 
     # Replies
 
-    def named_in(self, request: Request, evidence: bytes) -> str:
-        """The name by which a later request continues from the reply to this one, which begins like this; empty if the
-        upstream does not keep it."""
-
+    @abstractmethod
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether the beginning of a 200 has the sign of a reply and none of a refusal."""
 
+    @abstractmethod
     def says_something(self, data: bytes) -> bool:
         """Whether the data of an event contributes to the reply: a part of it, an error, or its end."""
 
     def counted(self, end: bytes) -> Counted | None:
-        """The upstream's counts, from the end of a reply."""
+        """The upstream's counts, from the end of a reply; the model's words before the last `usage` are not
+        searched."""
+        prompt, reply, cached = [pattern.findall(end) for pattern in self.counts]
+        if not prompt:
+            return None
+        return Counted(int(prompt[-1]), int(reply[-1]) if reply else 0, int(cached[-1]) if cached else 0)
 
+    @abstractmethod
     def is_complete(self, told: bytes) -> bool:
         """Whether a stream that ended with `told` is complete."""
 
+    @abstractmethod
     def reply(self, *, stream: bool) -> Reply:
         """Reads the reply to one request."""
 
@@ -186,18 +258,18 @@ class Wire(Protocol):
     ) -> Verdict:
         """The meaning of a response, or of its beginning, which is read here and judged by the core. `sent`: our own
         knowledge of the prompt; `request`: the body that was answered, because a response's echo of it is no
-        evidence."""
+        evidence. Gateways pass on other servers' errors in whatever shape, so those of any API are read."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
 
-    @property
-    def id_header(self) -> bytes:
-        """The header that names an error's request, in lower case."""
-
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:
-        """The body of an error that the proxy itself makes."""
+    def error(self, error: ProxyError, _: str = "") -> bytes:
+        """The body of an error that the proxy itself makes, given the id of the request."""
+        return error_body(error)
 
     def error_in_body(self, status: int, body: bytes) -> bytes:
         """An upstream's response for a client that does not see its status: an error states it in its body."""
+        return error_in_body(status, body)
 
+    @abstractmethod
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """The same as the end of a stream."""
 

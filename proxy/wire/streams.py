@@ -6,58 +6,76 @@ Rule: the events of a stream, joined, are the bytes of the stream; nothing is no
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 
-class Splitter(Protocol):
+class Splitter(ABC):
     """Takes pieces of a stream and returns the events that are complete."""
 
+    stays_bytes: ClassVar[int] = 0
+    """The last bytes of an incomplete event are never passed on: its end, or what is sought in it, may begin there."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    @abstractmethod
     def feed(self, piece: bytes) -> list[bytes]:
         """The events that this piece completes, each with what ends it."""
 
     @property
     def held_bytes(self) -> int:
         """The number of bytes of an incomplete event so far."""
+        return len(self._kept)
 
     def holds(self, sought: bytes) -> bool:
         """Whether the incomplete event contains these bytes so far."""
+        return sought in self._kept
 
     def release(self) -> bytes:
         """Takes out what there is of an incomplete event; once it is complete, `feed` returns the rest of it."""
+        count = max(0, len(self._kept) - self.stays_bytes)
+        released = bytes(memoryview(self._kept)[:count])
+        del self._kept[:count]
+        return released
 
     @property
     def rest(self) -> bytes:
         """What there is of an incomplete event; at the end of a stream, its last words."""
+        return bytes(self._kept)
 
 
-class Framing(Protocol):
+class Framing(ABC):
     """How the replies of an API are streamed."""
 
-    @property
-    def content_type(self) -> bytes:
-        """Of a stream."""
+    content_type: ClassVar[bytes]
+    """Of a stream."""
+    sign: ClassVar[bytes]
+    """The part of the content-type by which a stream is recognised."""
+    comment: ClassVar[bytes] = b""
+    """What clients skip, to keep a connection alive; empty if they skip nothing."""
+    splitter: ClassVar[type[Splitter]]
+    """For one stream."""
 
-    @property
-    def comment(self) -> bytes:
-        """What clients skip, to keep a connection alive; empty if they skip nothing."""
+    @staticmethod
+    @abstractmethod
+    def data_of(event: bytes, /) -> bytes:
+        """The content of an event; empty if it has none."""
 
     def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a response is a stream, by its headers with names in lower case."""
+        return self.sign in dict(headers).get(b"content-type", b"").lower()
 
-    def begins_stream(self, body: bytes) -> bool:
+    def begins_stream(self, _: bytes) -> bool:
         """Whether a body that begins like this is a stream, whatever its headers say."""
+        return False
 
-    def splitter(self) -> Splitter:
-        """For one stream."""
-
-    def data_of(self, event: bytes) -> bytes:
-        """The content of an event; empty if it has none."""
-
-    def quiet_bytes(self, begun: bytes) -> int:
+    def quiet_bytes(self, _: bytes) -> int:
         """How many bytes at the beginning of a stream have no content and may be passed on before the rest; 0 if
         content has begun."""
+        return 0
 
 
 # Server-sent events
@@ -70,8 +88,6 @@ _BEGIN_QUIET_LINES: Final = (b":", b"\n", b"\r")
 _SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
 """Every blank line contains one of these, at its first or second byte."""
 _LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
-_STAYS_BYTES: Final = 16
-"""Of an incomplete event that is passed on; what is sought in one is no longer."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """May precede the first event of a stream."""
 _EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -79,7 +95,7 @@ _EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 `application/json` as for their other errors."""
 
 
-class EventSplitter:
+class EventSplitter(Splitter):
     """Takes pieces of a stream and returns the events that are complete, each with the blank line that ends it; the
     blank lines and comments before one are an event of their own, all together: a server may send millions.
 
@@ -90,10 +106,13 @@ class EventSplitter:
     [b'data: a\\n\\n', b'data: b\\n\\n']
     >>> splitter.rest
     b'data: c'
+
+    >>> splitter = EventSplitter()
+    >>> splitter.feed(b"data: a very long event\\n"), splitter.release(), splitter.feed(b"\\n")
+    ([], b'data: a ', [b'very long event\\n\\n'])
     """
 
-    def __init__(self) -> None:
-        self._kept = bytearray()
+    stays_bytes = 16
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The events that this piece completes."""
@@ -125,33 +144,6 @@ class EventSplitter:
         found = [place for sign in _SIGNS_OF_A_BLANK_LINE if (place := self._kept.find(sign, at)) >= 0]
         return min(found, default=-1)
 
-    @property
-    def held_bytes(self) -> int:
-        """The number of bytes of an incomplete event so far."""
-        return len(self._kept)
-
-    def holds(self, sought: bytes) -> bool:
-        """Whether the incomplete event contains these bytes so far."""
-        return sought in self._kept
-
-    def release(self) -> bytes:
-        """Takes out what there is of an incomplete event; once it is complete, `feed` returns the rest of it. The last
-        bytes stay, because the end of the event, or what `holds` is asked for, may begin with them.
-
-        >>> splitter = EventSplitter()
-        >>> splitter.feed(b"data: a very long event\\n"), splitter.release(), splitter.feed(b"\\n")
-        ([], b'data: a ', [b'very long event\\n\\n'])
-        """
-        count = max(0, len(self._kept) - _STAYS_BYTES)
-        released = bytes(memoryview(self._kept)[:count])
-        del self._kept[:count]
-        return released
-
-    @property
-    def rest(self) -> bytes:
-        """What there is of an incomplete event; at the end of a stream, its last words."""
-        return bytes(self._kept)
-
 
 def _end_of_quiet_lines(stream: bytes | bytearray, start: int) -> int:
     found = _QUIET_LINES.match(stream, start)
@@ -176,17 +168,14 @@ def data_of(event: bytes) -> bytes:
     )
 
 
-class ServerSentEvents:
+class ServerSentEvents(Framing):
     """https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream"""
 
-    content_type: ClassVar[bytes] = b"text/event-stream"
-    comment: ClassVar[bytes] = b": keepalive\n\n"
+    content_type = b"text/event-stream"
+    sign = b"event-stream"
+    comment = b": keepalive\n\n"
     splitter = EventSplitter
     data_of = staticmethod(data_of)
-
-    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """By the content-type."""
-        return b"event-stream" in dict(headers).get(b"content-type", b"").lower()
 
     def begins_stream(self, body: bytes) -> bool:
         """By the name of a field, or a comment."""

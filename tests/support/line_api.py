@@ -25,7 +25,7 @@ and `>` its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
@@ -35,8 +35,9 @@ from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.error_bodies import report_of
+from proxy.wire.protocol import Reply, Wire
 from proxy.wire.request import Asked, Request, RequestShape
-from proxy.wire.streams import Framing
+from proxy.wire.streams import Framing, Splitter
 from support.line_wire import LineMessage, assistant, meant_by, paired
 
 _BLANK: Final = b"\n\n"
@@ -60,61 +61,38 @@ def _may_hold_images(raw: bytes) -> bool:
 SHAPE: Final = RequestShape("messages", (), _read, _may_hold_images, joined=_joined, tools="offers")
 
 
-class LineSplitter:
+class LineSplitter(Splitter):
     """Lines, each with its end."""
 
-    def __init__(self) -> None:
-        self.rest = b""
-
     def feed(self, piece: bytes) -> list[bytes]:
-        *lines, self.rest = (self.rest + piece).split(b"\n")
+        self._kept += piece
+        *lines, rest = self.rest.split(b"\n")
+        self._kept[:] = rest
         return [line + b"\n" for line in lines]
 
-    @property
-    def held_bytes(self) -> int:
-        return len(self.rest)
 
-    def holds(self, sought: bytes) -> bool:
-        return sought in self.rest
-
-    def release(self) -> bytes:
-        released, self.rest = self.rest, b""
-        return released
-
-
-class LineFraming:
+class LineFraming(Framing):
     """A stream of lines."""
 
-    content_type: Final = b"text/x-lines"
-    comment: Final = b""
+    content_type = b"text/x-lines"
+    sign = b"x-lines"
     splitter = LineSplitter
 
-    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        return (b"content-type", self.content_type) in headers
-
-    def begins_stream(self, _: bytes) -> bool:
-        return False
-
-    def data_of(self, event: bytes) -> bytes:
+    @staticmethod
+    def data_of(event: bytes) -> bytes:
         return event.removesuffix(b"\n")
 
-    def quiet_bytes(self, _: bytes) -> int:
-        return 0
 
+class Lines(Wire):
+    """`/api/lines`; the base class describes each member."""
 
-class Lines:
-    """`/api/lines`; what each member is for stands with the protocol."""
-
-    name: Final = "lines"
-    path: Final = "/api/lines"
-    end: Final = b"/api/lines"
-    is_on_host: Final = True
-    greeting: Final = b""
-    results_hold_media: Final = False
-    results_may_repeat: Final = False
-    content_type: Final = b"text/plain; charset=utf-8"
-    id_header: Final = b"x-request-id"
-    framing: Final[Framing] = LineFraming()
+    name = "lines"
+    path = "/api/lines"
+    end = b"/api/lines"
+    is_on_host = True
+    results_hold_media = False
+    content_type = b"text/plain; charset=utf-8"
+    framing = LineFraming()
 
     def trial(self, words: str) -> tuple[Mapping[str, object], str]:
         return {"messages": words}, "assistant"
@@ -149,9 +127,6 @@ class Lines:
     def closed(self, beginning: bytes) -> bytes:
         return beginning
 
-    def list_headers(self, key: str) -> Mapping[bytes, bytes]:
-        return dict(self.credentials(key))
-
     def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
         limits = _limits(request.members) | {"most": tokens}
         return {"limits": " ".join(f"{name}={limit}" for name, limit in limits.items()).encode()}
@@ -159,19 +134,10 @@ class Lines:
     def message(self, raw: bytes) -> Message:
         return LineMessage(raw)
 
-    def instructions(self, members: Mapping[str, Raw]) -> bytes:
-        return b""
-
     def long_members(self, _: Request) -> Mapping[str, bytes]:
         return {}
 
     def adds_to_prompt(self, _: Request, *, by_tools: bool = True) -> bool:
-        return False
-
-    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
-        return request
-
-    def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
         return False
 
     def may_hold_images(self, raw: bytes) -> bool:
@@ -185,24 +151,6 @@ class Lines:
 
     def tools(self, request: Request) -> bytes:
         return bytes(request.members.get("offers", b""))
-
-    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
-        return {}
-
-    def continues(self, _: Request) -> str:
-        return ""
-
-    def continued_from(self, request: Request, _: str, __: Sequence[bytes]) -> Request:
-        return request
-
-    def unanswered_in(self, _: str) -> str:
-        return ""
-
-    def named_in(self, _: Request, __: bytes) -> str:
-        return ""
-
-    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        return [(b"authorization", b"Bearer " + key.encode())]
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         names = self.tool_names(self.tools(request))
@@ -230,7 +178,7 @@ class Lines:
     def is_complete(self, told: bytes) -> bool:
         return _ENDED.search(told) is not None
 
-    def reply(self, *, stream: bool) -> WholeLines | StreamedLines:
+    def reply(self, *, stream: bool) -> Reply:
         return StreamedLines() if stream else WholeLines()
 
     def judged(
@@ -238,7 +186,7 @@ class Lines:
     ) -> Verdict:
         return judge(report_of(status, headers, body), sent, SentLines(request))
 
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:
+    def error(self, error: ProxyError, _: str = "") -> bytes:
         return "\n".join([f"refused: {error.code}", *_spoken(error.message)]).encode()
 
     def error_in_body(self, status: int, body: bytes) -> bytes:

@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from msgspec.structs import replace
+
+from proxy.core.overflow import VerdictKind
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.errors import ContextOverflow
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import repaired
 from proxy.wire.responses.wire import RESPONSES
 
@@ -55,3 +61,143 @@ def test_a_second_result_of_one_call_stays_only_where_the_wire_allows_several():
     responses = RESPONSES.parse(json.dumps({"input": items}).encode())
     messages = repaired(RESPONSES, responses, "", "it was interrupted").conversation.messages
     assert messages == responses.conversation.messages[:3]
+
+
+def test_a_key_is_a_bearer_token():
+    assert CHAT_COMPLETIONS.credentials("sk-1") == [(b"authorization", b"Bearer sk-1")]
+
+
+@pytest.mark.parametrize(
+    ("members", "tools"),
+    [({"tools": [{"x": 1.0}]}, b'[{"x": 1.0}]'), ({}, b""), ({"tools": None}, b"null")],
+)
+def test_the_tool_list_is_the_member_as_the_client_wrote_it(members, tools):
+    request = CHAT_COMPLETIONS.parse(json.dumps({"model": "m", "messages": [], **members}).encode())
+    assert CHAT_COMPLETIONS.tools(request) == tools
+    assert CHAT_COMPLETIONS.left_to_the_upstream(request) == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+            VerdictKind.PROMPT,
+        ),
+        ("prompt is too long: 5000 tokens > 4096 maximum", VerdictKind.PROMPT),
+        ("Incorrect API key provided", VerdictKind.AUTH),
+    ],
+)
+def test_a_refusal_is_known_by_the_words_of_any_server(message, kind):
+    body = json.dumps({"error": {"message": message}}).encode()
+    assert CHAT_COMPLETIONS.judged(400, [], body, sent=None, request=b"{}").kind is kind
+
+
+def test_errors_have_the_shape_of_openai():
+    assert (
+        json.loads(CHAT_COMPLETIONS.error(ContextOverflow("too long"), "id"))["error"]["code"]
+        == "context_length_exceeded"
+    )
+    assert json.loads(CHAT_COMPLETIONS.error_in_body(502, b"<html>"))["error"]["message"] == "<html>"
+
+
+LONG = "a" * 2_000
+
+
+def asked(wire, **members):
+    listed = "input" if wire is RESPONSES else "messages"
+    return wire.parse(json.dumps({"model": "m", **{listed: []}, **members}).encode())
+
+
+@pytest.mark.parametrize("wire", [CHAT_COMPLETIONS, MESSAGES, RESPONSES], ids=lambda wire: wire.path)
+def test_long_members_are_those_that_nothing_else_counts(wire):
+    request = asked(
+        wire,
+        tools=[{"name": LONG}],
+        metadata={"a": LONG},
+        client_metadata={"a": LONG},
+        user="x",
+        a_new_one={"a": LONG},
+    )
+    assert list(wire.long_members(request)) == ["a_new_one"]
+    assert wire.long_members(request)["a_new_one"] == json.dumps({"a": LONG}).encode()
+
+
+@pytest.mark.parametrize(("wire", "name"), [(MESSAGES, "system"), (RESPONSES, "instructions")])
+def test_a_system_text_is_no_other_member(wire, name):
+    assert not wire.long_members(asked(wire, **{name: LONG}))
+
+
+@pytest.mark.parametrize(
+    ("wire", "members"),
+    [
+        (CHAT_COMPLETIONS, {"web_search_options": {"search_context_size": "low"}}),
+        (CHAT_COMPLETIONS, {"search_parameters": {"mode": "auto"}}),
+        (CHAT_COMPLETIONS, {"enable_search": True}),
+        (CHAT_COMPLETIONS, {"plugins": [{"id": "web"}]}),
+        (CHAT_COMPLETIONS, {"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "browser_search"}]}),
+        (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        (MESSAGES, {"tools": [{"type": "web_fetch_20250910", "name": LONG * 200}]}),
+        (MESSAGES, {"mcp_servers": [{"type": "url", "url": "https://x"}]}),
+        (MESSAGES, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+        (RESPONSES, {"tools": [{"type": "mcp", "server_label": "x"}]}),
+        (RESPONSES, {"tools": [{"type": "file_search"}]}),
+        (RESPONSES, {"previous_response_id": "resp_1"}),
+    ],
+)
+def test_a_request_to_which_the_upstream_adds_is_known_by_its_members_and_tools(wire, members):
+    assert wire.adds_to_prompt(asked(wire, **members))
+
+
+@pytest.mark.parametrize(
+    ("wire", "members"),
+    [
+        (CHAT_COMPLETIONS, {}),
+        (CHAT_COMPLETIONS, {"tools": None, "web_search_options": None, "enable_search": False, "plugins": []}),
+        (
+            CHAT_COMPLETIONS,
+            {"tools": [{"type": "function", "function": {"name": "search"}}, {"type": "custom"}, 7]},
+        ),
+        (CHAT_COMPLETIONS, {"tools": {"a": 1}}),
+        (CHAT_COMPLETIONS, {"tools": [{"type": 7, "function": {}}]}),
+        (MESSAGES, {"tools": [{"name": "ls", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}]}),
+        (MESSAGES, {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}),
+        (RESPONSES, {"tools": [{"type": "function", "name": "f"}, {"type": "local_shell"}]}),
+    ],
+)
+def test_a_request_whose_tools_the_client_runs_is_the_whole_prompt(wire, members):
+    assert not wire.adds_to_prompt(asked(wire, **members))
+
+
+@pytest.mark.parametrize(
+    ("wire", "content", "found"),
+    [
+        (CHAT_COMPLETIONS, [{"type": "file", "file": {"file_id": "f"}}], True),
+        (CHAT_COMPLETIONS, '"file_id"', False),
+        (MESSAGES, [{"type": "document", "source": {}}], True),
+        (MESSAGES, [{"type": "image", "source": {}}], False),
+        (RESPONSES, [{"type": "input_file"}], True),
+        (RESPONSES, [{"type": "input_text", "text": "an input_file"}], False),
+    ],
+)
+def test_the_cost_of_a_file_is_unknown_in_all_later_turns_too(wire, content, found):
+    name = "input" if wire is RESPONSES else "messages"
+    messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "x"}]
+    first = asked(wire, **{name: messages})
+    assert wire.adds_to_prompt(first) is found
+    body = json.dumps({"model": "m", name: [*messages, {"role": "user", "content": "go on"}]}).encode()
+    shared = first.shared_messages(body)
+    assert shared
+    assert wire.adds_to_prompt(wire.parse(body, first, shared)) is found
+
+
+def test_on_other_wires_no_header_lifts_the_window():
+    assert not CHAT_COMPLETIONS.asks_for_a_longer_window([(b"anthropic-beta", b"context-1m-2025-08-07")])
+
+
+@pytest.mark.parametrize(
+    ("model", "is_lifted", "known_as"), [("c", False, "c"), ("c", True, "c[1m]"), ("c[1m]", True, "c[1m]")]
+)
+def test_lessons_about_a_lifted_model_have_a_name_of_their_own(model, is_lifted, known_as):
+    request = MESSAGES.parse(json.dumps({"model": model, "messages": []}).encode())
+    assert replace(request, is_lifted=is_lifted).known_as == known_as

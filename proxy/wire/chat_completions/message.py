@@ -24,7 +24,7 @@ from proxy.core.conversation.message import (
     ToolCall,
 )
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage, leniently, meant
 from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
@@ -37,15 +37,13 @@ def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(id=str(call.get("id") or ""), name=name_of(call)) for call in calls if isinstance(call, dict))
 
 
-def name_of(tool: Mapping[str, Any]) -> str:
+def name_of(tool: Any) -> str:
     """The name in a tool, or in a call of one: of a function, a custom tool, or of itself. Empty if there is none.
 
     >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
     ('ls', 'sh', 'cat')
     """
-    inner = tool.get("function") or tool.get("custom")
-    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
-    return name if isinstance(name, str) else ""
+    return jsontext.string_in(object_in(tool, "function") or object_in(tool, "custom") or tool, "name")
 
 
 def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
@@ -54,7 +52,7 @@ def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
 
 
 def _meant(call: Any) -> list[Any]:
-    function = jsontext.object_in(call, "function")
+    function = object_in(call, "function")
     if not function:
         return [call]
     return [call.get("id"), function.get("name"), meant(function.get("arguments"))]
@@ -95,7 +93,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
         return {"type": member, member: {"url": shown.address}}
     encoded = base64.b64encode(shown.content).decode()
     url = f"data:{shown.found.mime};base64,{encoded}"
-    old = jsontext.object_in(jsontext.opened(shown.like), member)
+    old = object_in(jsontext.opened(shown.like), member)
     kept = {name: said for name, said in old.items() if not (shown.is_fetched and name in ADDRESSED)}
     match shown.route:
         case Route.AUDIO:

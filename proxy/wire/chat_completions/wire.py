@@ -8,53 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Message
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.message import ChatMessage, name_of
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of
 from proxy.wire.error_bodies import holds_nothing
-from proxy.wire.json_wire import JsonWire, OwnTool, error_in_body, names_in, patterns_of
+from proxy.wire.json_wire import OwnTool, error_in_body, names_in
+from proxy.wire.protocol import Wire, patterns_of
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES, EventSplitter
 
 # Tools
 
 
-def tool_for(spec: ToolSpec) -> bytes:
-    """A tool as an item of the list."""
-    function = {"name": spec.name, "description": spec.description, "parameters": spec.schema}
-    return jsontext.dump({"type": "function", "function": function})
-
-
-def tool_names(tools: Raw) -> list[str]:
-    """The names in a tool list; empty for a tool without one."""
-    return names_in(tools, _name)
-
-
-def _name(tool: Any) -> str:
-    return name_of(tool) if isinstance(tool, dict) else ""
-
-
-_OWN: Final = OwnTool(tool_for(SPEC), tool_names)
-
-
-def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at the end; None if its agent does not have our tool.
-
-    It is never added if several choices are requested: nobody could answer a call in one of them.
-    """
-    if "functions" in members or ("n" in members and _answers_asked_for(members) > 1):
-        return None
-    return _OWN.appended(members, policy)
-
-
-def _answers_asked_for(members: Mapping[str, Raw]) -> int:
-    found = jsontext.opened(members["n"])
-    return found if isinstance(found, int) else 1
+_FUNCTION: Final = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.schema}
+OWN_TOOL: Final = jsontext.dump({"type": "function", "function": _FUNCTION})
 
 
 # The end of a stream
@@ -96,18 +69,17 @@ SHAPE: Final = RequestShape(
 """Of the two limits, the newer name takes precedence."""
 
 
-class ChatCompletions(JsonWire):
-    """`/chat/completions`; the protocol describes each member."""
+class ChatCompletions(Wire):
+    """`/chat/completions`; the base class describes each member."""
 
     shape = SHAPE
     read_message = staticmethod(ChatMessage.read)
-    own_tool = _OWN
+    own_tool = OwnTool(OWN_TOOL, partial(names_in, name_of=name_of))
     result_of = staticmethod(result_of)
-    name: Final = "chat_completions"
-    path: Final = "/chat/completions"
-    end: Final = b"/chat/completions"
-    results_hold_media: Final = False
-    results_may_repeat: Final = False
+    name = "chat_completions"
+    path = "/chat/completions"
+    end = b"/chat/completions"
+    results_hold_media = False
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of(
         "prompt_tokens", "completion_tokens", "cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens"
     )
@@ -118,8 +90,10 @@ class ChatCompletions(JsonWire):
         return {"messages": [{"role": "user", "content": words}]}, "choices"
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """None if several choices are requested."""
-        return with_tool(request.members, policy)
+        """None if several replies are requested: a call in one of them could not be answered."""
+        replies = jsontext.opened(request.members.get("n"))
+        is_one = not isinstance(replies, int) or replies <= 1
+        return super().with_tool(request, policy) if is_one and "functions" not in request.members else None
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a choice has begun, and there is no word of a refusal."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from functools import partial
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -19,7 +20,7 @@ from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, ProxyError
-from proxy.wire.json_wire import JsonWire, OwnTool, names_in
+from proxy.wire.json_wire import OwnTool, names_in
 from proxy.wire.messages.blocks import IMAGE, kind_of, texts_of
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (
@@ -33,6 +34,7 @@ from proxy.wire.messages.reading import (
     read,
 )
 from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, result_of
+from proxy.wire.protocol import Wire
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
@@ -40,22 +42,6 @@ from proxy.wire.streams import TAIL_BYTES
 
 _FORCES: Final = frozenset({"any", "tool"})
 _DEFINITION: Final = jsontext.dump({"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.schema})
-
-
-def tool_names(tools: Raw) -> list[str]:
-    """The names in a tool list; empty for a tool without one.
-
-    >>> tool_names(b'[{"type":"bash_20250124","name":"bash"},{"type":"mcp_toolset"}]')
-    ['bash', '']
-    """
-    return names_in(tools, _name)
-
-
-def _name(tool: Any) -> str:
-    return jsontext.string_in(tool, "name")
-
-
-_OWN: Final = OwnTool(_DEFINITION, tool_names)
 
 
 # The end of a stream
@@ -150,21 +136,20 @@ _HELD: Final = SHAPE._replace(is_whole=False)
 """Of a request that continues a conversation that the upstream holds."""
 
 
-class Messages(JsonWire):
-    """`/messages`; the protocol describes each member."""
+class Messages(Wire):
+    """`/messages`; the base class describes each member."""
 
     shape = SHAPE
     read_message = staticmethod(ApiMessage.read)
-    own_tool = _OWN
+    own_tool = OwnTool(_DEFINITION, partial(names_in, name_of=partial(jsontext.string_in, name="name")))
     result_of = staticmethod(result_of)
-    name: Final = "messages"
-    path: Final = "/messages"
-    end: Final = b"/v1/messages"
+    name = "messages"
+    path = "/messages"
+    end = b"/v1/messages"
     client_tools = re.compile("(?:custom|(?:bash|computer|memory|text_editor)_.*)?")
-    read_members: ClassVar[frozenset[str]] = frozenset({"tools", "system"})
-    results_hold_media: Final = True
-    results_may_repeat: Final = False
-    id_header: ClassVar[bytes] = b"request-id"
+    read_members = frozenset({"tools", "system"})
+    results_hold_media = True
+    id_header = b"request-id"
 
     def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
         """One message."""

@@ -9,7 +9,7 @@ https://docs.ollama.com/api/streaming, and `ChatResponse` in https://github.com/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
@@ -17,21 +17,18 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.ollama.message import meant_by
 from proxy.wire.replies import Changes, Reply, RoundsUsage, StreamedReply, WholeReply, arguments_in
-from proxy.wire.streams import Framing
+from proxy.wire.streams import Framing, Splitter
 
 # Lines
 
 
-class LineSplitter:
+class LineSplitter(Splitter):
     """Takes pieces of a stream and returns the lines that are complete, each with its end.
 
     >>> splitter = LineSplitter()
     >>> splitter.feed(b'{"done":false}\\n{"do'), splitter.rest
     ([b'{"done":false}\\n'], b'{"do')
     """
-
-    def __init__(self) -> None:
-        self._kept = bytearray()
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The lines that this piece completes."""
@@ -43,49 +40,15 @@ class LineSplitter:
         del self._kept[:end]
         return [line + b"\n" for line in lines]
 
-    @property
-    def held_bytes(self) -> int:
-        """The number of bytes of an incomplete line so far."""
-        return len(self._kept)
 
-    def holds(self, sought: bytes) -> bool:
-        """Whether the incomplete line contains these bytes so far."""
-        return sought in self._kept
+class JsonLines(Framing):
+    """One JSON object a line. Clients read every line, so none may be added to keep a connection alive, and every line
+    counts; a whole reply begins like the line of a stream."""
 
-    def release(self) -> bytes:
-        """Takes out what there is of an incomplete line."""
-        released = self.rest
-        self._kept.clear()
-        return released
-
-    @property
-    def rest(self) -> bytes:
-        """What there is of an incomplete line."""
-        return bytes(self._kept)
-
-
-class JsonLines:
-    """One JSON object a line. Clients read every line, so none may be added to keep a connection alive."""
-
-    content_type: Final = b"application/x-ndjson"
-    comment: Final = b""
+    content_type = b"application/x-ndjson"
+    sign = b"ndjson"
     splitter = LineSplitter
-
-    def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """By the content-type."""
-        return any(name == b"content-type" and b"ndjson" in value.lower() for name, value in headers)
-
-    def begins_stream(self, _: bytes) -> bool:
-        """Never: a whole reply begins like the line of a stream."""
-        return False
-
-    def data_of(self, event: bytes) -> bytes:
-        """The line without its end."""
-        return event.strip()
-
-    def quiet_bytes(self, _: bytes) -> int:
-        """Nothing: every line counts."""
-        return 0
+    data_of = staticmethod(bytes.strip)
 
 
 LINES: Final[Framing] = JsonLines()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Message, ToolCall
@@ -18,9 +19,10 @@ from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
-from proxy.wire.json_wire import JsonWire, OwnTool, names_in, patterns_of
+from proxy.wire.json_wire import OwnTool, names_in
 from proxy.wire.ollama.message import OllamaMessage, id_of, may_hold_images, paired
 from proxy.wire.ollama.replies import LINES, AnswerBody, AnswerStream, object_of, result_of, says_something
+from proxy.wire.protocol import Wire, patterns_of
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
@@ -44,12 +46,8 @@ def _name(tool: Any) -> str:
     return jsontext.string_in(jsontext.object_in(tool, "function"), "name")
 
 
-def _names(tools: Raw) -> list[str]:
-    return names_in(tools, _name)
-
-
 _FUNCTION: Final = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.schema}
-_OWN: Final = OwnTool(jsontext.dump({"type": "function", "function": _FUNCTION}), _names)
+_DEFINITION: Final = jsontext.dump({"type": "function", "function": _FUNCTION})
 SHAPE: Final = RequestShape(
     "messages",
     (("options", "num_predict"),),
@@ -62,22 +60,21 @@ SHAPE: Final = RequestShape(
 )
 
 
-class Ollama(JsonWire):
-    """`/api/chat`; the protocol describes each member."""
+class Ollama(Wire):
+    """`/api/chat`; the base class describes each member."""
 
     shape = SHAPE
     read_message = staticmethod(OllamaMessage.read)
-    own_tool = _OWN
+    own_tool = OwnTool(_DEFINITION, partial(names_in, name_of=_name))
     result_of = staticmethod(result_of)
     framing = LINES
-    name: Final = "ollama"
-    path: Final = "/api/chat"
-    end: Final = b"/api/chat"
+    name = "ollama"
+    path = "/api/chat"
+    end = b"/api/chat"
     is_on_host = True
     greeting = b"Ollama is running"
-    content_type: ClassVar[bytes] = b"application/json; charset=utf-8"
-    results_hold_media: Final = False
-    results_may_repeat: Final = False
+    content_type = b"application/json; charset=utf-8"
+    results_hold_media = False
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("prompt_eval_count", "eval_count", "cached_count")
     """It counts what a cache had of the prompt as well."""
 
@@ -90,10 +87,6 @@ class Ollama(JsonWire):
         if bytes(request.members.get(SHAPE.messages, b""))[:1] == b"[":
             return super().render(request, messages, members)
         return jsontext.join_object({**request.members, **members})
-
-    def may_name_images(self, raw: bytes) -> bool:
-        """Only inside a text."""
-        return b"image_url" in raw
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """None if nothing is asked."""
@@ -135,7 +128,7 @@ class Ollama(JsonWire):
             body = _as_completion(line) if line else body
         return super().judged(status, headers, body, sent=sent, request=request)
 
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - the id is only in a header
+    def error(self, error: ProxyError, _: str = "") -> bytes:
         """A text."""
         return jsontext.dump({"error": error.message})
 

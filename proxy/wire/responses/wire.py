@@ -16,10 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.json_wire import MAX_NAMES, JsonWire, OwnTool, patterns_of
+from proxy.wire.json_wire import MAX_NAMES, OwnTool
+from proxy.wire.protocol import Wire, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
@@ -41,10 +42,9 @@ NONE: Final = frozenset({b"", b"null", b'""'})
 """What a member says that says nothing."""
 
 
-def tool_for(spec: ToolSpec) -> bytes:
-    """A tool as an item of the list. By default a tool is `strict`, and all its properties would be required."""
-    said = {"name": spec.name, "description": spec.description, "parameters": spec.schema, "strict": False}
-    return jsontext.dump({"type": "function", **said})
+_DEFINITION: Final = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.schema, "strict": False}
+OWN_TOOL: Final = jsontext.dump({"type": "function", **_DEFINITION})
+"""By default a tool is `strict`, and all its properties would be required."""
 
 
 def tool_names(tools: Raw) -> list[str]:
@@ -69,23 +69,6 @@ def _name(tool: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-_OWN: Final = OwnTool(tool_for(SPEC), tool_names)
-
-
-def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at the end; None if its agent does not have our tool.
-
-    It is never added if the upstream itself adds each round to a conversation, or takes items from it, or if the client
-    fetches the response later. Nor is it added to a request that continues from a response but keeps none: it is the
-    last of its chain.
-    """
-    if is_there(members, "conversation") or cuts_itself(members) or is_true(members.get("background")):
-        return None
-    if is_there(members, PREVIOUS) and not is_kept(members):
-        return None
-    return _OWN.appended(members, policy)
-
-
 def is_kept(members: Mapping[str, Raw]) -> bool:
     """Whether the upstream keeps the response to a request with these members, so that another may continue from it.
     By default, it does."""
@@ -99,12 +82,7 @@ def is_there(members: Mapping[str, Raw], name: str) -> bool:
 
 def cuts_itself(members: Mapping[str, Raw]) -> bool:
     """Whether the upstream is asked to leave out items that do not fit."""
-    return "truncation" in members and jsontext.opened(members["truncation"]) == "auto"
-
-
-def is_true(raw: Raw | None) -> bool:
-    """Whether a member exists and is true."""
-    return raw is not None and bytes(raw) == b"true"
+    return bool(jsontext.opened(members.get("truncation")) == "auto")
 
 
 # The end of a stream
@@ -161,22 +139,22 @@ COMPACTED: Final = SHAPE._replace(goes_first_as_it_came=True, items_add_tools=Tr
 """The request asks for a compaction of its whole input: Codex sends such requests when its window is nearly full."""
 
 
-class Responses(JsonWire):
-    """`/responses`; the protocol describes each member."""
+class Responses(Wire):
+    """`/responses`; the base class describes each member."""
 
     shape = SHAPE
     read_message = staticmethod(ResponsesMessage.read)
-    own_tool = _OWN
+    own_tool = OwnTool(OWN_TOOL, tool_names)
     result_of = staticmethod(result_of)
-    name: str = "responses"
-    path: str = "/responses"
-    end: bytes = b"/responses"
+    name = "responses"
+    path = "/responses"
+    end = b"/responses"
     compacts: ClassVar[bool] = False
     """Whether every request asks for a compaction of its input."""
     client_tools = re.compile("function|custom|namespace|local_shell|shell|apply_patch")
-    read_members: ClassVar[frozenset[str]] = frozenset({"tools", "instructions"})
-    results_hold_media: Final = True
-    results_may_repeat: Final = True
+    read_members = frozenset({"tools", "instructions"})
+    results_hold_media = True
+    results_may_repeat = True
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("input_tokens", "output_tokens", "cached_tokens")
     """`input_tokens` counts the whole prompt, cached or not.
     https://platform.openai.com/docs/api-reference/responses/object"""
@@ -234,11 +212,19 @@ class Responses(JsonWire):
         return b"[" + b",".join(one for one in inside if one) + b"]"
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The list with `read_artifact` at its end; None if items add tools, if the upstream adds to the conversation,
-        or takes from it, by itself, or if it asks for a compaction."""
+        """None if items add tools, if a compaction is requested, if the upstream itself adds each round to a
+        conversation or takes items from it, or if the client fetches the response later; nor for a request that
+        continues from a response but keeps none: it is the last of its chain."""
+        members = request.members
         if request.shape.goes_first_as_it_came or _bringing_tools(request):
             return None
-        return with_tool(request.members, policy)
+        if (
+            is_there(members, "conversation")
+            or cuts_itself(members)
+            or jsontext.opened(members.get("background")) is True
+        ):
+            return None
+        return None if is_there(members, PREVIOUS) and not is_kept(members) else super().with_tool(request, policy)
 
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
         """`truncation: auto` if the upstream holds the conversation: then it leaves out the oldest items."""

@@ -6,17 +6,14 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.strategies import valid_histories
 
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
+from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
-from proxy.wire.chat_completions.wire import (
-    CHAT_COMPLETIONS,
-    tool_for,
-    with_tool,
-)
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, OWN_TOOL
 from proxy.wire.streams import TAIL_BYTES, Tail
 
 # Tools
@@ -25,6 +22,10 @@ from proxy.wire.streams import TAIL_BYTES, Tail
 def members(tools=None, **others):
     made = dict(others) if tools is None else {"tools": tools, **others}
     return {name: json.dumps(found).encode() for name, found in made.items()}
+
+
+def with_tool(members, policy):
+    return CHAT_COMPLETIONS.with_tool(replace(CHAT_COMPLETIONS.parse(b'{"messages": []}'), members=members), policy)
 
 
 def tool(name):
@@ -67,7 +68,7 @@ def test_one_answer_is_what_everybody_means(n):
 def test_what_the_client_wrote_keeps_its_bytes(written):
     given_tools = jsontext.items(written)
     made = jsontext.items(with_tool({"tools": written}, "always"))
-    assert [bytes(raw) for raw in made] == [*map(bytes, given_tools), tool_for(SPEC)]
+    assert [bytes(raw) for raw in made] == [*map(bytes, given_tools), OWN_TOOL]
 
 
 def test_a_long_tool_list_is_offered_the_tool_too():

@@ -26,7 +26,6 @@ from proxy.errors import (
 )
 from proxy.wire.messages.wire import (
     MESSAGES,
-    tool_names,
 )
 from proxy.wire.streams import TAIL_BYTES
 
@@ -89,15 +88,15 @@ def test_our_tool_is_never_one_too_many(count, offered):
         (b'[{"type":"bash_20250124","name":"bash"},{"type":"mcp_toolset"},{"name":7},7]', ["bash", "", "", ""]),
         (b'{"name":"a"}', []),
         (b"[", []),
-        (None, []),
+        (b"", []),
     ],
 )
 def test_a_tool_has_a_name_or_an_empty_one(tools, names):
-    assert tool_names(tools) == names
+    assert MESSAGES.tool_names(tools) == names
 
 
 def test_of_an_endless_list_the_first_names_are_read():
-    assert len(tool_names(json.dumps([tool("a")] * 5_000).encode())) == 1_000
+    assert len(MESSAGES.tool_names(json.dumps([tool("a")] * 5_000).encode())) == 1_000
 
 
 @pytest.mark.parametrize("choice", [None, "any", {"type": "auto"}, {"type": "none"}, {}, {"type": None}])
