@@ -116,7 +116,7 @@ config.example.yaml: $(wildcard proxy/config/*.py) proxy/reference.py .venv/made
 docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference metrics > $@
 
-docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py proxy/reference.py .venv/made
+docs/log.md: proxy/core/conversation/edit.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference log > $@
 
 docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy tools/handbook -name '*.py') pyproject.toml .venv/made

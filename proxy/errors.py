@@ -10,7 +10,7 @@
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 
-Raised by meaning; turned into a response in one place, `shell/endpoints/response_sender.py`. A message says what was
+Raised by meaning; turned into a response in one place, `shell/endpoints/responses.py`. A message says what was
 measured and what is allowed, and never holds a key or the content of a message.
 """
 

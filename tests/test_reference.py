@@ -7,8 +7,8 @@ from pathlib import Path
 
 from proxy import reference
 from proxy.core.conversation.edit import Reason
+from proxy.reference import EVENTS
 from proxy.shell.telemetry import recorder
-from proxy.shell.telemetry.events import EVENTS
 
 ROOT = Path(__file__).parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception"}
@@ -37,7 +37,7 @@ def test_every_log_event_of_the_code_is_explained():
 
 
 def test_every_event_that_is_explained_stands_in_the_code():
-    code = "".join(path.read_text() for path in (ROOT / "proxy").rglob("*.py") if path.name != "events.py")
+    code = "".join(path.read_text() for path in (ROOT / "proxy").rglob("*.py") if path.name != "reference.py")
     assert [name for names, _ in EVENTS for name in names if f'"{name}"' not in code] == []
 
 

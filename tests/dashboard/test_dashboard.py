@@ -19,7 +19,7 @@ from support.browser import CHROMIUM, Page, browser
 from support.journey import KEY, Received, World, call, long_text, result, world
 
 from proxy.core.conversation.edit import Reason
-from proxy.shell.endpoints import events
+from proxy.shell.endpoints import operator
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"
@@ -72,7 +72,7 @@ def page(stage: World, chromium: Page) -> Iterator[Page]:
 @pytest.fixture
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy looks for news twenty times as often."""
-    monkeypatch.setattr(events, "LOOK_SECONDS", events.LOOK_SECONDS / 20)
+    monkeypatch.setattr(operator, "LOOK_SECONDS", operator.LOOK_SECONDS / 20)
 
 
 def hurry(page: Page) -> None:

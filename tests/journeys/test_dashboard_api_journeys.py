@@ -12,8 +12,8 @@ import pytest
 from pydantic import TypeAdapter
 from support.journey import World, call, long_text, one_call, result
 
-from proxy.shell.endpoints import events
-from proxy.shell.endpoints.refusals import shaped
+from proxy.shell.endpoints import operator
+from proxy.shell.endpoints.responses import shaped
 from proxy.shell.operator.overview import OverviewFigures
 from proxy.shell.telemetry.record import Conversation, Summary
 
@@ -113,7 +113,7 @@ def lines_of(stream: httpx.Response) -> Iterator[dict[str, Any]]:
 
 
 def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(operator, "LOOK_SECONDS", 0.05)
     over = threading.Event()
 
     async def hold(received: Any, send: Any) -> bool:
@@ -144,13 +144,13 @@ def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any, monkeyp
 
 
 def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MAX_LISTENERS", 0)
+    monkeypatch.setattr(operator, "MAX_LISTENERS", 0)
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_listeners")
 
 
 def test_a_stream_of_events_ends_so_that_it_keeps_nothing_alive(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "LIFE_SECONDS", 0.1)
+    monkeypatch.setattr(operator, "LIFE_SECONDS", 0.1)
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert answer.text.startswith("retry: ")
 

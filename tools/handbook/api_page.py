@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.shell.endpoints.api import create_api
-from proxy.shell.operator.api_page import api_sections
+from proxy.shell.endpoints.api import api_sections, create_api
 
 HEAD: Final = """\
 # API

@@ -2,37 +2,35 @@
 
 Rule: it is created once for a process, as FastAPI's caches keep each one that is created, and refers to no settings: a
 reload replaces the services that its endpoints use. A request of an agent is matched by its raw path and goes to a raw
-ASGI application; FastAPI describes these routes, but parses neither requests nor responses.
+ASGI application; FastAPI describes these routes, but parses neither requests nor responses. The page of the description
+has no script, so that it loads nothing from elsewhere and works under the strictest policy; its content is text, never
+markup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from html import escape
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, FastAPI, Header, Path, Query, Response
+from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import WithJsonSchema
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy import __version__
-from proxy.core.artifact_reading.search import (
-    CONTEXT,
-    HITS,
-    MAX_CONTEXT,
-    MAX_HITS,
-    MAX_PATTERN_CHARACTERS,
-    MAX_POINTER_CHARACTERS,
-)
 from proxy.errors import NotFromHere
-from proxy.shell.artifacts.reader import ArtifactStat
-from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
+from proxy.shell.endpoints.artifacts import ARTIFACT_RESPONSES, ARTIFACTS_PATH, artifact
 from proxy.shell.endpoints.dispatch import MATCH, has_dot_segment, raw_path, unknown_path
-from proxy.shell.endpoints.operator import ROUTERS
-from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED, add_refusals, shaped
-from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
+from proxy.shell.endpoints.operator import PAGE_HEADERS, ROUTERS, json_response, pages
+from proxy.shell.endpoints.responses import (
+    CLIENT_KEY,
+    HEADERS,
+    ResponseSender,
+    add_refusals,
+    request_id_of,
+)
 from proxy.shell.endpoints.services import SERVICES, Current, Services
 from proxy.shell.resources.logs import logger
 from proxy.wire.protocol import Wire
@@ -52,60 +50,6 @@ _FORWARDED: Final[dict[int | str, dict[str, Any]]] = {
 _Mode = Annotated[
     Literal["on", "observe", "off"] | None,
     Header(alias="x-context-proxy-mode", description="For this request instead of the setting `mode`."),
-]
-_WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
-_ARTIFACT: Final[dict[int | str, dict[str, Any]]] = {
-    **REFUSED,
-    200: {
-        "model": shaped(ArtifactStat),
-        "description": "The whole with its own type; a page as plain text, after a line that says what the page "
-        "shows, of how much, and how to continue; for `stat`, a description.",
-        "content": {"text/plain": {"schema": {"type": "string"}}, "*/*": _WHOLE},
-    },
-    206: {"description": "A range of bytes.", "content": {"*/*": _WHOLE}},
-}
-
-_Name = Annotated[str, Path(description="The name in a notice: `tool_NAME_0123456789abcdef.txt`.")]
-_Lines = Annotated[
-    str | None,
-    Query(
-        description="A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on).",
-    ),
-    WithJsonSchema({"type": "string"}),
-]
-_Grep = Annotated[
-    str | None,
-    Query(description="Lines that match, with the syntax of RE2; alone, or within `lines`."),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}),
-]
-_Context = Annotated[
-    str | None,
-    Query(description=f"Lines before and after each match of `grep`, {CONTEXT} by default."),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT}),
-]
-_Max = Annotated[
-    str | None,
-    Query(description=f"Most matches of `grep`, {HITS} by default."),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_HITS}),
-]
-_Pointer = Annotated[
-    str | None,
-    Query(description="A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part."),
-    WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS}),
-]
-_Stat = Annotated[str | None, Query(description="Its metadata; used alone."), WithJsonSchema({"type": "string"})]
-_Instead = Annotated[
-    str | None,
-    Query(
-        description="The id of one of the latest requests: what stood in place of the artifact there, as text; for "
-        "messages that are left out, the text with the note about them. Used alone."
-    ),
-    WithJsonSchema({"type": "string"}),
-]
-_Range = Annotated[
-    str | None,
-    Header(description="One range of bytes of the whole: `bytes=0-1023`, `bytes=-500`."),
-    WithJsonSchema({"type": "string"}),
 ]
 _Find = Callable[[Services, Scope], ASGIApp | None]
 """Finds the application for a request; None: the request is another route's."""
@@ -129,6 +73,19 @@ class RawRoute(APIRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hands the request over."""
         await scope["endpoint"](scope, receive, send)
+
+
+@pages.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    """The description of the API."""
+    return json_response(request.app.openapi())
+
+
+@pages.get("/docs")
+async def docs(request: Request) -> Response:
+    """The same for people."""
+    page = api_page(request.app.openapi())
+    return Response(page, media_type="text/html", headers=HEADERS | PAGE_HEADERS)
 
 
 def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None) -> FastAPI:
@@ -231,21 +188,6 @@ async def _passed_through() -> None:
     """Forwarded unchanged, by any method, in both directions as it arrives."""
 
 
-async def _artifact(
-    name: _Name,
-    lines: _Lines = None,
-    grep: _Grep = None,
-    context: _Context = None,
-    max: _Max = None,
-    json: _Pointer = None,
-    stat: _Stat = None,
-    instead: _Instead = None,
-    range: _Range = None,
-) -> None:
-    """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or what stands in its
-    place."""
-
-
 async def _not_described() -> None:
     """Nothing."""
 
@@ -287,10 +229,131 @@ _OTHER_ROUTES: Final = (
     RawRoute(
         ARTIFACTS_PATH + "{name}",
         _find_artifact,
-        _artifact,
+        artifact,
         summary="Content taken out of a request",
         tags=["artifacts"],
         dependencies=[Depends(CLIENT_KEY)],
-        responses=_ARTIFACT,
+        responses=ARTIFACT_RESPONSES,
     ),
 )
+
+
+_Schema = Mapping[str, Any]
+_BOUNDS: Final = (("minimum", "from"), ("maximum", "to"), ("minLength", "from"), ("maxLength", "to"))
+
+
+def api_page(described: _Schema) -> str:
+    """The whole page."""
+    about = described["info"]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f'<title>{escape(about["title"])}: API</title>\n<link rel="stylesheet" href="dashboard/api.css">',
+            f"<h1>{escape(about['title'])} {escape(about['version'])}</h1>",
+            f'<p>{_text(about["description"])} The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
+            *api_sections(described),
+            "</html>\n",
+        ]
+    )
+
+
+def api_sections(described: _Schema) -> Iterator[str]:
+    """Lines of HTML: a section for each operation, then one for each response."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield from _operation(path, method, operation)
+    yield "<h2>Responses</h2>"
+    for name, schema in described["components"]["schemas"].items():
+        yield from _response(name, schema)
+
+
+def _operation(path: str, method: str, operation: _Schema) -> Iterator[str]:
+    yield f'<section id="{escape(operation["operationId"])}">'
+    yield f"<h2><code>{method.upper()} {escape(path)}</code> {escape(operation['summary'])}</h2>"
+    yield f"<p>{_text(operation.get('description', ''))}</p>"
+    if keys := [name for allowed in operation.get("security", ()) for name in allowed]:
+        yield f"<p>With the {escape(' or the '.join(keys))}, where one is needed.</p>"
+    if parameters := operation.get("parameters"):
+        rows = [
+            (
+                f"<code>{escape(one['name'])}</code>",
+                f"{escape(one['in'])}{', required' if one.get('required') else ''}",
+                _kind(one["schema"]),
+                _text(one.get("description", "")),
+            )
+            for one in parameters
+        ]
+        yield from _table(("parameter", "in", "type", "what it says"), rows)
+    if body := operation.get("requestBody"):
+        yield f"<p>Body: {_text(body['description'])}</p>"
+    yield from _table(("status", "type", "what it says"), list(_responses(operation["responses"])))
+    yield "</section>"
+
+
+def _responses(responses: _Schema) -> Iterator[Sequence[str]]:
+    for status, response in responses.items():
+        kinds = [
+            f"<code>{escape(media_type)}</code> {_kind(schema) if (schema := content.get('schema')) else ''}".rstrip()
+            for media_type, content in response.get("content", {}).items()
+        ]
+        yield escape(status), "<br>".join(kinds), _text(response["description"])
+
+
+def _response(name: str, schema: _Schema) -> Iterator[str]:
+    yield f'<section id="{escape(name)}">\n<h3>{escape(name)}</h3>\n<p>{_text(schema.get("description", ""))}</p>'
+    required = schema.get("required", ())
+    rows = [
+        (
+            f"<code>{escape(member)}</code>",
+            _kind(kind) + ("" if member in required else ", may be left out"),
+            _text(kind.get("description", "")),
+        )
+        for member, kind in schema.get("properties", {}).items()
+    ]
+    yield from _table(("member", "type", "what it says"), rows)
+    yield "</section>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table of cells that are already markup."""
+    yield f"<table>\n<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
+    yield from (f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    yield "</table>"
+
+
+def _kind(schema: _Schema) -> str:
+    """A type in a word or two; other responses are linked.
+
+    >>> _kind({"type": "integer", "minimum": 1, "maximum": 9, "default": 5})
+    'integer from 1 to 9, else 5'
+    >>> _kind({"anyOf": [{"type": "array", "items": {"$ref": "#/components/schemas/Block"}}, {"type": "null"}]})
+    'list of <a href="#Block">Block</a> or null'
+    """
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
+    if "const" in schema or "enum" in schema:
+        return " or ".join(f"<code>{escape(str(one))}</code>" for one in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}"
+    if isinstance(more := schema.get("additionalProperties"), Mapping):
+        return f"by name, {_kind(more)}"
+    said = escape(schema.get("format") or schema.get("type", "anything"))
+    bounds = "".join(f" {word} {schema[bound]}" for bound, word in _BOUNDS if bound in schema)
+    unit = " characters" if "maxLength" in schema else ""
+    usual = f", else {escape(str(schema['default']))}" if schema.get("default") not in (None, "", {}) else ""
+    return f"{said}{bounds}{unit}{usual}"
+
+
+def _text(markdown: str) -> str:
+    """Escaped, with `code` marked up as code.
+
+    >>> _text("a `b<c` d")
+    'a <code>b&lt;c</code> d'
+    """
+    pieces = escape(" ".join(markdown.split())).split("`")
+    return "".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces))

@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
+from fastapi import Header, Path
+from fastapi import Query as InQuery
 from msgspec import Struct
+from pydantic import WithJsonSchema
 from starlette.types import Receive, Scope, Send
 
 from proxy.core.artifact_reading.pages import Query
+from proxy.core.artifact_reading.search import (
+    CONTEXT,
+    HITS,
+    MAX_CONTEXT,
+    MAX_HITS,
+    MAX_PATTERN_CHARACTERS,
+    MAX_POINTER_CHARACTERS,
+)
 from proxy.errors import (
     ArtifactNotFound,
     BadArtifactQuery,
@@ -25,10 +36,10 @@ from proxy.errors import (
     RangeOutside,
 )
 from proxy.shell.artifacts.folder import is_artifact
-from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
 from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.endpoints.guard import ArtifactRights
-from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
+from proxy.shell.endpoints.responses import REFUSED, ResponseSender, request_id_of, shaped
 from proxy.shell.http.clients import UntilClientLeaves
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers, header
@@ -53,6 +64,77 @@ _GUARD: Final[Headers] = [
     (b"content-security-policy", b"sandbox; default-src 'none'"),
     (b"cache-control", b"no-store"),
 ]
+
+
+_WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
+ARTIFACT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **REFUSED,
+    200: {
+        "model": shaped(ArtifactStat),
+        "description": "The whole with its own type; a page as plain text, after a line that says what the page "
+        "shows, of how much, and how to continue; for `stat`, a description.",
+        "content": {"text/plain": {"schema": {"type": "string"}}, "*/*": _WHOLE},
+    },
+    206: {"description": "A range of bytes.", "content": {"*/*": _WHOLE}},
+}
+
+_Name = Annotated[str, Path(description="The name in a notice: `tool_NAME_0123456789abcdef.txt`.")]
+_Lines = Annotated[
+    str | None,
+    InQuery(
+        description="A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on).",
+    ),
+    WithJsonSchema({"type": "string"}),
+]
+_Grep = Annotated[
+    str | None,
+    InQuery(description="Lines that match, with the syntax of RE2; alone, or within `lines`."),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}),
+]
+_Context = Annotated[
+    str | None,
+    InQuery(description=f"Lines before and after each match of `grep`, {CONTEXT} by default."),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT}),
+]
+_Max = Annotated[
+    str | None,
+    InQuery(description=f"Most matches of `grep`, {HITS} by default."),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_HITS}),
+]
+_Pointer = Annotated[
+    str | None,
+    InQuery(description="A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part."),
+    WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS}),
+]
+_Stat = Annotated[str | None, InQuery(description="Its metadata; used alone."), WithJsonSchema({"type": "string"})]
+_Instead = Annotated[
+    str | None,
+    InQuery(
+        description="The id of one of the latest requests: what stood in place of the artifact there, as text; for "
+        "messages that are left out, the text with the note about them. Used alone."
+    ),
+    WithJsonSchema({"type": "string"}),
+]
+_Range = Annotated[
+    str | None,
+    Header(description="One range of bytes of the whole: `bytes=0-1023`, `bytes=-500`."),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+async def artifact(
+    name: _Name,
+    lines: _Lines = None,
+    grep: _Grep = None,
+    context: _Context = None,
+    max: _Max = None,
+    json: _Pointer = None,
+    stat: _Stat = None,
+    instead: _Instead = None,
+    range: _Range = None,
+) -> None:
+    """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or what stands in its
+    place."""
 
 
 class _Body(Struct, frozen=True):

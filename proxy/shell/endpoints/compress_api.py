@@ -22,7 +22,6 @@ from proxy.errors import (
     CompressionFailed,
     CompressionTimeout,
     KeyNeeded,
-    MalformedRequest,
     MethodNotAllowed,
     ProxyError,
     RequestTimeout,
@@ -30,13 +29,13 @@ from proxy.errors import (
 from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.tools import ArtifactsByHash, Record
 from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.response_sender import request_id_of
-from proxy.shell.http.bodies import can_unpack, read_body, unpack
+from proxy.shell.endpoints.responses import request_id_of
+from proxy.shell.http.bodies import plain_body, read_body
 from proxy.shell.http.clients import UntilClientLeaves
-from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.routes import Routes
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
+from proxy.shell.resources.threads import in_thread
 from proxy.shell.resources.workload import Share, Workload
 from proxy.shell.upstream.client import Headers, header
 from proxy.wire import compress_api
@@ -120,7 +119,7 @@ class CompressApi:
         body = await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share)
         async with UntilClientLeaves(receive):
             if path == RETRIEVE_PATH:
-                asked = compress_api.hash_in(await self._plain(headers, body))
+                asked = compress_api.hash_in(await in_thread(plain_body, body, headers, self._max_body_bytes))
                 return await self._original(asked, tenant, share, request_id)
             try:
                 async with asyncio.timeout(self._most_seconds):
@@ -130,7 +129,7 @@ class CompressApi:
                 raise CompressionTimeout(f"the messages were not compressed within {seconds} s") from None
 
     async def _compressed(self, headers: Headers, body: bytes, tenant: str, request_id: str) -> bytes:
-        body = await self._plain(headers, body)
+        body = await in_thread(plain_body, body, headers, self._max_body_bytes)
         asked = await in_thread(compress_api.asked_in, body)
         planner = (await self._routes.of(compress_api.WIRE, [], body)).planner
         is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
@@ -170,15 +169,6 @@ class CompressApi:
         )
         self._log.info("artifact_read", request_id=request_id, artifact=stored.name, status=200, sent_bytes=len(answer))
         return answer
-
-    async def _plain(self, headers: Headers, body: bytes) -> bytes:
-        """The body without its compression. Raises MalformedRequest and BodyTooLarge."""
-        encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
-        if not encoding or encoding == b"identity":
-            return body
-        if not can_unpack(encoding):
-            raise MalformedRequest("the body has a compression that the proxy cannot read; gzip and deflate can be")
-        return await in_thread(unpack, body, encoding, self._max_body_bytes)
 
 
 def _records(made: Compressed) -> list[tuple[Artifact, Record]]:

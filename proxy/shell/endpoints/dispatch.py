@@ -20,15 +20,14 @@ from proxy.errors import (
     UpgradeRefused,
 )
 from proxy.shell.artifacts.access import AccessResolver
-from proxy.shell.endpoints import model_union
-from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
+from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, read_body
 from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of
-from proxy.shell.planning.wanted import UNDER_WAY
 from proxy.shell.relay.relay import Served
-from proxy.shell.relay.routes import Route, Routes
+from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.resources.logs import logger, write_lines_for
+from proxy.shell.resources.threads import UNDER_WAY
 from proxy.shell.resources.waiting import Kept, WaitingRoom
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
@@ -171,8 +170,8 @@ class PassThrough:
             told_by = (upload.finished, None) if upload else (None, connection_of(scope))
             async with UntilClientLeaves(receive, *told_by) as client:
                 body = aiter(upload) if upload else None
-                if len(self._routes.all) > 1 and model_union.is_asked(scope):
-                    await model_union.send_union(self._routes, scope, send)
+                if len(self._routes.all) > 1 and asks_for_models(scope):
+                    await send_models(self._routes, scope, send)
                     return
                 own = wire_beside(raw_path(scope))
                 route = self._routes.beside(own) if own is not None else None

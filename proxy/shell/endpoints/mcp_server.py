@@ -28,7 +28,7 @@ from proxy.core.text.lines import utf8_length
 from proxy.errors import ClientLeft, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
-from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
+from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import read_body
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import header

@@ -1,11 +1,15 @@
-"""The operator's endpoints: status, decisions, the dry run, the description of the API, the dashboard.
+"""The operator's endpoints: status, decisions, requests as they happen, the dry run, the dashboard.
 
 Rule: status is quick, and open to everybody who reaches the port; everything else calls the guard first. None of them
-shows a key or the content of a message.
+shows a key or the content of a message. A stream of events looks at the history once a second and sends what is new; it
+ends when its client leaves, when the server stops, and after a minute, so that it keeps no services alive whose
+settings were replaced; the browser then connects again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import importlib.resources
 from collections.abc import Mapping
@@ -14,29 +18,93 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BeforeValidator
+from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from proxy.core.text import jsontext
-from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
-from proxy.shell.endpoints.events import EventStream
-from proxy.shell.endpoints.refusals import (
+from proxy.errors import TooManyListeners, UnknownDecision, UnknownPath
+from proxy.shell.endpoints.responses import (
     HEADERS,
     MAX_CONVERSATIONS,
     MAX_WORDS_CHARACTERS,
     OPERATOR_KEY,
     REFUSED,
     Endpoint,
-    guarded,
+    refusal,
     shaped,
 )
-from proxy.shell.endpoints.services import Reload, services_of
-from proxy.shell.http.bodies import can_unpack, read_body, unpack
-from proxy.shell.operator.api_page import api_page
+from proxy.shell.endpoints.services import SERVICES, Reload, Services, services_of
+from proxy.shell.http.bodies import plain_body, read_body
+from proxy.shell.http.clients import STATE_KEY
 from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
 from proxy.shell.operator.readiness import NotReady, Ready
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted
 from proxy.shell.telemetry.record import Conversation
+
+LOOK_SECONDS: Final = 1.0
+LIFE_SECONDS: Final = 60.0
+MAX_LISTENERS: Final = 16
+"""Of one process: each costs a look a second."""
+MAX_AT_ONCE: Final = 100
+"""Decisions in one event: a page that missed more shows its list anew."""
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+]
+_listeners: Final[set[EventStream]] = set()
+
+
+class EventStream(Response):
+    """Server-sent events for the dashboard."""
+
+    media_type = "text/event-stream"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if len(_listeners) >= MAX_LISTENERS:
+            error = TooManyListeners(f"{MAX_LISTENERS} pages are listening already; /decisions has the same")
+            await refusal(error)(scope, receive, send)
+            return
+        _listeners.add(self)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            telling = asyncio.create_task(_tell(scope, send))
+            leaving = asyncio.create_task(_left(receive))
+            try:
+                await asyncio.wait({telling, leaving}, timeout=LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (telling, leaving):
+                    task.cancel()
+                await asyncio.gather(telling, leaving, return_exceptions=True)
+            with contextlib.suppress(OSError):
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            _listeners.discard(self)
+
+
+async def _tell(scope: Scope, send: Send) -> None:
+    """Events until the server stops."""
+    services: Services = scope[SERVICES]
+    history = services.history
+    connection = scope.get("state", {}).get(STATE_KEY)
+    last, told = await history.newest(), b"[]"
+    await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
+    while connection is None or not connection.is_draining:
+        last, decisions = await history.news(last, MAX_AT_ONCE)
+        running = jsontext.dump(await history.running())
+        if decisions or running != told:
+            told = running
+            event = b'data: {"decisions":%b,"running":%b}\n\n' % (jsontext.dump(decisions), running)
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 _DEFAULT_LIMIT: Final = 50
 _DASHBOARD_TYPES: Final = {
@@ -46,7 +114,7 @@ _DASHBOARD_TYPES: Final = {
     "api.css": "text/css",
 }
 """The files of the dashboard; nothing else is served from its folder."""
-_PAGE_HEADERS: Final = {
+PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "cross-origin-opener-policy": "same-origin",
@@ -138,6 +206,11 @@ class Conversations(TypedDict):
     conversations: list[Conversation]
 
 
+async def guarded(request: Request) -> None:
+    """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
+    await services_of(request).guard.admit(request.scope)
+
+
 status = APIRouter(route_class=Endpoint, tags=["status"])
 operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
 pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include_in_schema=False)
@@ -146,7 +219,7 @@ pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include
 @status.get("/healthz", summary="Whether the process is alive", response_model=shaped(Alive))
 async def healthz() -> Response:
     """Always, as long as there is a response."""
-    return _json(Alive(status="ok"))
+    return json_response(Alive(status="ok"))
 
 
 @status.get(
@@ -161,13 +234,13 @@ async def readyz(request: Request) -> Response:
     is_ready, problems = await services.readiness.looked()
     if not is_ready:
         not_ready: NotReady = {"status": "not ready", "reasons": problems}
-        return _json(not_ready, 503)
+        return json_response(not_ready, 503)
     noted = {name: why for name, note in services.notes.items() if (why := note()) is not None}
     unavailable = {**problems, **noted}
     ready: Ready = {"status": "ready"}
     if unavailable:
         ready["unavailable"] = unavailable
-    return _json(ready)
+    return json_response(ready)
 
 
 @status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
@@ -194,7 +267,7 @@ async def decisions(
     content. With `decisions.stored: 0` only of the process that responds, since its start."""
     services = services_of(request)
     wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
-    return _json(await services.overview.decisions(wanted, services.server.workers))
+    return json_response(await services.overview.decisions(wanted, services.server.workers))
 
 
 @operator.get(
@@ -206,7 +279,7 @@ async def decisions(
 async def overview(request: Request, hours: _Hours = 24) -> Response:
     """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
     answer, at most every ten seconds."""
-    return _json(await services_of(request).overview.of(hours))
+    return json_response(await services_of(request).overview.of(hours))
 
 
 @operator.get(
@@ -217,7 +290,7 @@ async def overview(request: Request, hours: _Hours = 24) -> Response:
 )
 async def conversations(request: Request, limit: _Some = 20) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-    return _json(Conversations(conversations=await services_of(request).history.conversations(limit)))
+    return json_response(Conversations(conversations=await services_of(request).history.conversations(limit)))
 
 
 @operator.get(
@@ -254,7 +327,7 @@ async def decision(request: Request, request_id: str) -> Response:
         is_kept, workers = services.history.is_kept, services.server.workers
         others = f"; each of the {workers} workers remembers its own, so ask again"
         raise UnknownDecision(f"no request of this id is remembered{others if workers > 1 and not is_kept else ''}")
-    return _json(await services.overview.priced(found))
+    return json_response(await services.overview.priced(found))
 
 
 @operator.post(
@@ -271,8 +344,8 @@ async def explain(request: Request) -> Response:
     announced = request.headers.get("content-length", "")
     length = int(announced) if announced.isdigit() else 0
     body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
-    explanation = await services.explainer.explain(_unpacked(body, request, max_body_bytes))
-    return _json(explanation.described())
+    explanation = await services.explainer.explain(plain_body(body, request.scope["headers"], max_body_bytes))
+    return json_response(explanation.described())
 
 
 @operator.post(
@@ -289,26 +362,13 @@ async def reload_settings(request: Request) -> Response:
         raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
     status, restart_needed = await reload()
     workers = services_of(request).server.workers
-    return _json(ReloadedHere(status=status, restart_needed=restart_needed, workers=workers))
+    return json_response(ReloadedHere(status=status, restart_needed=restart_needed, workers=workers))
 
 
 @status.head("/", include_in_schema=False)
 async def here() -> Response:
     """For clients that check whether the server is there."""
     return Response(media_type="text/html")
-
-
-@pages.get("/openapi.json")
-async def openapi(request: Request) -> Response:
-    """The description of the API."""
-    return _json(request.app.openapi())
-
-
-@pages.get("/docs")
-async def docs(request: Request) -> Response:
-    """The same for people."""
-    page = api_page(request.app.openapi())
-    return Response(page, media_type="text/html", headers=HEADERS | _PAGE_HEADERS)
 
 
 @pages.get("/")
@@ -335,19 +395,8 @@ def _file(name: str) -> Response:
     """A file of the dashboard."""
     if name not in _DASHBOARD_TYPES:
         raise UnknownPath("the dashboard has no such file")
-    return Response(_content(name), media_type=_DASHBOARD_TYPES[name], headers=HEADERS | _PAGE_HEADERS)
+    return Response(_content(name), media_type=_DASHBOARD_TYPES[name], headers=HEADERS | PAGE_HEADERS)
 
 
-def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
-    encoding = ",".join(request.headers.getlist("content-encoding")).lower().encode("latin-1")
-    if not encoding or encoding == b"identity":
-        return body
-    if not can_unpack(encoding):
-        raise MalformedRequest(
-            "the body has a compression that the proxy cannot read; gzip, deflate, zstd and br can be"
-        )
-    return unpack(body, encoding, max_bytes)
-
-
-def _json(found: Mapping[str, Any], status_code: int = 200) -> Response:
+def json_response(found: Mapping[str, Any], status_code: int = 200) -> Response:
     return Response(jsontext.dump(found), status_code, HEADERS, "application/json")

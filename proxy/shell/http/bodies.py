@@ -20,6 +20,7 @@ from starlette.types import Receive
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources.workload import Share
+from proxy.shell.upstream.client import Headers
 
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
@@ -140,6 +141,22 @@ def can_unpack(encoding: bytes) -> bool:
 def is_zlibs(encoding: bytes) -> bool:
     """Whether zlib alone can read it."""
     return encoding in _WINDOW_BITS
+
+
+def encoding_of(headers: Headers) -> bytes:
+    """The compressions of a body, in the order in which they were applied; empty if there is none."""
+    encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
+    return b"" if encoding == b"identity" else encoding
+
+
+def plain_body(body: bytes, headers: Headers, limit_bytes: int) -> bytes:
+    """The body without its compression. Raises MalformedRequest and BodyTooLarge."""
+    encoding = encoding_of(headers)
+    if encoding and not can_unpack(encoding):
+        raise MalformedRequest(
+            "the body has a compression that the proxy cannot read; gzip, deflate, zstd and br can be"
+        )
+    return unpack(body, encoding, limit_bytes) if encoding else body
 
 
 def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:

@@ -1,13 +1,16 @@
-"""What is known of running conversations, so that each turn needs work only on its new messages.
+"""What is known of running conversations, so that each turn needs work only on its new messages, and so that none is
+refused for what an earlier turn was refused for: sealed reasoning, calls without results, or more items than fit the
+window of the upstream that holds them.
 
-Rule: memory changes only how long the work takes. The earlier request of a conversation is found by comparing bytes,
-among those of the same tenant and wire (`whose`), or, if an agent writes the beginning of its body anew each time, by
-what the model said last; what was forgotten is computed again with the same result.
+Rule: kept in memory only, and bounded; a forgotten refusal costs another one, and everything else only time. The
+earlier request of a conversation is found by comparing bytes, among those of the same tenant and wire (`whose`), or, if
+an agent writes the beginning of its body anew each time, by what the model said last.
 """
 
 from __future__ import annotations
 
 import bisect
+import hashlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,8 +18,12 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.exchange import unpaired
+from proxy.core.conversation.message import TOOL_ROLES, Conversation, Message
+from proxy.core.overflow import VerdictKind
+from proxy.core.overflow.retry import Outcome
 from proxy.errors import MalformedRequest
+from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
@@ -253,3 +260,81 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
         has_images=known.shape.may_hold_images(body[:stop]),
         has_files=known.shape.may_hold_files(body[:stop]),
     )
+
+
+MAX_KNOWN: Final = 10_000
+MAX_NAME_CHARACTERS: Final = 500
+"""A longer name is not kept."""
+_HASH_BYTES: Final = 16
+"""128 bits, because only its tenant can write another message with the same hash."""
+
+_Key: TypeAlias = tuple[str, str, bytes]
+"""Tenant, model, and a message of that model."""
+
+
+class RefusedHistories:
+    """The newest message with refused seals of each conversation, as what comes before it was refused with it, and the
+    messages that did not pair up. They are looked up from any thread."""
+
+    def __init__(self) -> None:
+        self._newest: BoundedMap[_Key, None] = BoundedMap(MAX_KNOWN)
+        self._unpaired: BoundedMap[tuple[str, str, int], None] = BoundedMap(MAX_KNOWN)
+
+    def note_seals(self, tenant: str, refused: Request, repaired: Request) -> None:
+        """Remember the seals of a refused request that its repair has left out."""
+        kept = set(map(id, repaired.conversation))
+        for message in reversed(refused.conversation.messages):
+            if id(message) not in kept and message.unsealed() is not message:
+                self._newest.put(_key(tenant, refused.model, message), None)
+                return
+
+    def note_unpaired(self, tenant: str, refused: Request, *, may_repeat: bool) -> None:
+        """Remember a request whose calls and results do not pair up."""
+        messages = refused.conversation.messages
+        found = unpaired(messages, may_repeat=may_repeat)
+        for index in (*found.orphans, *(one.message for one in found.unanswered)):
+            self._unpaired.put((tenant, refused.model, hash(messages[index].unmarked())), None)
+
+    def has_unpaired(self, tenant: str, request: Request) -> bool:
+        """Whether a message that did not pair up is in the request."""
+        if not self._unpaired:
+            return False
+        found = (one for one in request.conversation.messages if one.calls or one.role in TOOL_ROLES)
+        return any((tenant, request.model, hash(one.unmarked())) in self._unpaired for one in found)
+
+    def without_seals(self, tenant: str, request: Request, known: int = 0) -> Request:
+        """The request without the seals that were refused; nothing is looked up for its first `known` messages."""
+        if not self._newest:
+            return request
+        messages = request.conversation.messages
+        for index in range(len(messages) - 1, known - 1, -1):
+            message = messages[index]
+            if message.role == "assistant" and _key(tenant, request.model, message) in self._newest:
+                return request.unsealed(index + 1)
+        return request
+
+
+def _key(tenant: str, model: str, message: Message) -> _Key:
+    return tenant, model, hashlib.blake2b(message.unmarked(), digest_size=_HASH_BYTES).digest()
+
+
+class HeldConversations:
+    """Conversations held by an upstream that have overflowed, per tenant."""
+
+    def __init__(self) -> None:
+        self._overflowed: BoundedMap[tuple[str, str], None] = BoundedMap(MAX_KNOWN)
+
+    def planned(self, planned: Planned, tenant: str) -> Planned:
+        """The plan, which asks the upstream if this conversation is known to have overflowed."""
+        if not self._overflowed or (tenant, planned.wire.continues(planned.request)) not in self._overflowed:
+            return planned
+        return planned.left_to_the_upstream() or planned
+
+    def note(self, sent: Planned, outcome: Outcome, evidence: bytes, tenant: str) -> None:
+        """Remember a conversation whose upstream was asked and answered. `evidence`: the beginning of its response, by
+        whose name the next turn may continue."""
+        if not sent.members or outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
+            return
+        for name in (sent.wire.continues(sent.request), sent.wire.named_in(sent.request, evidence)):
+            if 0 < len(name) <= MAX_NAME_CHARACTERS:
+                self._overflowed.put((tenant, name), None)

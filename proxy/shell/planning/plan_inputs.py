@@ -25,7 +25,7 @@ from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.wanted import while_wanted
+from proxy.shell.resources.threads import while_wanted
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 

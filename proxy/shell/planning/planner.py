@@ -26,12 +26,11 @@ from proxy.core.overflow.retry import Terms
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
-from proxy.shell.planning.memory import ConversationMemory, Match
+from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, is_far_under
 from proxy.shell.planning.planned import LastSent, Planned
-from proxy.shell.planning.refused_histories import RefusedHistories
-from proxy.shell.planning.wanted import in_thread
+from proxy.shell.resources.threads import in_thread
 from proxy.wire.protocol import Wire, repaired
 from proxy.wire.request import Request
 

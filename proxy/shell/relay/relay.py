@@ -23,13 +23,12 @@ from proxy.core.overflow.retry import Outcome, Rung
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.http.bodies import Received, can_unpack, unpack
+from proxy.shell.http.bodies import Received, can_unpack, encoding_of, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.planning.memory import HeldConversations
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.planning.refused_histories import HeldConversations
-from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.sends import (
@@ -43,9 +42,9 @@ from proxy.shell.relay.sends import (
     overflow,
     without_encoding,
 )
-from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
-from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
+from proxy.shell.relay.tool_loop import Retrieval, StreamedResponse, ToolLoop, WholeResponse, watched
 from proxy.shell.resources.logs import logger
+from proxy.shell.resources.threads import in_thread
 from proxy.shell.resources.waiting import Kept
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -58,7 +57,7 @@ MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
-Response: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
+AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
 
 
 _COUNTING: Final = (PeekedResponse, StreamedResponse)
@@ -70,7 +69,7 @@ _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
 class Served(NamedTuple):
     """What the client of a request gets."""
 
-    response: Response
+    response: AnyResponse
     send: Send | None = None
     """What it answers, before the rounds of the proxy's own tool; None for a request that was not planned, or only
     observed."""
@@ -126,7 +125,7 @@ class Relay:
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned: Planned | None = None
         if mode != "off":
-            encoding = _encoding_of(headers) if b"content-encoding" in named else b""
+            encoding = encoding_of(headers) if b"content-encoding" in named else b""
             plan = partial(
                 self._planner.plan,
                 wire,
@@ -356,8 +355,8 @@ class Relay:
     ) -> Planned | None:
         """The plan for a body; None if there can be none and the upstream must judge the request. Raises
         MalformedRequest."""
-        body, is_compressed = received.body, encoding not in (b"", b"identity")
-        if is_compressed:
+        body = received.body
+        if encoding:
             if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
@@ -370,7 +369,7 @@ class Relay:
             self._log.exception("planning_failed", request_id=decision.request_id)
             return None
         decision.note_plan(planned)
-        if not is_compressed:
+        if not encoding:
             received.become(planned.request.body)
         return planned
 
@@ -396,11 +395,6 @@ class Relay:
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
         return [*headers, *wire.credentials(key.get_secret_value())]
-
-
-def _encoding_of(headers: Headers) -> bytes:
-    """The compressions of a body, in the order in which they were applied."""
-    return b",".join(value.lower() for name, value in headers if name == b"content-encoding")
 
 
 def _as_bearer(key: bytes) -> bytes:

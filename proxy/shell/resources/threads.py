@@ -1,9 +1,10 @@
-"""Threads for work that may never finish: a dead disk, a bucket or a name server that does not respond; and tasks for
-work that is done again and again beside the requests.
+"""Threads for work that may never finish (a dead disk, a bucket or a name server that does not respond) and for work on
+a request, which stops when the client has left; and tasks for recurring work beside the requests.
 
 Rule: the process can exit while a thread hangs. Python waits for ever for the threads of a `ThreadPoolExecutor`; for
 these it waits briefly, so that work that is nearly done gets done. A task ends when it is stopped, even if a library
-swallows the cancellation.
+swallows the cancellation. Work on a request stops at the next message at the latest, and lets other requests go first
+between two messages.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+
+from proxy.core.conversation.edit import Edit
+from proxy.core.conversation.message import Message
+from proxy.core.notices.writing import Notices
 
 EXIT_SECONDS: Final = 2.0
 """Longest wait for all threads together at exit; writing an artifact takes milliseconds."""
@@ -224,3 +230,49 @@ class Recurring:
     async def _for_ever(self) -> None:
         while not self._is_stopping:
             await self._once()
+
+
+_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+"""Set when nobody waits for the work of this thread any more."""
+
+
+class UnderWay:
+    """The requests that the event loop of this process serves, counted by it alone."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+UNDER_WAY: Final = UnderWay()
+
+
+class NotWanted(Exception):
+    """Ends the work; nobody catches it."""
+
+
+async def in_thread(work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+    """Like asyncio.to_thread, but cancelled work stops where it checks whether it is still wanted."""
+    given_up = threading.Event()
+    before = _given_up.set(given_up)
+    try:
+        return await asyncio.to_thread(work, *given, **named)  # which copies the context
+    finally:
+        given_up.set()
+        _given_up.reset(before)
+
+
+def while_wanted(_: int, __: Message, ___: str, ____: Notices) -> Iterator[Edit]:
+    """A local step that changes nothing, and lets other requests go on, whose event loop would otherwise wait for its
+    turn after each read and write of a socket. Raises NotWanted when nobody waits for the plan any more.
+
+    Beside requests of 2 MB that were never seen, the 99th percentile of small ones was 26 ms without this and 17 with
+    it (nginx: 11). The large one then takes a tenth of a millisecond longer for each of its messages.
+    """
+    given_up = _given_up.get()
+    if given_up is None:
+        return iter(())  # on the event loop
+    if given_up.is_set():
+        raise NotWanted
+    if UNDER_WAY.count > 1:
+        time.sleep(0)
+    return iter(())

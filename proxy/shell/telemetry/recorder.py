@@ -1,25 +1,28 @@
-"""Records decisions: log lines, metrics, spans, and the ledger.
+"""Records requests: log lines, metrics, spans, and the ledger.
 
-Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content.
+Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content. One line for
+each change is computed only if the level is debug.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.core.compaction.budget import in_model_tokens
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
+from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry import Attempt, Rung
+from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, Line
-from proxy.shell.telemetry.events import described_changes, edit_lines, result_limits
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.record import Finished
@@ -260,3 +263,127 @@ def system_tokens(planned: Planned) -> int:
     """The model's tokens in system and developer text, which can never be shortened."""
     tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES and not block.tool)
     return planned.plan.budget.model_tokens(tokens)
+
+
+MAX_EDIT_LINES: Final = 500
+"""For one plan; a last line says how many changes have none."""
+MAX_ARTIFACTS: Final = 20
+"""Named in a summary: a conversation with more has them in its `edit` lines."""
+MAX_RANGES: Final = 40
+"""Of message numbers in a summary."""
+
+
+def result_limits(planned: Planned) -> dict[str, Any]:
+    """The most that a tool result may have when it arrives, and what sets it; nothing while nothing can be kept."""
+    steps = (step for step in planned.inputs.pipeline.local if isinstance(step, TruncateToolOutput))
+    return {
+        name: value
+        for step in steps
+        for name, value in (
+            ("result_lines", step.limits.max_lines),
+            ("result_bytes", step.limits.max_bytes),
+            ("result_chars", step.limits.max_chars),
+            ("result_bound_by", step.bound_by),
+        )
+    }
+
+
+def described_changes(planned: Planned) -> dict[str, Any]:
+    """The members of a line for a plan: sizes before and after, edits by reason, and the messages concerned."""
+    plan, counts = planned.plan, planned.reasons
+    return {
+        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
+        "tokens_before": planned.tokens_before,
+        "tokens_after": planned.tokens_after,
+        "chars_before": plan.before.chars,
+        "chars_after": plan.after.chars,
+        "messages_before": planned.message_count,
+        "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
+        "truncated": any(edit.artifact is not None for edit in plan.edits),
+        "reasons": counts,
+        **_messages_of(planned),
+    }
+
+
+def _messages_of(planned: Planned) -> dict[str, Any]:
+    """Which messages are changed, which are left out, and where the originals are kept."""
+    blocks = planned.plan.blocks
+    changed = [index for index, block in enumerate(blocks) if block.reasons and block.tokens_after]
+    left_out = [index for index, block in enumerate(blocks) if block.reasons and not block.tokens_after]
+    kept_in = dict.fromkeys(name for block in blocks for name in block.artifacts)
+    told: dict[str, Any] = {}
+    if changed:
+        told["changed"] = ranges(changed)
+    if left_out:
+        told["left_out"] = ranges(left_out)
+    if kept_in:
+        told["artifacts"] = list(kept_in)[:MAX_ARTIFACTS]
+    return told
+
+
+def edit_lines(planned: Planned) -> Iterator[dict[str, Any]]:
+    """The members of one line for each change, in the order of the messages; neighbours that are left out into the same
+    artifact share a line. Sizes are in the model's tokens."""
+    runs = [*_runs(in_model_tokens(planned.plan.blocks, planned.plan.budget))]
+    for index, run in runs[:MAX_EDIT_LINES]:
+        yield _line_of(index, run)
+    yield from _beside_messages(planned)
+    if len(runs) > MAX_EDIT_LINES:
+        yield {"not_told": len(runs) - MAX_EDIT_LINES}
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as people write them.
+
+    >>> ranges([1, 2, 3, 7, 9, 10])
+    '1-3,7,9-10'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    told = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RANGES]]
+    return ",".join([*told, "…"] if len(runs) > MAX_RANGES else told)
+
+
+def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageReport]]]:
+    """Index of the first message, and the changed messages that share a line."""
+    run: list[MessageReport] = []
+    for index, block in enumerate(blocks):
+        joins = bool(run) and not block.tokens_after and not run[0].tokens_after
+        if run and not (joins and (block.reasons, block.artifacts) == (run[0].reasons, run[0].artifacts)):
+            yield index - len(run), run
+            run = []
+        if block.reasons:
+            run.append(block)
+    if run:
+        yield len(blocks) - len(run), run
+
+
+def _line_of(index: int, run: Sequence[MessageReport]) -> dict[str, Any]:
+    first = run[0]
+    line: dict[str, Any] = {"message": index}
+    if len(run) > 1:
+        line |= {"last_message": index + len(run) - 1}
+    else:
+        line |= {"role": first.role, "tool": first.tool}
+    return line | {
+        "reasons": first.reasons,
+        "tokens_before": sum(block.tokens_before for block in run),
+        "tokens_after": sum(block.tokens_after for block in run),
+        "artifacts": first.artifacts,
+    }
+
+
+def _beside_messages(planned: Planned) -> Iterator[dict[str, Any]]:
+    """Changes of the request itself, which no message shows."""
+    shown = {reason for block in planned.plan.blocks for reason in block.reasons}
+    for reason, count in planned.reasons.items():
+        if reason in shown:
+            continue
+        line: dict[str, Any] = {"reasons": (reason,), "count": count}
+        if reason == Reason.CLAMP_REPLY.value and planned.reply_tokens is not None:
+            line |= {"tokens_before": planned.request.reply_tokens, "tokens_after": planned.reply_tokens}
+        yield line

@@ -16,9 +16,9 @@ import pytest
 from proxy.commands.explain import create_explainer
 from proxy.config.settings import Settings
 from proxy.core.conversation.edit import Edit
-from proxy.shell.planning import wanted
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
+from proxy.shell.resources import threads
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
@@ -104,7 +104,7 @@ def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Pat
 async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planner, seen = planner_for(tmp_path, 1_000_000), []
     begun, leave, over = threading.Event(), threading.Event(), threading.Event()
-    is_wanted = wanted.while_wanted
+    is_wanted = threads.while_wanted
 
     def watched(index: int, *given: Any) -> list[Edit]:
         seen.append(index)
@@ -112,7 +112,7 @@ async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: 
         leave.wait(20)
         try:
             return list(is_wanted(index, *given))
-        except wanted.NotWanted:
+        except threads.NotWanted:
             over.set()
             raise
 

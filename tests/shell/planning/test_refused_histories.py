@@ -10,9 +10,9 @@ from support.planners import planner
 
 from proxy.core.overflow import Verdict, VerdictKind
 from proxy.core.overflow.retry import Outcome
-from proxy.shell.planning import refused_histories
+from proxy.shell.planning import memory
+from proxy.shell.planning.memory import HeldConversations, RefusedHistories
 from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.refused_histories import HeldConversations, RefusedHistories
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.request import Request
 from proxy.wire.responses.wire import RESPONSES
@@ -99,7 +99,7 @@ def test_a_call_without_a_result_is_remembered_for_its_client_and_model(
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_histories, "MAX_KNOWN", 2)
+    monkeypatch.setattr(memory, "MAX_KNOWN", 2)
     known = RefusedHistories()
     for seal in "abc":
         note(known, request(thought(seal)))
@@ -162,7 +162,7 @@ async def test_a_client_that_asks_itself_is_not_asked_for() -> None:
 
 
 async def test_the_oldest_are_forgotten_and_long_names_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_histories, "MAX_KNOWN", 2)
+    monkeypatch.setattr(memory, "MAX_KNOWN", 2)
     held = HeldConversations()
     for name in ("a", "b", "c", "x" * 501):
         held.note(await asking(previous_response_id=name), ACCEPTED, b"", "t")

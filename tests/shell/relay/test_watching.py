@@ -10,7 +10,7 @@ from typing import Any
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.shell.relay.peeking import NotingTaker
-from proxy.shell.relay.watching import StreamedResponse
+from proxy.shell.relay.tool_loop import StreamedResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.streams import Tail
 

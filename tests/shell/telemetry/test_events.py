@@ -13,8 +13,8 @@ from proxy.core.models.profile import ModelProfile
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry import events
-from proxy.shell.telemetry.events import MAX_RANGES, described_changes, edit_lines, ranges
+from proxy.shell.telemetry import recorder
+from proxy.shell.telemetry.recorder import MAX_RANGES, described_changes, edit_lines, ranges
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
@@ -78,7 +78,7 @@ async def test_a_change_of_the_request_itself_has_a_line_too() -> None:
 
 
 async def test_the_lines_of_one_plan_are_bounded_and_the_last_says_how_many_are_missing(monkeypatch: Any) -> None:
-    monkeypatch.setattr(events, "MAX_EDIT_LINES", 1)
+    monkeypatch.setattr(recorder, "MAX_EDIT_LINES", 1)
     plan = await planned(conversation(12))
     lines = list(edit_lines(plan))
     assert len(lines) == 2

@@ -10,8 +10,8 @@ from starlette.types import Send
 from support.journey import Received, world
 from support.strategies import notices, spelled, user
 
-from proxy.shell.planning import wanted
-from proxy.shell.planning.wanted import NotWanted, in_thread, while_wanted
+from proxy.shell.resources import threads
+from proxy.shell.resources.threads import NotWanted, in_thread, while_wanted
 from proxy.wire.chat_completions.message import ChatMessage
 
 MESSAGE = ChatMessage.read(spelled(user("words")))
@@ -25,14 +25,14 @@ def step() -> list[Any]:
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long others were let go first, each time."""
     found: list[float] = []
-    monkeypatch.setattr(wanted.time, "sleep", found.append)
+    monkeypatch.setattr(threads.time, "sleep", found.append)
     return found
 
 
 async def test_a_thread_lets_other_requests_go_first_at_each_message(
     turns: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wanted.UNDER_WAY, "count", 2)
+    monkeypatch.setattr(threads.UNDER_WAY, "count", 2)
     assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
     assert turns == [0, 0, 0]
 
@@ -74,12 +74,12 @@ def test_each_request_that_is_served_counts_once(tmp_path: Path) -> None:
     counts: list[int] = []
 
     async def answer(_: Received, __: Send) -> bool:
-        counts.append(wanted.UNDER_WAY.count)
+        counts.append(threads.UNDER_WAY.count)
         return False
 
-    before = wanted.UNDER_WAY.count
+    before = threads.UNDER_WAY.count
     with world(tmp_path, 128_000, answer, [{}]) as built:
         built.ask(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
         built.ask(b"no JSON")
     assert counts == [before + 1]
-    assert wanted.UNDER_WAY.count == before
+    assert threads.UNDER_WAY.count == before
