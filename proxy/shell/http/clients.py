@@ -94,6 +94,7 @@ class UntilClientLeaves:
         """Stop watching."""
         if self.connection is not None:
             self.connection.when_lost(None)
+            return
         if self._starting is not None:
             self._starting.cancel()
         if self._watch is not None:

@@ -164,7 +164,10 @@ class Connection(HttpToolsProtocol):
             self._body_bytes += len(data)
             self._body_left -= min(len(data), self._body_left)
         try:
-            self._feed(data)
+            try:
+                self.parser.feed_data(data)
+            except HttpParserUpgrade:
+                self._feed_again()
             if self._is_in_head:
                 self._check_head()
                 if not was_in_head:
@@ -179,14 +182,12 @@ class Connection(HttpToolsProtocol):
         except ProxyError as error:
             self._refuse(error)
 
-    def _feed(self, data: bytes) -> None:
-        try:
-            self.parser.feed_data(data)
-        except HttpParserUpgrade:  # what follows would be the other protocol's, the body included
-            if self._is_in_head:
-                headers = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
-                line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
-                self.parser.feed_data(line + b"".join(headers) + b"\r\n")
+    def _feed_again(self) -> None:
+        """Feed the head without its wish for an upgrade: what follows would be the other protocol's, the body too."""
+        if self._is_in_head:
+            headers = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+            line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
+            self.parser.feed_data(line + b"".join(headers) + b"\r\n")
 
     def _check_head(self) -> None:
         """Check the limits for a head, or for what has arrived of it."""
@@ -210,9 +211,14 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_head = True
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))  # uvicorn compares each with `expect`
+
     def on_headers_complete(self) -> None:
         self._check_head()
         found = dict(self.headers)
+        if b"expect" in found:
+            self.expect_100_continue = any(v.lower() == b"100-continue" for n, v in self.headers if n == b"expect")
         if b"transfer-encoding" in found:
             _check_codings([value for name, value in self.headers if name == b"transfer-encoding"])
         if b"upgrade" in found and self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
@@ -357,11 +363,14 @@ class Connection(HttpToolsProtocol):
         self._is_refused = True
         self.flow.resume_reading()
         self.transport.write_eof()
-        self._timer_in(_LINGER_SECONDS, self.transport.close)
+        self._stop_waiting()
+        self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
     def _wait(self, seconds: float) -> None:
         """Wait for the client to send something."""
-        self._timer_in(DRAIN_SECONDS if self._all.is_draining else seconds, self._late)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(DRAIN_SECONDS if self._all.is_draining else seconds, self._late)
 
     def _late(self) -> None:
         if self._is_in_head:
@@ -369,10 +378,6 @@ class Connection(HttpToolsProtocol):
             self._refuse(RequestTimeout(f"the head took longer than {limit:g} s (server.header_timeout_seconds)"))
         else:
             self.transport.close()  # no request is left without a response
-
-    def _timer_in(self, seconds: float, then: Callable[[], None]) -> None:
-        self._stop_waiting()
-        self._timer = self.loop.call_later(seconds, then)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:

@@ -41,6 +41,8 @@ _HOP_BY_HOP: Final = frozenset(
     b"upgrade".split()
 )
 """Headers about one connection, not about the message: RFC 9110 7.6.1 and the older list of RFC 2616 13.5.1."""
+_KEEPS: Final = [b"keep-alive"]
+"""The `Connection` of nearly all clients; names nothing else."""
 _NOT_SENT: Final = _HOP_BY_HOP | {b"host", b"expect"}
 """The HTTP client sets the former itself; `expect` was answered by our own server."""
 _NOT_SENT_WITH_A_WHOLE: Final = _NOT_SENT | {b"content-length"}
@@ -84,10 +86,21 @@ def end_to_end(headers: Headers, dropped: frozenset[bytes] = _HOP_BY_HOP) -> Hea
     >>> end_to_end([(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"accept", b"*/*")])
     [(b'accept', b'*/*')]
     """
-    if b"connection" in dict(headers):
-        named = b",".join([value for name, value in headers if name == b"connection"])
-        dropped |= {option.strip().lower() for option in named.split(b",")}
+    dropped = not_passed(headers, dropped)
     return [pair for pair in headers if pair[0] not in dropped]
+
+
+def not_passed(headers: Headers, dropped: frozenset[bytes]) -> frozenset[bytes]:
+    """The names of those headers, all in lower case: `dropped`, and what `Connection` names."""
+    named = dict(headers)
+    if b"connection" not in named:
+        return dropped
+    values = [named[b"connection"]]
+    if len(named) < len(headers):  # a name occurs twice
+        values = [value for name, value in headers if name == b"connection"]
+    if values == _KEEPS:
+        return dropped
+    return dropped.union(option.strip().lower() for option in b",".join(values).split(b","))
 
 
 def header(headers: Headers, name: bytes) -> bytes:
@@ -233,12 +246,13 @@ class Upstream:
         session = self._session or self._open()
         path = _escaped(target if isinstance(target, WholePath) else self.base_path + target)
         whole = body if isinstance(body, Outgoing) else None
-        passed = end_to_end(headers, _NOT_SENT if whole is None else _NOT_SENT_WITH_A_WHOLE)
         if self._exchanges is not None and method == "POST" and whole is not None:  # as nearly all requests
+            dropped = not_passed(headers, _NOT_SENT_WITH_A_WHOLE)
             try:
-                return self._answer(await self._exchanges.post(path, passed, whole))
+                return self._answer(await self._exchanges.post(path, headers, dropped, whole))
             except _FAILURES as error:
                 raise self._failed(error) from None
+        passed = end_to_end(headers, _NOT_SENT if whole is None else _NOT_SENT_WITH_A_WHOLE)
         pairs = [(name.decode("latin-1"), _header_text(value)) for name, value in passed]
         pairs.append((LOOP_HEADER.decode(), self._mark.decode()))
         if whole is not None:

@@ -80,7 +80,7 @@ class Tap(asyncio.Protocol):
         self._write: Callable[[bytes], None] | None = None
         """Takes a chunk, if the next bytes begin one and the taker has everything before them."""
         self._written: list[bytes] = []
-        """Chunks that are not noted yet."""
+        """The contents of chunks that are not noted yet."""
         transport.set_protocol(self)
 
     @staticmethod
@@ -112,10 +112,21 @@ class Tap(asyncio.Protocol):
         write = self._write
         if write is None:
             self._parse(data)
-        elif data.startswith(SIZE_LINES[len(data)]) and data.endswith(LINE_END):
-            self._pass(data, write)
-        else:
+            return
+        line = SIZE_LINES[len(data)]
+        if not (data.startswith(line) and data.endswith(LINE_END)):
             self._pass_several(data)
+            return
+        self.last = self._now()
+        try:
+            write(data)
+        except Exception as error:
+            self.end(error)
+            return
+        written = self._written
+        written.append(data[len(line) : _BEFORE_LINE_END])
+        if len(written) >= _CHUNKS_AT_ONCE:
+            self._note_written()
 
     def eof_received(self) -> None:
         self._protocol.eof_received()
@@ -137,22 +148,11 @@ class Tap(asyncio.Protocol):
         is_between = self._chunks.is_at_start and self._chunks.body_bytes == self._content.total_bytes
         self._write = taker.chunk_writer(self._shut) if is_between else None
 
-    def _pass(self, chunk: bytes, write: Callable[[bytes], None]) -> None:
-        self.last = self._now()
-        try:
-            write(chunk)
-        except Exception as error:
-            self.end(error)
-            return
-        self._written.append(chunk)
-        if len(self._written) >= _CHUNKS_AT_ONCE:
-            self._note_written()
-
     def _pass_several(self, data: bytes) -> None:
         """On a busy machine, several chunks arrive at once."""
         at = 0
-        while (write := self._write) is not None and (chunk := chunk_at(data, at)):
-            self._pass(chunk, write)
+        while self._write is not None and (chunk := chunk_at(data, at)):
+            self.data_received(chunk)
             at += len(chunk)
         if rest := data[at:]:
             self._parse(rest)
@@ -163,7 +163,7 @@ class Tap(asyncio.Protocol):
     def _note_written(self) -> None:
         if self._written and self._taker is not None:
             written, self._written = self._written, []
-            self._taker.note_written(list(map(body_of, written)))
+            self._taker.note_written(written)
 
     def _parse(self, data: bytes) -> None:
         """The long way, which goes on to the taker, too, if there is one."""
@@ -191,6 +191,7 @@ class Tap(asyncio.Protocol):
 
 
 LINE_END: Final = b"\r\n"
+_BEFORE_LINE_END: Final = -len(LINE_END)
 LONGEST_CHUNK: Final = 2_048
 """Of those that may go on as they are, with their framing: some are kept until they are noted, and for longer ones it
 matters less."""
