@@ -1,11 +1,11 @@
-"""What has been adopted about one model at one upstream, as stored in the file that all workers share, and how what
-several have learned is put together: a merge of two versions that began as the same one.
+"""What has been adopted about one model at one upstream, as stored in the file that all workers share and in Redis, and
+how several versions of it are merged.
 
 Rule: what the requests of one API key teach binds that key, and all others once another key's say the same. A lesson
 is believed for a week and then tested again, as a server may come back with a larger window; a count that exceeds a
-limit refutes it at once. Counts are kept: each response measures them anew. Facts are joined, whatever the order. Of
-limits, what only one side has changed is adopted as it is; of what both have changed, the newest lesson counts. Absence
-on our side never deletes; deletion is explicit.
+limit refutes it at once. Counts are kept: each response measures them anew. Of two lessons of one tenant about one
+thing the newest wins, so that merging in any order gives the same. Absence never deletes: what no longer holds is
+overwritten by an empty lesson.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import facts
-from proxy.core.models.facts import Fact, Facts, Search, joined
+from proxy.core.models.facts import Fact, Facts, Search
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Scope, Unit
 from proxy.shell.resources.bounded import with_newest
@@ -45,6 +45,19 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
     """The search for a limit that no refusal has named."""
     taught: int = 0
     """Unix time of the latest of them."""
+    at: float = 0.0
+    """Unix time of the latest change, which may have been a refutation; 0 from releases that did not note it."""
+
+    @property
+    def dated(self) -> float:
+        """The Unix time from which its age counts."""
+        return self.taught or self.at
+
+    def changed_since(self, before: Refusals, now: float) -> Self:
+        """With the time of the change if there was one: newer than the version before, whatever the clock says."""
+        if _limits(self) == _limits(before):
+            return self
+        return replace(self, at=max(now, (before.at or before.taught) + 0.001))
 
     @property
     def inferred_tokens(self) -> int | None:
@@ -150,9 +163,9 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
     def standing(self, now: float) -> Knowledge:
         """The part that is not too old at this Unix time; the clocks of two hosts may differ."""
-        of_keys = {by: own for by, own in self.of_keys.items() if abs(now - own.taught) < STANDS_SECONDS}
+        of_keys = {by: own for by, own in self.of_keys.items() if abs(now - own.dated) < STANDS_SECONDS}
         others = facts.standing(self.facts, now, STANDS_SECONDS)
-        if abs(now - self.taught) < STANDS_SECONDS:
+        if abs(now - self.dated) < STANDS_SECONDS:
             is_same = len(of_keys) == len(self.of_keys) and others is self.facts
             return self if is_same else replace(self, of_keys=of_keys, facts=others)
         return Knowledge(of_keys=of_keys, facts=others)
@@ -180,7 +193,9 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
     def adopted(self, limit: int, scope: Scope, unit: Unit) -> Knowledge:
         """With a limit that binds all tenants."""
-        of_keys = {by: own for by, own in self.of_keys.items() if own != own.with_limit(limit, scope, unit)}
+        of_keys = {
+            by: own if own != own.with_limit(limit, scope, unit) else _NO_REFUSALS for by, own in self.of_keys.items()
+        }
         return replace(self.with_limit(limit, scope, unit), of_keys=of_keys)
 
     def without_limits_under(self, window_tokens: int) -> Knowledge:
@@ -200,7 +215,9 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         taught; `stated_tokens`: the certain window at the time. The server's own word binds all."""
         whose = facts.THE_SERVER if window_tokens == stated_tokens else by
         cut = facts.with_values(self.facts, whose, {facts.CUT_TO: window_tokens}, now, stated_tokens or 0)
-        return replace(self, facts=cut, of_keys={key: own for key, own in self.of_keys.items() if key != by})
+        return replace(
+            self, facts=cut, of_keys={**self.of_keys, **dict.fromkeys(self.of_keys.keys() & {by}, _NO_REFUSALS)}
+        )
 
     def without_cuts(self, is_wrong: Callable[[Fact], bool], now: float) -> Knowledge:
         """Without the windows found that way of which this is true."""
@@ -219,9 +236,15 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         return found if own.refuted_by(prompt_tokens) is own else found.taught_by(by, own.refuted_by(prompt_tokens))
 
     @property
+    def newest_at(self) -> float:
+        """The Unix time of the newest lesson."""
+        limits = (found.at or found.taught for found in (self, *self.of_keys.values()))
+        return max(*limits, 0.0, *(fact.at for of in self.facts.values() for fact in of.values()))
+
+    @property
     def until(self) -> float:
         """The Unix time at which the first lesson is forgotten."""
-        ends = [found.taught + STANDS_SECONDS for found in (self, *self.of_keys.values()) if found.taught]
+        ends = [found.dated + STANDS_SECONDS for found in (self, *self.of_keys.values()) if found.dated]
         return min([*ends, facts.until(self.facts, STANDS_SECONDS)])
 
 
@@ -251,45 +274,58 @@ MAX_MODELS: Final = 512
 
 Known = Mapping[str, Knowledge]
 """What is known about the models at one upstream."""
-_APART: Final = ("of_keys", "facts")
-_LIMITS: Final = tuple(name for name in Knowledge.__struct_fields__ if name not in _APART)
 _NOTHING: Final = Knowledge()
 
 
-def merged(base: Known, mine: Known, theirs: Known) -> dict[str, Knowledge]:
-    """What is known after both have changed `base`."""
-    found: dict[str, Knowledge] = {}
-    for model, other in theirs.items():
-        before, own = base.get(model, _NOTHING), mine.get(model)
-        found[model] = other if own is None else _merged_model(before, own, other)
-    new = {model: own for model, own in mine.items() if model not in theirs and own != base.get(model)}
-    return with_newest(found, new, MAX_MODELS)
+def with_model(known: Known, model: str | None, change: Callable[[Knowledge], Knowledge], now: float) -> Known:
+    """With a change of what is known about one model, and the time of that change."""
+    before = known.get(key_of(model), _NOTHING)
+    found = change(before)
+    of_keys = {by: own.changed_since(before.of(by), now) for by, own in found.of_keys.items()}
+    return _newest({**known, key_of(model): replace(found.changed_since(before, now), of_keys=of_keys)})
 
 
-def _merged_model(before: Knowledge, own: Knowledge, other: Knowledge) -> Knowledge:
-    if own in (before, other):
-        return other
-    if other == before:
-        return own
-    old, mine, theirs = ([getattr(version, name) for name in _LIMITS] for version in (before, own, other))
-    limits = own if theirs == old or (mine != old and own.taught >= other.taught) else other
+def unexpired(known: Known, now: float) -> Known:
+    """The part that is not too old at this Unix time."""
+    return {model: found.standing(now) for model, found in known.items()}
+
+
+def merged(one: Known, other: Known) -> Known:
+    """What either side knows; the order of merging does not matter."""
+    if one == other:
+        return one
+    both = {model: _merged_model(one[model], other[model]) for model in one.keys() & other.keys()}
+    return _newest({**one, **other, **both})
+
+
+def _newest(known: Known) -> Known:
+    if len(known) <= MAX_MODELS:
+        return known
+    kept = sorted(known, key=lambda model: (known[model].newest_at, model))[-MAX_MODELS:]
+    return {model: known[model] for model in kept}
+
+
+def _merged_model(one: Knowledge, other: Knowledge) -> Knowledge:
+    if one == other:
+        return one
+    of_keys = {**one.of_keys, **other.of_keys}
+    for by in one.of_keys.keys() & other.of_keys.keys():
+        of_keys[by] = max(one.of(by), other.of(by), key=_version)
+    kept = sorted(of_keys, key=lambda by: (_version(of_keys[by]), by))[-MAX_KEYS:]
     return replace(
-        limits,
-        of_keys=_merged_table(before.of_keys, own.of_keys, other.of_keys, MAX_KEYS),
-        facts=joined(own.facts, other.facts),
+        max(one, other, key=_version),
+        of_keys={by: of_keys[by] for by in kept},
+        facts=facts.joined(one.facts, other.facts),
     )
 
 
-def _merged_table(
-    before: Mapping[str, Refusals], own: Mapping[str, Refusals], other: Mapping[str, Refusals], most: int
-) -> dict[str, Refusals]:
-    """Of two tables: the changes of both; of an entry that both have changed, the newer lesson, or the own side's."""
-    gone = {key for key in before if key not in own or key not in other}
-    changed = {
-        key: value
-        for key, value in own.items()
-        if (key not in before or before[key] != value)
-        and (key not in other or other[key] == before.get(key) or value.taught >= other[key].taught)
-    }
-    kept = {key: value for key, value in other.items() if key not in gone or key in changed or before.get(key) != value}
-    return with_newest(kept, changed, most)
+def _version(of: Refusals) -> tuple[float, bytes]:
+    """The newest wins; of two of the same moment, always the same one."""
+    return of.at or of.taught, msgspec.json.encode(_limits(of))
+
+
+def _limits(of: Refusals) -> tuple[object, ...]:
+    return tuple(getattr(of, name) for name in _LIMITS)
+
+
+_LIMITS: Final = tuple(name for name in Refusals.__struct_fields__ if name != "at")

@@ -31,7 +31,17 @@ from proxy.shell.models.calibration import (
     rounded_up,
     tells_of_truncation,
 )
-from proxy.shell.models.knowledge import MAX_MODELS, Contents, Knowledge, Known, Refusals, key_of, merged
+from proxy.shell.models.knowledge import (
+    MAX_MODELS,
+    Contents,
+    Knowledge,
+    Known,
+    Refusals,
+    key_of,
+    merged,
+    unexpired,
+    with_model,
+)
 from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.whole_files import SharedFile
@@ -59,10 +69,10 @@ class Learning:
         self._enabled = enabled
         self._clock = clock
         """Unix time."""
-        self._known: dict[str, Knowledge] = {}
+        self._known: Known = {}
         """Replaced as a whole, never changed: planning threads read it."""
-        self._until = math.inf
-        """Unix time at which something in it expires."""
+        self._checked, self._until = 0.0, math.inf
+        """Unix time of the last look at what is too old, and of the next; a clock set back causes one."""
         self._samples: dict[tuple[str, str, str], Samples] = {}
         """By model, counter and tenant. Per worker: only what is adopted is worth a write."""
         self._passed: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
@@ -91,20 +101,12 @@ class Learning:
         """Unix time of the last change of the file; 0 if there is none."""
         return self._file.changed_at
 
-    def take(self, agreed: Known, since: Known) -> None:
-        """Take over what was agreed on with other replicas, and keep what this machine has learned meanwhile. `since`:
-        what was known here when the agreement was made."""
-        if not self._enabled or agreed == self._known:
-            return
-
-        def changed(everything: Contents | None) -> Contents:
-            known = {**self._known, **(everything or {}).get(self.upstream, {})}
-            self._known = merged(since, known, agreed)
-            self._let_go()
-            return {**(everything or {}), self.upstream: self._known}
-
-        self._change(changed)
-        self.version += 1
+    def merge(self, others: Known) -> None:
+        """Take over what other replicas have learned."""
+        found = unexpired(others, self._clock())
+        if self._enabled and merged(self._known, found) != self._known:
+            self._change(lambda known: merged(known, found))
+            self.version += 1
 
     def limits(
         self, model: str, by: str | None = None, supposed: Search | None = None
@@ -373,8 +375,9 @@ class Learning:
         if not self._enabled:
             return
         is_news = self._file.is_news()
-        if not is_news and self._clock() < self._until:
+        if not is_news and self._checked <= self._clock() < self._until:
             return
+        before = self._known
         if is_news:
             try:
                 everything = self._file.read()
@@ -385,7 +388,8 @@ class Learning:
                 self._samples = {}
             self._known = (everything or {}).get(self.upstream, {})
         self._let_go()
-        self.version += 1
+        if self._known != before:
+            self.version += 1
 
     def erase(self) -> None:
         """Forget everything about every upstream."""
@@ -447,8 +451,8 @@ class Learning:
 
     def _let_go(self) -> None:
         """Forget what is too old; the file forgets it at the next lesson."""
-        now = self._clock()
-        self._known = {model: known.standing(now) for model, known in self._known.items()}
+        self._checked = self._clock()
+        self._known = unexpired(self._known, self._checked)
         self._until = min([known.until for known in self._known.values()], default=math.inf)
 
     def _teach(self, model: str | None, change: Callable[[Knowledge], Knowledge]) -> None:
@@ -467,20 +471,20 @@ class Learning:
         self._adopt(model, changed)
 
     def _adopt(self, model: str | None, change: Callable[[Knowledge], Knowledge]) -> None:
-        """Change what is known about a model, here and in the file; trouble with the file affects only the file."""
+        """Change what is known about a model."""
         self.refresh()  # what was erased elsewhere must not be written back
-
-        def changed(everything: Contents | None) -> Contents:
-            # What could not be written earlier is known only here; the file's content is as new or newer.
-            known = {**self._known, **(everything or {}).get(self.upstream, {})}
-            self._known = with_newest(known, {key_of(model): change(known.get(key_of(model), _NOTHING))}, MAX_MODELS)
-            self._let_go()
-            return {**(everything or {}), self.upstream: self._known}
-
-        self._change(changed)
+        self._change(lambda known: with_model(known, model, change, self._clock()))
         self.on_lesson()
 
-    def _change(self, changed: Callable[[Contents | None], Contents]) -> None:
+    def _change(self, change: Callable[[Known], Known]) -> None:
+        """Change what is known, here and in the file; trouble with the file affects only the file."""
+
+        def changed(everything: Contents | None) -> Contents:
+            # What could not be written earlier is known only here.
+            self._known = change(merged(self._known, (everything or {}).get(self.upstream, {})))
+            self._let_go()
+            return {**(everything or {}), self.upstream: dict(self._known)}
+
         try:
             self._file.change(changed)
         except OSError as error:

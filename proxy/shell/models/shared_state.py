@@ -22,9 +22,8 @@ import redis
 from pydantic import SecretStr
 from redis.exceptions import WatchError
 
-from proxy.shell.models.knowledge import MAX_MODELS, Knowledge, Known, merged
+from proxy.shell.models.knowledge import Knowledge, Known, merged
 from proxy.shell.models.learning import Learning
-from proxy.shell.resources.bounded import with_newest
 from proxy.shell.resources.state_contact import (
     ANSWER_SECONDS,
     TROUBLE,
@@ -44,6 +43,7 @@ TRIES: Final = 3
 """Of one comparison, if other replicas change something at the same moment; the next one is soon."""
 KEPT_SECONDS: Final = 30 * 24 * 3600
 """After the last change the server forgets by itself what nobody uses."""
+_MAX_STEP: Final = 2**31
 USER: Final = "learning"
 """Who speaks with the server here."""
 _Field: TypeAlias = bytes | bytearray | memoryview | str | int | float
@@ -58,9 +58,7 @@ class Keys:
         self.learned = key_of(fleet, "learned")
         """A hash: upstream and model → what is known, as JSON."""
         self.version = key_of(fleet, "version")
-        """Number of changes."""
-        self.epoch = key_of(fleet, "epoch")
-        """Set at random with the first change; missing or another one: the server has lost everything since."""
+        """A number that every change moves by a random step, so that none comes back after the server lost it."""
         self.forgotten = key_of(fleet, "forgotten")
         """Unix time at which everything was last forgotten on purpose."""
 
@@ -73,10 +71,9 @@ class SharedLearning:
         self._contact = contact
         self._server = contact.server
         self._learning = learning
-        self._base: dict[str, dict[str, Knowledge]] = {}
-        """By upstream: what both sides knew after the last comparison."""
+        self._shared: dict[str, Known] = {}
+        """By upstream: what was known here after the last comparison."""
         self._version: bytes | None = None
-        self._epoch: bytes | None = None
         """At that time; None: there was no comparison yet."""
         self._forgotten: float | None = None
         """The last forgetting that this process has followed; None: it has not asked yet."""
@@ -118,9 +115,9 @@ class SharedLearning:
 
     async def _compare(self) -> None:
         keys = Keys(self._contact.fleet)
-        version, epoch, forgotten = await self._server.mget(keys.version, keys.epoch, keys.forgotten)
+        version, forgotten = await self._server.mget(keys.version, keys.forgotten)
         self._follow_forgetting(_seconds(forgotten))
-        if epoch is not None and (version, epoch) == (self._version, self._epoch) and not self._has_news():
+        if version is not None and version == self._version and not self._has_news():
             return
         for _ in range(TRIES):
             async with self._server.pipeline(transaction=True) as pipe:
@@ -131,7 +128,7 @@ class SharedLearning:
     def _has_news(self) -> bool:
         for learning in self._learning.values():
             learning.refresh()
-        return any(learning.known != self._base.get(upstream) for upstream, learning in self._learning.items())
+        return any(learning.known != self._shared.get(upstream) for upstream, learning in self._learning.items())
 
     def _follow_forgetting(self, forgotten: float) -> None:
         """Forget what others have forgotten on purpose; what a process has kept since an earlier run, too."""
@@ -142,47 +139,37 @@ class SharedLearning:
         if is_due:
             for learning in self._learning.values():
                 learning.erase()
-            self._base = {}
+            self._shared = {}
         self._forgotten = max(forgotten, self._forgotten or 0.0)
 
     async def _agree(self, pipe: Pipeline) -> None:
-        """One version for both sides. Raises WatchError if another replica has written at the same moment."""
+        """Merge both sides. Raises WatchError if another replica has written at the same moment."""
         keys = Keys(self._contact.fleet)
-        await pipe.watch(keys.version, keys.epoch, keys.learned)
-        epoch = await pipe.get(keys.epoch)
-        fields = await pipe.hgetall(keys.learned) if epoch is not None else {}
+        await pipe.watch(keys.version, keys.learned)
+        theirs = _read(await pipe.hgetall(keys.learned))
         for learning in self._learning.values():
             learning.refresh()
-        mine = {upstream: learning.known for upstream, learning in self._learning.items()}
-        theirs = _read(fields, mine)
-        agreed: dict[str, dict[str, Knowledge]] = {}
-        for upstream, own in mine.items():
-            known = theirs.get(upstream, {})
-            if self._epoch is None:  # after a start: nobody knows how old its lessons are
-                agreed[upstream] = with_newest(own, known, MAX_MODELS)
-            else:
-                found = merged(self._base.get(upstream, {}), own, known)
-                # In a new epoch, a model that is missing on the server was lost, not evicted.
-                agreed[upstream] = found if epoch == self._epoch else with_newest(own, found, MAX_MODELS)
+        # What is too old here stays there: it is ignored when read, and removed to make room.
+        agreed = {
+            upstream: merged(learning.known, theirs.get(upstream, {})) for upstream, learning in self._learning.items()
+        }
         written, removed = _difference(theirs, agreed)
         pipe.multi()  # type: ignore[no-untyped-call] # the library's
-        if written or removed or epoch is None:
+        if written or removed:
             if written:
                 pipe.hset(keys.learned, mapping=written)
             if removed:
                 pipe.hdel(keys.learned, *removed)
-            if epoch is None:
-                pipe.set(keys.epoch, secrets.token_hex(8))
             if self._forgotten:
                 pipe.set(keys.forgotten, self._forgotten)
-            pipe.incr(keys.version)
-            for key in (keys.learned, keys.version, keys.epoch, keys.forgotten):
+            pipe.incrby(keys.version, secrets.randbelow(_MAX_STEP) + 1)
+            for key in (keys.learned, keys.version, keys.forgotten):
                 pipe.expire(key, KEPT_SECONDS)
-        pipe.mget(keys.version, keys.epoch)
-        *_, (self._version, self._epoch) = await pipe.execute()
+        pipe.get(keys.version)
+        *_, self._version = await pipe.execute()
         for upstream, learning in self._learning.items():
-            learning.take(agreed[upstream], mine[upstream])
-        self._base = agreed
+            learning.merge(agreed[upstream])
+            self._shared[upstream] = learning.known
 
 
 def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
@@ -196,7 +183,7 @@ def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
             pipe = server.pipeline(transaction=True)
             pipe.delete(keys.learned)
             pipe.set(keys.forgotten, seconds + microseconds / 1e6, ex=KEPT_SECONDS)
-            pipe.incr(keys.version)
+            pipe.incrby(keys.version, secrets.randbelow(_MAX_STEP) + 1)
             pipe.execute()
     except TROUBLE as error:
         return f"{place_of(url)}: {reason_of(error)}"
@@ -214,24 +201,18 @@ def _seconds(written: bytes | str | None) -> float:
         return 0.0
 
 
-def _read(fields: Mapping[bytes | str, bytes | str], mine: Mapping[str, Known]) -> dict[str, dict[str, Knowledge]]:
-    """By upstream and model. In place of what cannot be read: what is known here."""
+def _read(fields: Mapping[bytes | str, bytes | str]) -> dict[str, dict[str, Knowledge]]:
+    """By upstream and model; what cannot be read is left out."""
     found: dict[str, dict[str, Knowledge]] = {}
     for field, written in fields.items():
         name = field if isinstance(field, str) else field.decode("utf-8", "replace")
         upstream, _, model = name.partition("\n")
-        try:
-            one: Knowledge | None = msgspec.json.decode(written, type=Knowledge)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            one = mine.get(upstream, {}).get(model)
-        if one is not None:
-            found.setdefault(upstream, {})[model] = one
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            found.setdefault(upstream, {})[model] = msgspec.json.decode(written, type=Knowledge)
     return found
 
 
-def _difference(
-    theirs: Mapping[str, Mapping[str, Knowledge]], agreed: Mapping[str, Mapping[str, Knowledge]]
-) -> tuple[dict[_Field, _Field], Sequence[str]]:
+def _difference(theirs: Mapping[str, Known], agreed: Mapping[str, Known]) -> tuple[dict[_Field, _Field], Sequence[str]]:
     """The fields to write and to remove, so that the server has what was agreed on."""
     written: dict[_Field, _Field] = {}
     removed: list[str] = []

@@ -19,8 +19,8 @@ from proxy.core.models.facts import Search
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP
-from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS, Known, merged
-from proxy.shell.models.learning import MAX_MODELS, Learning
+from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, STANDS_SECONDS, merged
+from proxy.shell.models.learning import Learning
 from proxy.shell.resources import whole_files
 from proxy.wire.model_list import ModelLimits
 
@@ -626,6 +626,21 @@ def test_hosts_whose_clocks_differ_believe_one_another(tmp_path: Path) -> None:
     assert window(learning(tmp_path, clock=behind)) == 60_000
 
 
+def test_a_lesson_from_a_clock_that_was_ahead_is_forgotten_when_the_clock_is_corrected(tmp_path: Path) -> None:
+    clock = Clock()
+    found = learning(tmp_path, clock=clock)
+    clock.now += 10 * STANDS_SECONDS
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    version = found.version
+    clock.now -= 10 * STANDS_SECONDS
+    for _ in range(2):
+        found.refresh()
+    assert (window(found), found.version) == (None, version + 1)
+    found.note_refusal("m", refusal(50_000), BELIEVED)
+    found.note_refusal("m", refusal(70_000), BELIEVED)
+    assert window(found) == window(learning(tmp_path, clock=clock)) == 70_000
+
+
 def test_a_limit_that_others_state_is_not_kept_so_that_they_can_change_their_minds(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_refusal("m", refusal(BELIEVED), BELIEVED)
@@ -944,23 +959,22 @@ def test_what_two_tenants_have_met_at_two_replicas_binds_a_third_at_both(tmp_pat
     for replica, by, ratio in ((one, "a", 1.5), (two, "b", 1.3)):
         use(replica, *[ratio] * MIN_SAMPLES, by=by)
         replica.note_cut("m", 4_096, None, by)
-    _agree(one, two, {})
+    _agree(one, two)
     for found in (one, two):
         assert [found.ratio("m", "bytes", by)[0] for by in ("a", "b", "new")] == [1.5, 1.3, 1.3]
         assert window(found, by="new") == 4_096
-    base = dict(one.known)
     two.note_prompt("m", 9_000, "b")
     use(one, *[1.5] * MIN_SAMPLES, by="new")
-    _agree(one, two, base)
+    _agree(one, two)
     assert one.known == two.known
     assert (window(one, by="a"), two.ratio("m", "bytes", "new")) == (None, (1.5, True))
 
 
-def _agree(one: Learning, two: Learning, base: Known) -> None:
+def _agree(one: Learning, two: Learning) -> None:
     """As two replicas do by way of a server."""
-    agreed = merged(base, one.known, two.known)
-    one.take(agreed, one.known)
-    two.take(agreed, two.known)
+    agreed = merged(one.known, two.known)
+    one.merge(agreed)
+    two.merge(agreed)
 
 
 def most_bytes(found: Learning, by: str = "one", model: str = "m") -> int | None:

@@ -258,7 +258,6 @@ async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_compar
 ) -> None:
     with redis.Redis.from_url(server.url) as client:
         client.set(shared_state.Keys(FLEET).learned, "somebody's text")
-        client.set(shared_state.Keys(FLEET).epoch, "of somebody")
     one = Replica(tmp_path / "one", server)
     async with running(one):
         one.meets(8_192)
