@@ -358,7 +358,8 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
 
 
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
-    """The reply limit for the next send, if the first one would not fit beside the prompt."""
+    """The reply limit for the next send: lower if the one that was refused would not fit beside the prompt, and never
+    higher, although a shorter prompt would leave room for that."""
     asked = situation.reply_tokens
     if asked is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
         return None
@@ -369,9 +370,8 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
     elif asked > situation.estimate_tokens:  # rather both together are too much: then half of each
         reply = emergency_goal(verdict, situation)
     else:
-        return None
-    reply = max(MIN_USEFUL_REPLY_TOKENS, reply)
-    return reply if reply < asked else None
+        reply = asked
+    return min(asked, max(MIN_USEFUL_REPLY_TOKENS, reply))
 
 
 def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:

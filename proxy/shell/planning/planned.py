@@ -191,7 +191,8 @@ class Planned(Struct):
 
     def with_reply(self, reply_tokens: int | None) -> Planned:
         """The same with this limit of the reply, unless its own is lower."""
-        if reply_tokens is None or (self.reply_tokens is not None and self.reply_tokens <= reply_tokens):
+        own = self.reply_tokens or self.request.reply_tokens
+        if reply_tokens is None or (own is not None and own <= reply_tokens):
             return self
         return replace(self, reply_tokens=reply_tokens)
 

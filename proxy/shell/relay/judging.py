@@ -163,7 +163,8 @@ class Judge:
             scale = counted.plan.before.tokens / max(1, refused.plan.before.tokens)
         reply = refused.reply_tokens or refused.request.reply_tokens or 0
         size = max(1, int(refused.tokens_after * scale))
-        if reply > size:  # rather both together are too much
+        known = self._learning.search(refused.request.known_as, refused.tenant)
+        if reply > size and (known is None or reply > known.reply):  # rather both together are too much
             size, reply = size + reply, 0
         fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
         return self._learning.search_after(refused.request.known_as, size, reply, refused.tenant, scale, fixed)

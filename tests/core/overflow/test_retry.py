@@ -95,7 +95,7 @@ def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation,
         case Rung.EMERGENCY:
             assert verdict.is_overflow or verdict.is_over_rate or verdict.is_suspect
             assert 0 <= attempt.goal_tokens <= 0.9 * situation.estimate_tokens
-            assert attempt.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+            assert attempt.reply_tokens is None or attempt.reply_tokens <= situation.reply_tokens
         case Rung.SHORTER_REPLY:
             assert verdict.is_overflow or verdict.is_over_rate
             assert attempt.goal_tokens is None
@@ -221,7 +221,7 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(Rung.EMERGENCY, Terms(goal_tokens=5_000), goal_tokens=5_000)
+    half = Attempt(Rung.EMERGENCY, Terms(goal_tokens=5_000), 4_000, goal_tokens=5_000)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
@@ -260,7 +260,7 @@ def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
     window = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.WINDOW)
     assert emergency_reply(window, SENT) == 2_400
     assert emergency_reply(Verdict(VerdictKind.PROMPT_PLUS_REPLY), SENT) == 2_000
-    assert emergency_reply(Verdict(VerdictKind.PROMPT), SENT) is None
+    assert emergency_reply(Verdict(VerdictKind.PROMPT), SENT) == 4_000, "a shorter prompt leaves room for no longer one"
     apart = Verdict(VerdictKind.PROMPT, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.INPUT)
     assert emergency_reply(apart, SENT) is None
 
