@@ -78,6 +78,8 @@ class Agent:
         items = messages_journey.marked(self.items) if self.case.marked and self.case.api == "messages" else self.items
         body = self.spelling.request(self.system, items, tools, self.case.reply_tokens)
         body |= {"model": "m"} | ({"stream": True} if turn.streamed else {})
+        if self.case.states_window and self.case.api == "ollama":
+            body["options"] |= {"num_ctx": self.case.window}
         return json.dumps(body | (self.spelling.formatted() if self.case.formatted else {})).encode()
 
     def replied(self, turn: Turn, said: Said) -> None:

@@ -70,13 +70,14 @@ WORDS: Final = {
         "llama.cpp",
         "ollama",
     ),
+    "ollama": ("native", "no shift", "cloud"),
 }
 """By API, with those of any."""
 ON_ANY: Final = ("unnumbered", "kimi, with numbers", "copilot", "ark", "rate", "silent cut")
 WITHOUT_NUMBERS: Final = frozenset(
     (
         *("unnumbered", "413 context", "capability", "stop reason", "openai", "error event, flat", "ollama"),
-        *("error event, nested", "failed event", "silent cut"),
+        *("error event, nested", "failed event", "silent cut", "no shift", "cloud"),
     )
 )
 """Of messages and responses; `openai` of chat says its numbers."""
@@ -121,7 +122,7 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     usage: float | None = 1.0
     """What it says that it counted, as a share of that; None: nothing."""
     states_window: bool = False
-    """Whether its list of models has the window."""
+    """Whether its list of models has the window; on Ollama's API the request itself."""
     tools: tuple[str, ...] = ("bash",)
     reply_tokens: int | None = None
     formatted: bool = False

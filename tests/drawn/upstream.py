@@ -21,6 +21,7 @@ from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 
 ARTIFACT: Final = re.compile(rf"\b{ARTIFACT_NAME}")
+_COUNTS: Final = ("usage", "prompt_eval_count", "eval_count")
 _RATE: Final = "Request too large for m on tokens per min (TPM): Limit {limit}, Requested {sent}."
 
 
@@ -53,7 +54,7 @@ class DrawnUpstream:
         while True:
             request = await connection.request()
             method, path, _ = request.line.decode().split(" ")
-            if method == "GET":
+            if path != self.spelling.path:
                 await send_answer(connection, method, self._models() if path == "/v1/models" else as_json({}, 404))
                 continue
             self.sent.append(request.body)
@@ -99,7 +100,7 @@ class DrawnUpstream:
 
     def _refusal(self, body: Json, tokens: int) -> Answer | None:
         text = json.dumps(body)
-        if complaints := self.spelling.complaints(body):
+        if complaints := self.spelling.invalid(body):
             return self.spelling.error(complaints[0], 400)
         for reason in self.case.reasons:
             if any(mark in text for mark in MARKS[reason]) and not (self.case.once and reason in self._refused_once):
@@ -137,4 +138,5 @@ def _without_usage(answer: Answer) -> Answer:
     """As servers answer that count nothing."""
     if answer.content_type != "application/json":
         return answer
-    return as_json({name: said for name, said in json.loads(answer.body).items() if name != "usage"}, answer.status)
+    said = json.loads(answer.body).items()
+    return as_json({name: found for name, found in said if name not in _COUNTS}, answer.status)

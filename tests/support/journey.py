@@ -117,7 +117,8 @@ class World:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {"content-type": "application/json", "authorization": f"Bearer {key}", **named}
-        return self.client.post(f"{self.proxies[proxy]}{path}", content=content, headers=sent)
+        base = self.proxies[proxy].removesuffix("/v1") if path.startswith("/api/") else self.proxies[proxy]
+        return self.client.post(f"{base}{path}", content=content, headers=sent)
 
     @property
     def kept(self) -> dict[str, bytes]:

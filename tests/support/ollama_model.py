@@ -33,7 +33,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "tool_name": str,
     "tool_call_id": str,
 }
-_NO_SHIFT = (
+NO_SHIFT = (
     "the prompt is longer than the context length currently available to the model; shorten the prompt, adjust the "
     "context length in settings, or use a model with a longer context length"
 )
@@ -115,11 +115,11 @@ class OllamaModel:
         except Refused as refused:
             await _send(send, json.dumps({"error": str(refused)}).encode(), b"application/json", refused.status)
             return True
-        body = [json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() for line in lines]
+        body = as_lines(lines)
         if json.loads(received.body).get("stream", True):
-            await self._stream(send, [line + b"\n" for line in body])
+            await self._stream(send, body)
         else:
-            await _send(send, body[0], b"application/json; charset=utf-8")
+            await _send(send, body[0].rstrip(b"\n"), b"application/json; charset=utf-8")
         return True
 
     async def _stream(self, send: Send, pieces: Sequence[bytes]) -> None:
@@ -158,7 +158,8 @@ class OllamaModel:
         kept, count, was_cut = self._prompt(model, sent, window)
         self.chats.append(Chat(sent, window, kept, count, was_cut))
         said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
-        return self._answer(head, said, count, is_stream=sent.get("stream", True))
+        number = len(self.chats) if self.has_ids else None
+        return answered(head, said, count, number, is_stream=sent.get("stream", True))
 
     def _loaded(self, name: str, model: Model, asked: Any) -> int:
         if model.remote_window is not None:
@@ -189,34 +190,11 @@ class OllamaModel:
         if count <= window - 1:
             return kept, count, len(kept) < whole
         if model.is_native or not sent.get("truncate", True):
-            raise Refused(400, json.dumps(_native(count, window)))
+            raise Refused(400, json.dumps(native_refusal(count, window)))
         if not (model.shifts and sent.get("shift", True)):
-            raise Refused(400, _NO_SHIFT)
+            raise Refused(400, NO_SHIFT)
         kept_tokens = KEPT_TOKENS + model.has_bos
         return kept, window - max((window - kept_tokens) // 2, 1), True
-
-    def _answer(self, head: Json, said: Said, prompt_tokens: int, *, is_stream: bool) -> list[Json]:
-        calls = [
-            {
-                **({"id": f"call_{len(self.chats):04d}{index:04d}"} if self.has_ids else {}),
-                "function": {"index": index, "name": name, "arguments": arguments},
-            }
-            for index, (name, arguments) in enumerate(said.calls)
-        ]
-        count = len(said.content) + len(said.thinking) + 9 * len(calls)
-        counts = {"total_duration": 900, "load_duration": 100, "prompt_eval_count": prompt_tokens}
-        counts |= {"prompt_eval_duration": 300, "eval_count": count, "eval_duration": 500}
-        if said.error and not is_stream:
-            raise Refused(500, said.error)
-        if not is_stream:
-            message = _message(said.content, said.thinking, calls)
-            return [{**head, "message": message, "done": True, "done_reason": said.reason, **counts}]
-        lines = [_message("", piece) for piece in _pieces(said.thinking)]
-        lines += [_message(piece) for piece in _pieces(said.content)] + [_message("", "", [call]) for call in calls]
-        told: list[Json] = [{**head, "message": message, "done": False} for message in lines]
-        if said.error:
-            return [*told, {"error": said.error}]
-        return [*told, {**head, "message": _message(""), "done": True, "done_reason": said.reason, **counts}]
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """All of it as an application."""
@@ -291,6 +269,37 @@ class OllamaModel:
         return sum(chat.was_cut for chat in self.chats)
 
 
+def answered(head: Json, said: Said, prompt_tokens: int, number: int | None, *, is_stream: bool) -> list[Json]:
+    """The lines of a reply, or the only object. `number`: of the reply, in the ids of its calls; None: they have none.
+    Raises Refused."""
+    calls = [
+        {
+            **({} if number is None else {"id": f"call_{number:04d}{index:04d}"}),
+            "function": {"index": index, "name": name, "arguments": arguments},
+        }
+        for index, (name, arguments) in enumerate(said.calls)
+    ]
+    count = len(said.content) + len(said.thinking) + 9 * len(calls)
+    counts = {"total_duration": 900, "load_duration": 100, "prompt_eval_count": prompt_tokens}
+    counts |= {"prompt_eval_duration": 300, "eval_count": count, "eval_duration": 500}
+    if said.error and not is_stream:
+        raise Refused(500, said.error)
+    if not is_stream:
+        message = _message(said.content, said.thinking, calls)
+        return [{**head, "message": message, "done": True, "done_reason": said.reason, **counts}]
+    lines = [_message("", piece) for piece in _pieces(said.thinking)]
+    lines += [_message(piece) for piece in _pieces(said.content)] + [_message("", "", [call]) for call in calls]
+    told: list[Json] = [{**head, "message": message, "done": False} for message in lines]
+    if said.error:
+        return [*told, {"error": said.error}]
+    return [*told, {**head, "message": _message(""), "done": True, "done_reason": said.reason, **counts}]
+
+
+def as_lines(lines: Sequence[Json]) -> list[bytes]:
+    """As they go over the wire, each with its end."""
+    return [json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for line in lines]
+
+
 def tokens_of(messages: Sequence[Json], tools: str = "") -> int:
     """Of a rendered prompt."""
     texts = sum(4 + COUNTER.count(_rendered(message)) for message in messages)
@@ -326,7 +335,8 @@ def _oldest(messages: Sequence[Json]) -> int | None:
     return next((at for at, one in enumerate(messages[:-1]) if one["role"] != "system"), None)
 
 
-def _native(count: int, window: int) -> Json:
+def native_refusal(count: int, window: int) -> Json:
+    """As llama-server words it, which Ollama passes on as a string in its own."""
     message = f"request ({count} tokens) exceeds the available context size ({window} tokens), try increasing it"
     told = {"code": 400, "message": message, "type": "exceed_context_size_error"}
     return {"error": {**told, "n_prompt_tokens": count, "n_ctx": window}}

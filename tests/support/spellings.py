@@ -1,14 +1,15 @@
-"""One conversation as the three APIs write it: what a drawn agent says, brings and gets.
+"""One conversation as the four APIs write it: what a drawn agent says, brings and gets.
 
 Rule: an item that was written is never written anew, so the bytes of a prefix stay what they were.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from proxy.demo import model
 from proxy.demo.model_server import InvalidRequest, check_messages
@@ -16,13 +17,15 @@ from proxy.demo.refusals import FLAVOURS, Load
 from support import (
     messages_answers,
     messages_journey,
+    ollama_model,
     responses_answers,
     responses_journey,
     valid_messages,
+    valid_ollama,
     valid_responses,
 )
 from support.media_samples import PDF, PNG, anthropic_block, data_url, file_part, image_part
-from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_json
+from support.model_turns import JSON, ON_EVERY_API, Answer, Refusal, Reply, Usage, as_json
 
 Json = dict[str, Any]
 Items = list[Json]
@@ -62,7 +65,12 @@ class Spelling(Protocol):
     def searched(self, number: int) -> Items: ...
     def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json: ...
     def formatted(self) -> Json: ...
-    def complaints(self, body: Json) -> Sequence[str]: ...
+    def complaints(self, body: Json) -> Sequence[str]:
+        """What is wrong with a request."""
+
+    def invalid(self, body: Json) -> Sequence[str]:
+        """What of that a server refuses."""
+
     def error(self, message: str, status: int) -> Answer: ...
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer: ...
     def said(self, body: bytes, *, streamed: bool) -> Said: ...
@@ -118,6 +126,8 @@ class Chat:
         except InvalidRequest as error:
             return [error.message]
         return []
+
+    invalid = complaints
 
     def error(self, message: str, status: int) -> Answer:
         kind = "invalid_request_error" if status == 400 else "server_error"
@@ -197,6 +207,8 @@ class Messages:
     def complaints(self, body: Json) -> Sequence[str]:
         return valid_messages.complaints(body)
 
+    invalid = complaints
+
     def error(self, message: str, status: int) -> Answer:
         return messages_answers.error(message, status, "invalid_request_error" if status == 400 else "api_error")
 
@@ -264,6 +276,8 @@ class Responses:
     def complaints(self, body: Json) -> Sequence[str]:
         return valid_responses.complaints(body)
 
+    invalid = complaints
+
     def error(self, message: str, status: int) -> Answer:
         return responses_answers.error(message, status)
 
@@ -277,6 +291,90 @@ class Responses:
         calls = [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
         texts = [item["content"][0]["text"] for item in response["output"] if item["type"] == "message"]
         return Said(response["output"], calls, "".join(texts))
+
+
+class Ollama:
+    """Ollama's own API, as ollama-python writes it: calls without ids, results that name their tool. Thinking has no
+    seals, and no server looks for calls without results."""
+
+    name, path, member = "ollama", "/api/chat", "messages"
+    in_streams = ("native",)
+    refusals: ClassVar[Mapping[str, Refusal]] = {
+        "native": lambda _, sent, limit: _ollamas_error(json.dumps(ollama_model.native_refusal(sent, limit)), 400),
+        "no shift": lambda *_: _ollamas_error(ollama_model.NO_SHIFT, 400),
+        "cloud": lambda _, sent, limit: _ollamas_error(
+            f"prompt too long; exceeded max context length by {sent - limit} tokens (ref: a1b2)", 400
+        ),
+        **ON_EVERY_API,
+    }
+
+    def user(self, text: str, media: Sequence[str] = ()) -> Items:
+        images = [base64.b64encode(PNG).decode() for kind in media if kind == "image"]  # it takes nothing else
+        return [{"role": "user", "content": text} | ({"images": images} if images else {})]
+
+    def system(self, text: str) -> Items:
+        return [{"role": "system", "content": text}]
+
+    def called(self, calls: Sequence[tuple[str, Json]], text: str = "", seal: str = "") -> Items:
+        made = [{"function": {"name": "bash", "arguments": given}} for _, given in calls]
+        message: Json = {"role": "assistant"} | ({"content": text} if text else {})
+        return [message | ({"thinking": "Hm."} if seal else {}) | ({"tool_calls": made} if made else {})]
+
+    def results(self, results: Sequence[tuple[str, str]], media: Sequence[str] = (), words: str = "") -> Items:
+        found: Items = [{"role": "tool", "content": text, "tool_name": "bash"} for _, text in results]
+        if media:
+            found[-1]["images"] = [base64.b64encode(PNG).decode()]
+        return [*found, *self.user(words)] if words else found
+
+    def searched(self, number: int) -> Items:
+        return self.called([], f"Found page {number}.")
+
+    def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json:
+        offered = [{"type": "function", "function": {"name": t, "parameters": {"type": "object"}}} for t in tools]
+        options = {} if reply_tokens is None else {"num_predict": reply_tokens}
+        return {"stream": False, "options": options, "messages": [*self.system(system), *items], "tools": offered}
+
+    def formatted(self) -> Json:
+        return {"format": {"type": "object"}}
+
+    def complaints(self, body: Json) -> Sequence[str]:
+        return valid_ollama.complaints(body)
+
+    def invalid(self, body: Json) -> Sequence[str]:
+        try:
+            ollama_model.decoded(body["messages"])
+        except ollama_model.Refused as refused:
+            return [str(refused)]
+        return []
+
+    def error(self, message: str, status: int) -> Answer:
+        return _ollamas_error(message, status)
+
+    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
+        calls = [(call.name, dict(call.given)) for call in reply.calls]  # type: ignore[arg-type] # no text
+        said = ollama_model.Said(reply.text, reply.thought, calls)
+        head = {"model": body["model"], "created_at": "2026-11-23T10:00:00.123456789Z"}
+        lines = ollama_model.answered(head, said, usage.prompt, number, is_stream=body.get("stream", True))
+        content = b"".join(ollama_model.as_lines(lines))
+        return Answer(200, content, "application/x-ndjson" if body.get("stream", True) else JSON)
+
+    def said(self, body: bytes, *, streamed: bool) -> Said:  # one object is read like lines
+        message: Json = {"role": "assistant", "content": ""}
+        for line in map(json.loads, body.splitlines()):
+            if "error" in line:
+                raise ErrorInReply(line["error"])
+            for name, found in line["message"].items():
+                if name != "role":
+                    message[name] = message[name] + found if name in message else found
+        for call in message.get("tool_calls") or ():  # ollama-python's types have neither an id nor an index
+            call.pop("id", None)
+            call["function"].pop("index", None)
+        names = [call["function"]["name"] for call in message.get("tool_calls") or ()]
+        return Said([message], names, message["content"])
+
+
+def _ollamas_error(message: str, status: int) -> Answer:
+    return as_json({"error": message}, status)
 
 
 def _of_flavour(name: str) -> Refusal:
@@ -310,4 +408,4 @@ def _events(body: bytes) -> Iterator[Json]:
             yield json.loads(line.removeprefix("data: "))
 
 
-SPELLINGS: Final[Mapping[str, Spelling]] = {one.name: one for one in (Chat(), Messages(), Responses())}
+SPELLINGS: Final[Mapping[str, Spelling]] = {one.name: one for one in (Chat(), Messages(), Responses(), Ollama())}

@@ -33,7 +33,7 @@ SAID: Final = {
     "tool": "tools: the function read_artifact is not allowed here",
 }
 MARKS: Final = {
-    "image": ('"type": "image"', '"type": "image_url"', '"type": "input_image"'),
+    "image": ('"type": "image"', '"type": "image_url"', '"type": "input_image"', '"images": ["'),
     "file": ('"type": "document"', '"type": "file"', '"type": "input_file"'),
     "seal": (SEAL,),
     "tool": ('"name": "read_artifact"',),
@@ -54,7 +54,7 @@ class StrictUpstream:
         spelling = SPELLINGS[api]
         answer = spelling.answer(body, Reply("Fine."), Usage(tokens, 0, 10), len(self.sent))
         for reason in reasons:
-            found = spelling.complaints(body)[:1] if reason == "pairing" else _refused(reason, body, tokens)
+            found = spelling.invalid(body)[:1] if reason == "pairing" else _refused(reason, body, tokens)
             if found:
                 answer = spelling.error(found[0].format(limit=LIMIT_TOKENS, sent=tokens), 400)
                 break
