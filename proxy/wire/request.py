@@ -199,6 +199,7 @@ class Request(Discreet, frozen=True):
         the others, and `ends` their ends."""
         put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
         healed = self.healed[: bisect.bisect_right(self.healed, self.ends[count - 1])]
+        new = body[self.ends[count - 1] :]
         return Request(
             body,
             members,
@@ -207,8 +208,9 @@ class Request(Discreet, frozen=True):
             *asked,
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
-            has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
-            has_files=self.has_files or self.shape.may_hold_files(body[self.ends[count - 1] :]),
+            # Its own may stand in messages that the user has taken back.
+            has_images=self.shape.may_hold_images(body if self.has_images else new),
+            has_files=self.shape.may_hold_files(body if self.has_files else new),
             put_in=put_in,
             history=self.history[: HISTORY_BYTES * count],
             healed=healed,

@@ -332,6 +332,8 @@ def test_that_a_conversation_has_images_is_known_of_its_later_turns_too():
     plain = CHAT_COMPLETIONS.parse(b'{"messages":[{"role":"user","content":"a"}]}')
     shown = CHAT_COMPLETIONS.parse(b'{"messages":[{"role":"user","content":"a"},%b]}' % image, plain, 1)
     assert (plain.has_images, shown.has_images) == (False, True)
+    taken_back = CHAT_COMPLETIONS.parse(plain.body, shown, 1)
+    assert (taken_back.conversation[0], taken_back.has_images) == (shown.conversation[0], False)
 
 
 def test_a_request_without_seals_counts_the_messages_that_it_changed():
