@@ -10,18 +10,21 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from proxy import __version__, demo
+from proxy import __version__
 from proxy.config.settings import Settings, SettingsError, load
 
 NOT_ON_WINDOWS: Final = (
     "context-proxy runs on Linux and macOS: Windows lacks its file locks and shared ports. "
     "On Windows run it in WSL (https://learn.microsoft.com/windows/wsl/) or in its container."
 )
+
+REFUSALS: Final = ("openai", "vllm", "llama.cpp", "dashscope")
+"""Servers that the demo can imitate, as in `proxy.demo.model_server`, which is not imported for the other commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,6 +80,12 @@ def _models(options: argparse.Namespace) -> int:
     return models(_settings(options), options.name, as_json=options.json, forget=options.forget)
 
 
+def _demo(options: argparse.Namespace) -> int:
+    from proxy.commands.demo import run  # noqa: PLC0415 - for this command alone
+
+    return run(options)
+
+
 def _artifacts(options: argparse.Namespace) -> int:
     from proxy.commands.artifacts import artifacts  # noqa: PLC0415 - for this command alone
 
@@ -130,9 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--model", metavar="NAME", help="the model to try (default: the first that is listed)")
     doctor.set_defaults(run=_doctor)
 
-    contest = commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network")
-    demo.add_flags(contest)
-    contest.set_defaults(run=demo.run)
+    _add_demo(commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network"))
 
     explain = commands.add_parser(
         "explain", help="what would be done to a chat request; it is not sent, and nothing is stored"
@@ -183,6 +190,26 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
     for one in (listing, show, remove):
         _add_settings_flags(one)
         one.set_defaults(run=_artifacts)
+
+
+def _add_demo(demo: argparse.ArgumentParser) -> None:
+    flag = demo.add_argument
+    flag("--window", type=_between(4_000, 200_000), default=16_000, metavar="N", help="model's window (default 16000)")
+    flag("--turns", type=_between(6, 44), default=30, metavar="N", help="turns that the work takes (default 30)")
+    flag("--seed", type=int, default=1, metavar="N", help="another seed, another incident (default 1)")
+    flag("--flavour", choices=REFUSALS, default=REFUSALS[0], help="server whose refusals the model server uses")
+    flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="the proxy's port (default: any free one)")
+    flag("--once", action="store_true", help="end after the work, as always when no person watches a terminal")
+    demo.set_defaults(run=_demo)
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most}, found {text[:20]!a}")
+        return int(text)
+
+    return whole_number
 
 
 def _count(text: str) -> int:

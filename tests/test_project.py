@@ -160,7 +160,6 @@ def test_the_demo_is_a_small_install():
 
 TRIED_ELSEWHERE = {
     "__main__.py": "test_command_line.py",
-    "demo/__init__.py": "demo/test_demo.py",
     "shell/endpoints/api.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",

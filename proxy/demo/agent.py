@@ -1,23 +1,35 @@
-"""An ordinary tool-using agent: a client of OpenAI's API, a loop, streamed responses, and its tools.
+"""An ordinary tool-using agent on the same work twice: directly, and with the proxy's base URL.
 
-Rule: it knows a base URL and nothing else, and none of the proxy's code reads its responses. It never shortens anything
-itself, and reads the proxy's response headers only to report them. A tool call never makes it fail: the result says
-what could not be done. Real files are read in one folder only, where a shortened output may be stored whole. Its client
-is a few lines of httpx, so that the demo needs no package that the proxy does not need.
+Rule: both runs get the same model server, tools and code; the agent knows a base URL and nothing else, and none of the
+proxy's code reads its responses. It never shortens anything itself, and reads the proxy's response headers only to
+report them. A wrong tool call never makes it fail: the result says what could not be done. Real files are read in one
+folder only, where a shortened output may be stored whole. Servers run on real sockets and are stopped however the block
+is left.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 import httpx
+import uvicorn
+from starlette.types import ASGIApp
 
-from proxy.demo.incident import Incident
-from proxy.demo.model import prompt_tokens, tool_tokens
+from proxy.demo.incident import Incident, detective, make_incident
+from proxy.demo.model_server import Flavour, create_model_server, prompt_tokens, tool_tokens
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 """A hundred times the largest output in this demo."""
@@ -282,3 +294,174 @@ def _step(name: str, arguments: str) -> str:
         return name
     about = str(given.get("path") or given.get("service") or "") if isinstance(given, dict) else ""
     return f"{name} {'kept output' if PurePath(about).is_absolute() else about}".strip()
+
+
+TURNS_BESIDE_HOPS: Final = 4
+"""The start, the source, the tests, the answer; each of the other turns reads one service's log."""
+PATIENCE: Final = 3
+"""An agent gives up after this many times the turns that the work takes if everything is visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one run went."""
+
+    turns: tuple[Turn, ...]
+    expected: str
+    """The right answer."""
+
+    @property
+    def refusal(self) -> str:
+        """The error that ended it, or nothing."""
+        return self.turns[-1].refusal
+
+    @property
+    def solved(self) -> bool:
+        """Whether it ended with the right answer."""
+        return self.turns[-1].answer.endswith(self.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The parameters of the demo."""
+
+    window_tokens: int
+    turns: int
+    """Turns that the work takes if everything is visible."""
+    seed: int
+    flavour: Flavour
+    port: int
+    """The proxy's; 0 for any free one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Both runs."""
+
+    brief: Brief
+    direct: Run
+    proxied: Run
+    proxy_url: str
+    """Its base URL, which ends in `/v1`."""
+
+
+Report = Callable[[str, Turn], None]
+"""Called after each turn: ("direct" or "proxy", the turn)."""
+
+
+@contextmanager
+def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
+    """Start both servers and let the agent work twice; the servers run until the block ends. Raises CannotStart."""
+    incident = make_incident(brief.turns - TURNS_BESIDE_HOPS, brief.seed)
+    model = create_model_server(brief.window_tokens, detective, brief.flavour)
+    with ExitStack() as stopped_at_the_end:
+        enter = stopped_at_the_end.enter_context
+        folder = Path(enter(tempfile.TemporaryDirectory(prefix="context-proxy-demo-")))
+        model_url = enter(_serving(model))
+        proxy_url = enter(proxy_in_front_of(model_url, brief.window_tokens, folder, brief.port))
+        toolbox = Toolbox(incident, folder)
+        direct = _run(model_url, incident, toolbox, brief.turns, lambda turn: report("direct", turn))
+        proxied = _run(proxy_url, incident, toolbox, brief.turns, lambda turn: report("proxy", turn))
+        yield Contest(brief, direct, proxied, proxy_url)
+
+
+def _run(base_url: str, incident: Incident, toolbox: Toolbox, turns: int, report: Callable[[Turn], None]) -> Run:
+    return Run(investigate(base_url, incident.task, toolbox, PATIENCE * turns, report), str(incident.answer))
+
+
+START_SECONDS: Final = 30
+"""Longest wait for a server; the proxy starts in half a second, on a busy machine in ten times that."""
+STOP_SECONDS: Final = 5
+"""How long a server may take to end by itself before it is killed."""
+_HOST: Final = "127.0.0.1"
+_PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
+"""Variables that configure somebody's real proxy or hold a key; the demo's proxy must not see them."""
+
+
+_DEFECT: Final = re.compile(
+    r"^.*\b(?:planning|judging)_failed\b.*$|^Traceback \(most recent call last\):.*(?:\n.*)+", re.MULTILINE
+)
+
+
+class CannotStart(Exception):
+    """A server did not start; the text says which one, and its last words."""
+
+
+class HasDefect(Exception):
+    """A proxy has failed inside, although its client may have seen nothing of it; the text is the end of its log."""
+
+
+def raise_defects(log: str) -> None:
+    """Raise HasDefect if a proxy's output tells of a plan that failed, or ends in a traceback."""
+    found = _DEFECT.search(log)
+    if found is not None:
+        raise HasDefect(f"the proxy has a defect: {found[0][-2000:]}")
+
+
+@contextmanager
+def _serving(app: ASGIApp) -> Iterator[str]:
+    """Serve an application on a free port, on a thread; yields its base URL."""
+    listener = socket.create_server((_HOST, 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([listener],), name="model-server", daemon=True)
+    thread.start()  # connections wait in the listener's backlog until it accepts them
+    try:
+        yield f"http://{_HOST}:{listener.getsockname()[1]}/v1"
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS)
+        listener.close()
+
+
+@contextmanager
+def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int = 0) -> Iterator[str]:
+    """Run `python -m proxy serve` for `upstream`, its files in `folder`; yields its base URL. Raises CannotStart, and
+    HasDefect after a run in which the proxy has failed inside."""
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
+    command += ["--context-window", str(window_tokens), "--data-dir", str(folder / "kept")]
+    log = folder / "proxy.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own arguments
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=impersonal(os.environ),
+        )
+    try:
+        _wait_until(lambda: _listening_port(log) is not None or process.poll() is not None)
+        listening = _listening_port(log)
+        if listening is None or process.poll() is not None:
+            raise CannotStart(f"the proxy did not start:\n{log.read_text(errors='replace')[-2000:].strip()}")
+        yield f"http://{_HOST}:{listening}/v1"
+    finally:
+        _stop(process)
+    raise_defects(log.read_text(errors="replace"))
+
+
+def impersonal(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without settings and keys."""
+    return {name: value for name, value in environment.items() if not name.startswith(_PERSONAL)}
+
+
+def _listening_port(log: Path) -> int | None:
+    """The port in the proxy's `listening` event, once that line is written."""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if '"listening"' in line and line.endswith("}"):
+            return int(json.loads(line)["port"])
+    return None
+
+
+def _wait_until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,23 +1,85 @@
-"""A made-up incident: a shop whose checkout fails behind its gateway, with everything an investigator can look at, and
-the model that investigates.
+"""A made-up incident, a shop whose checkout fails behind its gateway, and the model that investigates it.
 
 Rule: everything follows from the seed and the number of services, so two runs read the same bytes. Each fact that the
-answer needs is in one line, among many that look like it; no line has an absolute path or an address, so that one found
-in a tool result can only be a hint from whatever shortened it. The model knows neither the incident nor the proxy: it
-restates its notes in each turn and follows the newest it can see; it looks up a fact that it needs and does not see,
-first where a hint in the result points, then with its own tools, and if both fail it says that it lost the trail. So a
-request that was cut too hard shows as a longer way, or a wrong end.
+answer needs is in one line among many similar ones. No line has an absolute path or an address, so one in a tool result
+comes from whatever shortened it. The model knows neither the incident nor the proxy: it repeats its notes in each turn,
+follows the newest it can see, looks up a fact that is missing (first where a hint in the result points, then with its
+own tools), and gives up if both fail. A request that was cut too hard shows as a longer way or a wrong end.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from proxy.demo.model import Call, ChatMessage, Reply, last_user_text, newest_note, newest_results, text_of
+ChatMessage = Mapping[str, Any]
+"""One message of a chat request, as decoded from JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of the model."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The model's message in one turn; without calls the turn is its last."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+Policy = Callable[[Sequence[ChatMessage]], Reply]
+"""The model's mind: the messages that reached it → its reply. Pure, so the same messages get the same reply."""
+
+
+def text_of(message: ChatMessage) -> str:
+    """The text of a message: its string content, or the text parts of a list.
+
+    >>> text_of({"content": [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]})
+    'a\\nb'
+    """
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(
+        str(part.get("text", "")) for part in content if isinstance(part, dict) and part.get("type") == "text"
+    )
+
+
+def last_user_text(messages: Sequence[ChatMessage]) -> str:
+    """The last question, or nothing."""
+    return next((text_of(message) for message in reversed(messages) if message.get("role") == "user"), "")
+
+
+def newest_results(messages: Sequence[ChatMessage]) -> str:
+    """The tool results since the model last spoke, joined."""
+    texts: list[str] = []
+    for message in reversed(messages):
+        if message.get("role") == "assistant":
+            break
+        if message.get("role") == "tool":
+            texts.append(text_of(message))
+    return "\n".join(reversed(texts))
+
+
+def newest_note(messages: Sequence[ChatMessage], mark: str) -> str:
+    """The rest of the newest line by the model that starts with `mark`, or nothing."""
+    for message in reversed(messages):
+        if message.get("role") == "assistant":
+            for line in text_of(message).splitlines():
+                if line.startswith(mark):
+                    return line[len(mark) :].strip()
+    return ""
+
 
 _DONE: Final = (
     "handed on to=batch",
@@ -249,7 +311,7 @@ class Question:
     wanted: re.Pattern[str]
     learn: Callable[[Notes, re.Match[str]], Notes]
     """The notes with what the line says, and the next question."""
-    narrow: Call | None = field(default=None)
+    narrow: Call | None = None
     """The same with its own grep, if there is a file to search."""
     pattern: str = ""
     """What to search for where a hint points."""

@@ -1,27 +1,274 @@
 """A small model server: OpenAI's chat API over a policy, with a real token count, a window and real refusals.
 
-Rule: it treats every client alike and keeps nothing between requests. A tool call and its results belong together, as
-at OpenAI: a careless cut breaks exactly this. Alone: `python -m proxy.demo.model_server`.
+Rule: it treats every client alike and keeps nothing between requests. The same request gets the same bytes, so two runs
+can be compared: ids are digests of it and the time is fixed. A tool call and its results belong together, as at OpenAI:
+a careless cut breaks exactly this. Refusals are those of real servers, word for word, each with its source.
 """
 
 from __future__ import annotations
 
-import argparse
+import functools
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import uvicorn
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.demo.incident import detective
-from proxy.demo.model import CREATED, ChatMessage, Completion, Policy, prompt_tokens, scripted, tool_tokens
-from proxy.demo.refusals import FLAVOURS, OPENAI, Flavour, Load
+from proxy.demo.incident import ChatMessage, Policy, Reply
+from proxy.shell.models.tokenizer import counter_for
+
+ENCODING: Final = "o200k_base"
+"""The vocabulary of gpt-4o and later; if it is not installed, `counter_for` estimates."""
+MESSAGE_TOKENS: Final = 3
+"""The frame of one message; it and REPLY_TOKENS as in OpenAI's cookbook, "How to count tokens with tiktoken"."""
+REPLY_TOKENS: Final = 3
+"""Every reply is primed with the start of an assistant message."""
+IMAGE_TOKENS: Final = 765
+"""A picture of 1024 × 1024 in high detail, by OpenAI's price table for gpt-4o: 85 + 4 tiles of 170."""
+
+
+def prompt_tokens(messages: Sequence[ChatMessage]) -> int:
+    """Tokens of all messages, without the tool definitions."""
+    return REPLY_TOKENS + sum(MESSAGE_TOKENS + _value_tokens(message) for message in messages)
+
+
+def tool_tokens(tools: object) -> int:
+    """Tokens of the tool definitions; their JSON is close to the form in which a model reads them."""
+    return count(json.dumps(tools, ensure_ascii=False)) if isinstance(tools, list) and tools else 0
+
+
+def reply_tokens(message: Mapping[str, Any]) -> int:
+    """Tokens of the model's message."""
+    return _value_tokens(message)
+
+
+def _value_tokens(value: object) -> int:
+    """Texts count in full, wherever they are; an image counts by its price, not by the length of its data URL."""
+    match value:
+        case str():
+            return count(value)
+        case {"type": "image_url"}:
+            return IMAGE_TOKENS
+        case dict():
+            return sum(_value_tokens(inner) for inner in value.values())
+        case list():
+            return sum(_value_tokens(inner) for inner in value)
+        case _:
+            return 0
+
+
+@functools.lru_cache(maxsize=1024)  # each turn repeats the conversation; a message of 50 KB takes 8 ms
+def count(text: str) -> int:
+    """Tokens of a text in ENCODING."""
+    return counter_for(ENCODING, "").count(text)
+
+
+CREATED: Final = 1_767_225_600
+"""2026-01-01, for every response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One reply, with everything that the two forms need."""
+
+    id: str
+    model: str
+    message: Mapping[str, Any]
+    finish_reason: str
+    usage: Mapping[str, int]
+
+    @classmethod
+    def make(cls, body: bytes, model: str, reply: Reply, prompt_tokens: int, room_tokens: int) -> Completion:
+        """`room_tokens`: the limit of the reply; a longer text ends there with `length`, as on a real server."""
+        digest = hashlib.sha256(body).hexdigest()
+        text = _shortened(reply.text, room_tokens) if not reply.calls else reply.text
+        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        if reply.calls:
+            message["tool_calls"] = [
+                {
+                    "id": f"call_{digest[:22]}{index:02}",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
+                }
+                for index, call in enumerate(reply.calls)
+            ]
+        spoken = reply_tokens(message)
+        finish_reason = "tool_calls" if reply.calls else "stop" if text == reply.text else "length"
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": spoken,
+            "total_tokens": prompt_tokens + spoken,
+        }
+        return cls(f"chatcmpl-{digest[:24]}", model, message, finish_reason, usage)
+
+    def whole(self) -> dict[str, Any]:
+        """The response to a request without `stream`."""
+        choice = {"index": 0, "message": dict(self.message), "logprobs": None, "finish_reason": self.finish_reason}
+        return self._framed("chat.completion", [choice]) | {"usage": dict(self.usage)}
+
+    def events(self, include_usage: bool) -> Iterator[bytes]:
+        """The same response as server-sent events; `usage` in its own event before the end, if requested."""
+        yield self._event({"role": "assistant", "content": ""})
+        for piece in re.findall(r"\S+\s*|\s+", self.message["content"] or ""):
+            yield self._event({"content": piece})
+        for index, call in enumerate(self.message.get("tool_calls", ())):
+            arguments = call["function"]["arguments"]
+            opening = {"name": call["function"]["name"], "arguments": ""}
+            yield self._event({"tool_calls": [{"index": index} | call | {"function": opening}]})
+            for start in range(0, len(arguments), 16):
+                piece = {"arguments": arguments[start : start + 16]}
+                yield self._event({"tool_calls": [{"index": index, "function": piece}]})
+        yield self._event({}, self.finish_reason)
+        if include_usage:
+            yield _sse(self._framed("chat.completion.chunk", []) | {"usage": dict(self.usage)})
+        yield b"data: [DONE]\n\n"
+
+    def _event(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return _sse(self._framed("chat.completion.chunk", [choice]))
+
+    def _framed(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": CREATED, "model": self.model, "choices": choices}
+
+
+def _sse(event: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _shortened(text: str, room_tokens: int) -> str:
+    """As many whole words as fit."""
+    if count(text) <= room_tokens:
+        return text
+    words = re.findall(r"\S+\s*|\s+", text)
+    while words and count("".join(words)) > room_tokens:
+        words.pop()
+    return "".join(words)
+
+
+class Load(Struct, frozen=True):
+    """A request's demand on the window."""
+
+    message_tokens: int
+    tool_tokens: int
+    """Tokens of the tool definitions."""
+    reply_tokens: int | None
+    """`max_completion_tokens` or `max_tokens` of the request."""
+    window_tokens: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.message_tokens + self.tool_tokens
+
+
+class Flavour(Struct, frozen=True):
+    """A kind of server."""
+
+    name: str
+    counts_reply: bool
+    """Whether the requested reply has to fit beside the prompt, or simply ends where the window ends."""
+    refusal: Callable[[Load], Mapping[str, Any]]
+    """The body of its 400."""
+    model_fields: Callable[[int], Mapping[str, Any]]
+    """What `/v1/models` says about a window of this many tokens."""
+
+    def accepts(self, load: Load) -> bool:
+        """At least one token of the reply has to fit."""
+        wanted = load.reply_tokens if self.counts_reply and load.reply_tokens else 1
+        return load.prompt_tokens + wanted <= load.window_tokens
+
+
+def _openai(load: Load) -> dict[str, Any]:
+    """All four wordings have been seen on api.openai.com: https://github.com/chathub-dev/chathub/issues/126,
+    https://github.com/FoundationAgents/OpenManus/issues/62, and LangChain's guide to query analysis, whose printed
+    error has "33885 tokens (33855 in the messages, 30 in the functions)"."""
+    start = f"This model's maximum context length is {load.window_tokens} tokens. However, "
+    functions = f", {load.tool_tokens} in the functions" if load.tool_tokens else ""
+    if load.reply_tokens and load.prompt_tokens < load.window_tokens:
+        total = load.prompt_tokens + load.reply_tokens
+        reply = f"{', and' if functions else ','} {load.reply_tokens} in the completion"
+        parts = "messages, functions, or completion" if functions else "messages or completion"
+        counted = f"you requested {total} tokens ({load.message_tokens} in the messages{functions}{reply})"
+    else:
+        parts = "messages or functions" if functions else "messages"
+        split = f" ({load.message_tokens} in the messages{functions})" if functions else ""
+        counted = f"your messages resulted in {load.prompt_tokens} tokens{split}"
+    message = f"{start}{counted}. Please reduce the length of the {parts}."
+    return {
+        "error": {
+            "message": message,
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
+
+
+def _vllm(load: Load) -> dict[str, Any]:
+    """vLLM 0.11, vllm/entrypoints/openai/serving_engine.py, `_validate_input`."""
+    window, prompt, reply = load.window_tokens, load.prompt_tokens, load.reply_tokens
+    if reply and prompt < window:
+        message = (
+            f"'max_tokens' or 'max_completion_tokens' is too large: {reply}. This model's maximum context length is "
+            f"{window} tokens and your request has {prompt} input tokens ({reply} > {window} - {prompt})."
+        )
+    else:
+        message = (
+            f"This model's maximum context length is {window} tokens. However, your request has {prompt} input tokens. "
+            "Please reduce the length of the input messages."
+        )
+    return {"error": {"message": message, "type": "BadRequestError", "param": None, "code": 400}}
+
+
+def _llama_cpp(load: Load) -> dict[str, Any]:
+    """llama.cpp, tools/server/server-context.cpp and `format_error_response` in server-common.cpp, 2026."""
+    prompt, window = load.prompt_tokens, load.window_tokens
+    message = f"request ({prompt} tokens) exceeds the available context size ({window} tokens), try increasing it"
+    return {
+        "error": {
+            "code": 400,
+            "message": message,
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": prompt,
+            "n_ctx": window,
+        }
+    }
+
+
+def _dashscope(load: Load) -> dict[str, Any]:
+    """https://github.com/QwenLM/qwen-code/issues/98; the range is that of the input; the size sent is not stated."""
+    message = (
+        f"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {load.window_tokens - 1}]"
+    )
+    return {
+        "error": {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_parameter_error"}
+    }
+
+
+FLAVOURS: Final[Mapping[str, Flavour]] = {
+    flavour.name: flavour
+    for flavour in (
+        Flavour("openai", counts_reply=True, refusal=_openai, model_fields=lambda _: {}),
+        Flavour("vllm", counts_reply=True, refusal=_vllm, model_fields=lambda window: {"max_model_len": window}),
+        Flavour(
+            "llama.cpp",
+            counts_reply=False,
+            refusal=_llama_cpp,
+            model_fields=lambda window: {"meta": {"n_ctx_train": window}},
+        ),
+        Flavour("dashscope", counts_reply=False, refusal=_dashscope, model_fields=lambda _: {}),
+    )
+}
+"""By name."""
+OPENAI: Final = FLAVOURS["openai"]
+
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -89,12 +336,11 @@ MODEL: Final = "embedded-model"
 """The one model in `/v1/models`; any name in a request is accepted and echoed."""
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Far over any window; a larger body is not a chat request."""
-POLICIES: Final[dict[str, Policy]] = {"scripted": scripted, "detective": detective}
 
 
-def create_model_server(window_tokens: int, flavour: Flavour = OPENAI, policy: Policy = scripted) -> Starlette:
+def create_model_server(window_tokens: int, policy: Policy, flavour: Flavour = OPENAI) -> Starlette:
     """The server as an ASGI application: `/v1/chat/completions` (JSON and streams) and `/v1/models`."""
-    endpoint = _Endpoint(window_tokens, flavour, policy)
+    endpoint = _Endpoint(window_tokens, policy, flavour)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
@@ -106,8 +352,8 @@ def create_model_server(window_tokens: int, flavour: Flavour = OPENAI, policy: P
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
     window_tokens: int
-    flavour: Flavour
     policy: Policy
+    flavour: Flavour
 
     async def models(self, _: Request) -> Response:
         model = {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "context-proxy"}
@@ -179,20 +425,3 @@ def _reply_limit(wanted: dict[str, Any]) -> int | None:
             raise InvalidRequest(f"Invalid '{name}': expected an integer of at least 1.", name)
         return limit
     return None
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until a signal comes."""
-    parser = argparse.ArgumentParser(prog="python -m proxy.demo.model_server", description="An embedded model server.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=9000, help="default 9000; 0: any free one, see the log")
-    parser.add_argument("--window", type=int, default=8000, metavar="TOKENS", help="context window (default 8000)")
-    parser.add_argument("--flavour", choices=FLAVOURS, default=OPENAI.name, help="whose refusals (default openai)")
-    parser.add_argument("--policy", choices=POLICIES, default="scripted", help="who thinks (default scripted)")
-    options = parser.parse_args(arguments)
-    app = create_model_server(options.window, FLAVOURS[options.flavour], POLICIES[options.policy])
-    uvicorn.run(app, host=options.host, port=options.port)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ import structlog
 from rich.console import Console
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from support.scripted_model import scripted
+from support.serving import serving
 
 from proxy.commands.doctor import Diagnosis, doctor, examined
 from proxy.config.settings import Settings
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import serving
 
 KEY = "sk-key-canary"
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
@@ -59,7 +60,7 @@ def upstream(
 
 def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
-    with serving(create_model_server(8_000)) as url:
+    with serving(create_model_server(8_000, scripted)) as url:
         assert doctor(settings_for(url, tmp_path), None, console) == 0
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
@@ -80,7 +81,7 @@ def test_the_window_is_told_with_who_says_so(tmp_path: Path) -> None:
 
 
 def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_path: Path) -> None:
-    with serving(create_model_server(8_000)) as url:
+    with serving(create_model_server(8_000, scripted)) as url:
         pass
     found = list(examined(settings_for(url, tmp_path)))
     assert states(found) == {"upstream": "wrong", "store": "ok", "request": "skipped"}
@@ -125,6 +126,18 @@ def test_what_is_no_answer_of_a_model_is_wrong(tmp_path: Path) -> None:
     with serving(upstream(answer={"hello": "world"})) as url:
         found = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY))}
     assert "not as OpenAI does" in found["request"].text
+
+
+def test_a_stream_that_breaks_off_is_wrong(tmp_path: Path) -> None:
+    async def broken(_: Request) -> Response:
+        async def begun() -> AsyncIterator[bytes]:
+            yield b'data: {"choices": [{"delta": {"content": "hello"}}]}\n\n'
+
+        return StreamingResponse(begun(), media_type="text/event-stream", headers={"content-length": "9000"})
+
+    with serving(Starlette(routes=[Route("/v1/chat/completions", broken, methods=["POST"])])) as url:
+        found = {finding.about: finding for finding in examined(settings_for(url, tmp_path), "m")}
+    assert (found["stream"].state, found["stream"].text) == ("wrong", "the response broke off")
 
 
 def test_an_upstream_without_a_list_wants_a_name(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from support.scripted_model import scripted
+from support.serving import serving
 from support.strategies import exchange, system, user
 
 from proxy.__main__ import main
 from proxy.commands.explain import number, plain
-from proxy.demo.model_server import create_model_server
-from proxy.demo.refusals import FLAVOURS
-from proxy.demo.servers import serving
+from proxy.demo.model_server import FLAVOURS, create_model_server
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
@@ -177,7 +177,7 @@ def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
 
 
 def test_the_upstream_is_asked_for_the_window_as_a_proxy_asks_it(explain):
-    server = create_model_server(9_000, FLAVOURS["vllm"])
+    server = create_model_server(9_000, scripted, FLAVOURS["vllm"])
     with serving(server) as url:
         found = json.loads(
             explain(conversation(2), "--json", "--model", "embedded-model", window=None, upstream=url)[1]

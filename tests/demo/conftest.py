@@ -1,44 +1,14 @@
-"""A stand-in for the proxy, far simpler than the real one and free of it, so that the demo is tested by itself."""
-
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 from support.demo_server import WINDOW
+from support.scripted_model import scripted
+from support.serving import serving
 
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import serving
-
-Messages = Sequence[Mapping[str, Any]]
-Shorten = Callable[[Messages, Path, int], list[dict[str, Any]]]
-Front = Callable[[str, int, Path, int], contextlib.AbstractContextManager[str]]
-
-
-def _shortened(messages: Messages, folder: Path, keep: int) -> list[dict[str, Any]]:
-    """Long tool results: the newest show `keep` characters, older ones nothing; each says where it is whole."""
-    result: list[dict[str, Any]] = []
-    spoke_last = max((index for index, message in enumerate(messages) if message["role"] == "assistant"), default=0)
-    for index, message in enumerate(messages):
-        text = message.get("content")
-        if message["role"] == "tool" and isinstance(text, str) and len(text) > keep:
-            kept = folder / f"tool_{hashlib.sha256(text.encode()).hexdigest()[:16]}.txt"
-            kept.write_text(text)
-            start = text[:keep] if index > spoke_last else ""
-            result.append({**message, "content": f"{start}\n[{len(text)} characters; the whole is in {kept}, grep it]"})
-        else:
-            result.append(dict(message))
-    return result
 
 
 @pytest.fixture(autouse=True)
@@ -47,35 +17,10 @@ def as_who_watches_sees_it(counted_as_gpt_4o: None) -> None:
 
 
 @pytest.fixture
-def shorten() -> Shorten:
-    return _shortened
-
-
-@contextlib.contextmanager
-def _fake_front(upstream: str, window_tokens: int, folder: Path, port: int) -> Iterator[str]:
-    async def chat(request: Request) -> Response:
-        wanted = json.loads(await request.body())
-        wanted["messages"] = _shortened(wanted["messages"], folder, window_tokens // 4)
-        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
-            answer = await client.post(f"{upstream}/chat/completions", json=wanted)
-        head = {"x-context-proxy-edits": "truncate_tool_output=1", "x-context-proxy-attempts": "2"}
-        return Response(answer.content, answer.status_code, head, answer.headers["content-type"])
-
-    with serving(Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])) as url:
-        yield url
-
-
-@pytest.fixture
-def fake_front() -> Front:
-    """Instead of `proxy_in_front_of`: forwards chat requests, shortened."""
-    return _fake_front
-
-
-@pytest.fixture
 def server() -> Iterator[httpx.Client]:
     """A client of the embedded model server."""
     with (
-        serving(create_model_server(WINDOW)) as url,
+        serving(create_model_server(WINDOW, scripted)) as url,
         httpx.Client(base_url=url, trust_env=False, verify=False) as client,
     ):
         yield client

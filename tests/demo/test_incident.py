@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.demo_front import shortened
 
 from proxy.demo.agent import SYSTEM, Toolbox
-from proxy.demo.incident import Incident, Notes, detective, make_incident
-from proxy.demo.model import Call
+from proxy.demo.incident import Call, Incident, Notes, detective, make_incident
 
 
 def test_the_same_seed_makes_the_same_incident_and_another_seed_another() -> None:
@@ -70,11 +70,9 @@ def test_who_sees_everything_takes_the_shortest_way_to_the_right_answer(
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("keep", [600, 2_000, 9_000])
-def test_who_sees_little_follows_the_hints_to_the_same_answer(
-    shorten: Callable[[Sequence[Mapping[str, Any]], Path, int], Messages], seed: int, keep: int, tmp_path: Path
-) -> None:
+def test_who_sees_little_follows_the_hints_to_the_same_answer(seed: int, keep: int, tmp_path: Path) -> None:
     incident = make_incident(9, seed)
-    turns = work(incident, tmp_path, lambda messages: shorten(messages, tmp_path, keep))
+    turns = work(incident, tmp_path, lambda messages: shortened(messages, tmp_path, keep))
     assert turns[-1] == f"After 9 services: {incident.answer}"
     assert f"{tmp_path}/tool_" in str(turns)
 

@@ -31,7 +31,7 @@ from drawn.case import SETTINGS, WITHOUT_NUMBERS, Case, Turn
 from drawn.upstream import ARTIFACT, DrawnUpstream
 from proxy.app import create_app
 from proxy.config.settings import Settings
-from proxy.demo.servers import raise_defects
+from proxy.demo.agent import raise_defects
 from proxy.shell.planning import planner
 
 MOST_SENDS: Final = 3

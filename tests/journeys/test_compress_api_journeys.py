@@ -14,9 +14,9 @@ import pytest
 from pydantic import SecretStr
 from support.journey import KEY, PATIENCE_SECONDS, World, call, kept_in, long_text, one_call, result
 from support.media_samples import base64_of, image_part, png
+from support.serving import serving
 
 from proxy.config.settings import Settings
-from proxy.demo.servers import serving
 from proxy.shell.artifacts.access import Tenants
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.guard import Guard

@@ -17,9 +17,9 @@ from support.journey_models import said
 from support.line_api import LINES
 from support.line_model import LineModel, tokens_of
 from support.media_samples import PNG, data_url
+from support.serving import serving
 
 from proxy.core.conversation.message import Message
-from proxy.demo.servers import serving
 from proxy.wire.protocol import Wire
 from proxy.wire.registry import WIRES
 

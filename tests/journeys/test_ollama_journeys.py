@@ -14,10 +14,10 @@ import pytest
 from support.journey import KEY, World, long_text
 from support.media_samples import PNG, data_url
 from support.ollama_model import CHAT, Json, Model, OllamaModel, Said, tokens_of
+from support.serving import serving
 
 from proxy.app import create_app
 from proxy.config.settings import Settings
-from proxy.demo.servers import serving
 
 Build = Callable[..., World]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])

@@ -13,9 +13,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, call, result
 from support.picture_server import png
+from support.serving import serving
 
 from proxy.core.artifact import Artifact
-from proxy.demo.servers import serving
 
 SEEING = [{"match": "*", "input": ["text", "vision"]}]
 BLIND = [{"match": "*", "input": ["text"]}]

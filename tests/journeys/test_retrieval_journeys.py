@@ -13,8 +13,9 @@ from support.journey import KEY, Received, World, long_text, one_call
 from support.journey_models import in_turn, reads, said, thinking
 
 from proxy.core.notices.writing import is_ours
-from proxy.demo import model as embedded
-from proxy.demo.model import Call, Completion, Reply
+from proxy.demo import model_server as embedded
+from proxy.demo.incident import Call, Reply
+from proxy.demo.model_server import Completion
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.planning.planner import Planner

@@ -10,7 +10,8 @@ from starlette.types import Send
 from support.journey import Received, World
 from support.journey_models import said
 
-from proxy.demo.model import Completion, Reply
+from proxy.demo.incident import Reply
+from proxy.demo.model_server import Completion
 
 WINDOW = 16_000
 QUESTION = "Which of these reports names the unit that failed? "

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from support.journey import KEY, PATIENCE_SECONDS, Upstream, one_call
+from support.serving import serving
 
 from proxy.__main__ import main
-from proxy.demo.servers import serving
 
 SMALL, LARGE = 8_000, 128_000
 

@@ -11,10 +11,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from support.scripted_model import scripted
 from support.sdks import openai_python
+from support.serving import serving
 
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import serving
 
 MESSAGES: Any = [{"role": "user", "content": "Say hello."}]
 NODE = Path(__file__).parent / "node"
@@ -32,7 +33,7 @@ async def _files(request: Request) -> JSONResponse:
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from support.live_proxy import running
 
-    app = create_model_server(window_tokens=8_000)
+    app = create_model_server(8_000, scripted)
     app.router.routes.append(Route("/v1/files", _files, methods=["POST"]))
     with serving(app) as url:
         port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])

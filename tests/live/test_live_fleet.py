@@ -19,10 +19,10 @@ import pytest
 from support.journey import Upstream, call, long_text, result
 from support.live_proxy import Proxy, running_together
 from support.s3_server import new_bucket, s3_server
+from support.serving import serving
 from support.state_server import StateServer, needs_state_server
 
 from live.test_live_replicas import nginx_before
-from proxy.demo.servers import serving
 
 WINDOW = 8_000
 KEY = "sk-of-the-fleet"

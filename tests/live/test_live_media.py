@@ -16,8 +16,7 @@ from starlette.routing import Route
 from support.live_proxy import Proxy, running
 from support.media_samples import PDF, PNG, base64_of, file_part, image_part
 from support.sdks import openai_python
-
-from proxy.demo.servers import serving
+from support.serving import serving
 
 
 class TextOnly:

@@ -19,9 +19,8 @@ from typing import Any
 import httpx
 import pytest
 from support.journey import Upstream, call, long_text, result
+from support.serving import serving
 from support.waiting import until
-
-from proxy.demo.servers import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 WINDOW = 8_000

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.scripted_model import scripted
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
 from support.sdks import openai_python
+from support.serving import serving
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import serving
 
 TOOLS: Any = [
     {
@@ -41,7 +42,7 @@ def request(script: str) -> dict[str, Any]:
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from support.live_proxy import running
 
-    with serving(create_model_server(window_tokens=8_000)) as url:
+    with serving(create_model_server(8_000, scripted)) as url:
         port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])
         with running(tmp_path_factory.mktemp("retrieval"), upstream_port=port) as proxy:
             yield proxy.base_url

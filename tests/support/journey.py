@@ -23,8 +23,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.app import create_app
 from proxy.config.settings import Settings
+from proxy.demo.agent import raise_defects
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import raise_defects, serving
+from support.scripted_model import scripted
+from support.serving import serving
 
 PATIENCE_SECONDS = 20.0
 """No wait of a working test comes near it, also on a busy machine."""
@@ -61,7 +63,7 @@ class Upstream:
     """Of the files: what is read again with each request is held once."""
 
     def __post_init__(self) -> None:
-        self._server = create_model_server(self.window_tokens)
+        self._server = create_model_server(self.window_tokens, scripted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         beside = getattr(self.answer, "beside", self._server)

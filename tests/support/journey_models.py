@@ -8,7 +8,8 @@ from typing import Any
 
 from starlette.types import Send
 
-from proxy.demo.model import Call, Completion, Reply
+from proxy.demo.incident import Call, Reply
+from proxy.demo.model_server import Completion
 from support.journey import Answer, Received
 
 Thought = Callable[[Sequence[dict[str, Any]]], Reply]

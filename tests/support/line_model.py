@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from starlette.types import Send
 
-from proxy.demo import model as embedded
+from proxy.demo import model_server as embedded
 from proxy.wire.request import Request
 from support.journey import Received
 from support.journey_models import said

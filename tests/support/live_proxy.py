@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxy.demo.servers import raise_defects
+from proxy.demo.agent import raise_defects
 
 ROOT = Path(__file__).resolve().parents[2]
 

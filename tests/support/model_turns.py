@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.demo import model as embedded
+from proxy.demo import model_server as embedded
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"

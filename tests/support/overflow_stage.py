@@ -22,7 +22,6 @@ import uvicorn
 
 from proxy.app import create_app
 from proxy.config.settings import Settings
-from proxy.demo.servers import PromptServer
 from support.scripted_upstream import (
     CHUNKED,
     LAST_CHUNK,
@@ -32,6 +31,7 @@ from support.scripted_upstream import (
     ScriptedUpstream,
     chunk,
 )
+from support.serving import PromptServer
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"

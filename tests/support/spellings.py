@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from proxy.demo import model
-from proxy.demo.model_server import InvalidRequest, check_messages
-from proxy.demo.refusals import FLAVOURS, Load
+from proxy.demo import incident
+from proxy.demo.model_server import FLAVOURS, Completion, InvalidRequest, Load, check_messages
 from support import (
     messages_answers,
     messages_journey,
@@ -134,9 +133,9 @@ class Chat:
         return as_json({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
 
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
-        calls = tuple(model.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
+        calls = tuple(incident.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
         named = json.dumps([number, reply.text]).encode()
-        made = model.Completion.make(named, body["model"], model.Reply(reply.text, calls), usage.prompt, 10**6)
+        made = Completion.make(named, body["model"], incident.Reply(reply.text, calls), usage.prompt, 10**6)
         if not body.get("stream"):
             return as_json(made.whole())
         told = bool((body.get("stream_options") or {}).get("include_usage"))

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.demo import model as embedded
+from proxy.demo import model_server as embedded
 from support import messages_answers, responses_answers
 from support.agent_model import WIRES, AgentModel, Refuses
 from support.model_turns import Answer, Reply, Usage

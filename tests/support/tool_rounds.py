@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.demo.model import Call, Completion, Reply
+from proxy.demo.incident import Call, Reply
+from proxy.demo.model_server import Completion
 from support.overflow_stage import Scene, streaming
 from support.overflow_words import conversation
 

@@ -21,7 +21,7 @@ from typing import IO
 
 import msgspec
 
-from proxy.demo.servers import raise_defects
+from proxy.demo.agent import raise_defects
 from tools.bench.bodies import WORKLOADS
 from tools.bench.contenders import DIRECT, ROOT, Contender
 from tools.bench.jobs import Job, Seen

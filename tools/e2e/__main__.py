@@ -25,9 +25,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from support.scripted_model import scripted
+from support.serving import serving
 
+from proxy.demo.agent import HasDefect, proxy_in_front_of
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import HasDefect, proxy_in_front_of, serving
 from tools.e2e import ollama_runs, wire_runs
 from tools.e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
@@ -149,7 +151,7 @@ def chosen(clients: Sequence[T], names: list[str]) -> list[T]:
 def chat_rows(names: list[str], console: Console, table: Table) -> int:
     """The clients of chat completions; returns how many rows are not as they should be."""
     failed = 0
-    counted = CountedModel(create_model_server(WINDOW_TOKENS))
+    counted = CountedModel(create_model_server(WINDOW_TOKENS, scripted))
     with (
         tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as kept,
         serving(counted) as model,

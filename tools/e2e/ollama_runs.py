@@ -19,8 +19,8 @@ from typing import Final
 from starlette.types import Receive, Scope, Send
 from support.live_proxy import running
 from support.ollama_model import OllamaModel, Said
+from support.serving import serving
 
-from proxy.demo.servers import serving
 from tools.e2e.clients import HERE, INSTALLED, install_npm, install_pip, python_of
 
 TURNS: Final = 60

@@ -10,39 +10,37 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import httpx
 import pytest
+from rich.console import Console
+from support.demo_front import fake_front
 
-from proxy.demo import add_flags, contest, run
+from proxy.__main__ import _parser
+from proxy.commands.demo import progress, run, show, verdict
+from proxy.demo import agent
+from proxy.demo.agent import Brief, CannotStart, Contest, Run, Turn
 from proxy.demo.incident import make_incident
-from proxy.demo.servers import CannotStart
-
-Front = Callable[[str, int, Path, int], AbstractContextManager[str]]
+from proxy.demo.model_server import OPENAI
 
 
 def options(*flags: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_flags(parser)
-    return parser.parse_args(flags)
+    return _parser().parse_args(["demo", *flags])
 
 
-START = """
-import argparse, sys
-from proxy.demo import add_flags, run
-parser = argparse.ArgumentParser()
-add_flags(parser)
-sys.exit(run(parser.parse_args()))
-"""
+START = "import sys; from proxy.__main__ import main; sys.exit(main(['demo', *sys.argv[1:]]))"
+
+
+@pytest.fixture(autouse=True)
+def as_who_watches_sees_it(counted_as_gpt_4o: None) -> None:
+    """The demo counts here as it does everywhere."""
 
 
 def test_a_demo_whose_both_runs_are_held_ends_with_0(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fake_front: Front
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(contest, "proxy_in_front_of", fake_front)
+    monkeypatch.setattr(agent, "proxy_in_front_of", fake_front)
     monkeypatch.setenv("COLUMNS", "80")
     before = signal.getsignal(signal.SIGTERM)
     assert run(options("--turns", "10", "--window", "20000")) == 0
@@ -59,7 +57,7 @@ def test_a_demo_whose_both_runs_are_held_ends_with_0(
 def test_a_demo_whose_proxy_dies_too_says_so_and_ends_with_0(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(contest, "proxy_in_front_of", lambda upstream, *_: contextlib.nullcontext(upstream))
+    monkeypatch.setattr(agent, "proxy_in_front_of", lambda upstream, *_: contextlib.nullcontext(upstream))
     assert run(options("--turns", "10")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Directly the agent died at turn 5 of 10; through the proxy it died at turn 5 of 10." in shown
@@ -90,14 +88,14 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
     def broken(*_: object) -> AbstractContextManager[str]:
         raise CannotStart("the proxy did not start: no room")
 
-    monkeypatch.setattr(contest, "proxy_in_front_of", broken)
+    monkeypatch.setattr(agent, "proxy_in_front_of", broken)
     assert run(options("--turns", "6")) == 1
     assert capsys.readouterr().err == "the demo could not be held: the proxy did not start: no room\n"
 
 
 def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
     """A plain install has no openai-python."""
-    code = "import sys; sys.modules['openai'] = None; import proxy.demo.contest"
+    code = "import sys; sys.modules['openai'] = None; import proxy.commands.demo"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
@@ -147,3 +145,86 @@ def test_a_wrong_number_is_told_with_the_allowed_ones(port: str, capsys: pytest.
     with pytest.raises(SystemExit):
         options("--port", port)
     assert f"must be a whole number from 0 to 65535, found {port!a}" in capsys.readouterr().err
+
+
+URL = "http://127.0.0.1:8788/v1"
+DIED = Turn(
+    2, (), 17_000, 0, refusal="400 context_length_exceeded: This model's maximum context length is 16000 tokens."
+)
+READ = Turn(1, ("list_files", "read_file logs/a-service-with-a-very-long-name-indeed.log"), 9_000, 9_000)
+CUT = Turn(2, ("read_file logs/cart.log",), 17_000, 12_000, edits="truncate_tool_output=3;drop_exchanges=1", attempts=2)
+DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
+
+
+def held(direct: tuple[Turn, ...], proxied: tuple[Turn, ...]) -> Contest:
+    return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"), URL)
+
+
+def drawn(contest: Contest, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    show(console, contest)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
+    shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["2", "refused:", "400", "read_file", "cart.log", "17", "000", "12", "000"] in rows
+    assert ["3", "answer", "1", "017", "500", "12", "500"] in rows  # nothing stands in the direct column
+    assert "truncate_tool_output" not in shown
+
+
+def test_a_wide_table_tells_what_the_proxy_did() -> None:
+    shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 120)
+    assert max(map(len, shown.splitlines())) <= 120
+    assert "Agent sent   Model saw   What the proxy did" in shown
+    assert "truncate_tool_output=3," in shown
+    assert "asked twice" in shown
+
+
+@pytest.mark.parametrize(
+    ("proxied", "said"),
+    [
+        (
+            (READ, CUT, DONE),
+            "found the answer in 3 turns, with a conversation 63.6 times the window (1 017 500 of 16 000 tokens).",
+        ),
+        ((READ, DIED), "died at turn 2 of 3."),
+        ((READ, CUT, CUT, DIED), "died at turn 4."),
+        (
+            (READ, Turn(2, (), 9_500, 9_500, answer="After 1 services: wrong")),
+            "ended after 2 turns without the right answer.",
+        ),
+        ((READ, Turn(2, ("ls",), 9_500, 9_500)), "was still searching after 2 turns."),
+    ],
+)
+def test_the_verdict_is_true(proxied: tuple[Turn, ...], said: str) -> None:
+    assert (
+        verdict(held((READ, DIED), proxied)) == f"Directly the agent died at turn 2 of 3; through the proxy it {said}"
+    )
+
+
+def test_on_a_terminal_bars_stand_for_the_lines() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with progress(console, 3) as report:
+        report("direct", READ)
+        report("proxy", DIED)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "turn 1 read_file a-service" in shown
+    assert "turn 2 refused" in shown
+
+
+def test_each_turn_is_told_once_off_a_terminal_and_on_one() -> None:
+    contest = held((READ, DIED), (READ, CUT, DONE))
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, color_system=None)
+        if not is_terminal:
+            with progress(console, 3) as report:
+                for turn in (READ, CUT, DONE):
+                    report("proxy", turn)
+        show(console, contest)
+        assert isinstance(console.file, io.StringIO)
+        assert console.file.getvalue().count("12 000") == 1

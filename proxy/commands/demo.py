@@ -1,19 +1,19 @@
-"""The demo itself: one incident, one agent, twice; the second time its base URL is the proxy's. And what a person sees
-of it: progress while it runs, then a table, a verdict, and what to do next.
+"""`context-proxy demo`: one agent on the same work twice, directly and through the proxy, with no key and no network.
 
-Rule: both runs get the same model server, the same tools and the same code. Everything reported about them is taken
-from their turns, fits in 80 columns, and reads as plain lines if nobody watches a terminal.
+Rule: everything shown about the two runs is taken from their turns, fits in 80 columns, and reads as plain lines where
+there is no terminal. It needs no package that the proxy does not need.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import zip_longest
-from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import NoReturn
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -21,83 +21,49 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from proxy.demo.agent import Toolbox, Turn, investigate
-from proxy.demo.incident import Incident, detective, make_incident
-from proxy.demo.model_server import create_model_server
-from proxy.demo.refusals import Flavour
-from proxy.demo.servers import proxy_in_front_of, serving
-
-TURNS_BESIDE_HOPS: Final = 4
-"""The start, the source, the tests, the answer; each of the other turns reads one service's log."""
-PATIENCE: Final = 3
-"""An agent gives up after this many times the turns that the work takes if everything is visible."""
+from proxy.demo.agent import TURNS_BESIDE_HOPS, Brief, CannotStart, Contest, HasDefect, Report, Run, Turn, hold_contest
+from proxy.demo.model_server import FLAVOURS
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """How one run went."""
-
-    turns: tuple[Turn, ...]
-    expected: str
-    """The right answer."""
-
-    @property
-    def refusal(self) -> str:
-        """The error that ended it, or nothing."""
-        return self.turns[-1].refusal
-
-    @property
-    def solved(self) -> bool:
-        """Whether it ended with the right answer."""
-        return self.turns[-1].answer.endswith(self.expected)
-
-
-@dataclass(frozen=True, slots=True)
-class Brief:
-    """The parameters of the demo."""
-
-    window_tokens: int
-    turns: int
-    """Turns that the work takes if everything is visible."""
-    seed: int
-    flavour: Flavour
-    port: int
-    """The proxy's; 0 for any free one."""
+def run(options: argparse.Namespace) -> int:
+    """Run the demo; 0 if both runs took place, however they ended, 1 if the demo itself failed."""
+    console = Console(highlight=False)
+    brief = Brief(options.window, options.turns, options.seed, FLAVOURS[options.flavour], options.port)
+    is_watched = console.is_terminal and sys.stdin.isatty() and not options.once
+    introduce(console, brief)
+    try:
+        with _stopped_in_order(), ExitStack() as running:
+            with progress(console, brief.turns) as report:
+                contest = running.enter_context(hold_contest(brief, report))
+            show(console, contest)
+            if is_watched:
+                invite(console, contest)
+                _until_interrupted()
+    except (CannotStart, HasDefect) as error:
+        print(f"the demo could not be held: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """Both runs."""
-
-    brief: Brief
-    direct: Run
-    proxied: Run
-    proxy_url: str
-    """Its base URL, which ends in `/v1`."""
-
-
-Report = Callable[[str, Turn], None]
-"""Called after each turn: ("direct" or "proxy", the turn)."""
+def _until_interrupted() -> None:
+    """Wait for Ctrl-C, or the end of the input."""
+    with suppress(KeyboardInterrupt):
+        while sys.stdin.readline():
+            pass
 
 
 @contextmanager
-def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
-    """Start both servers and let the agent work twice; the servers run until the block ends. Raises CannotStart."""
-    incident = make_incident(brief.turns - TURNS_BESIDE_HOPS, brief.seed)
-    model = create_model_server(brief.window_tokens, brief.flavour, detective)
-    with ExitStack() as stopped_at_the_end:
-        enter = stopped_at_the_end.enter_context
-        folder = Path(enter(tempfile.TemporaryDirectory(prefix="context-proxy-demo-")))
-        model_url = enter(serving(model))
-        proxy_url = enter(proxy_in_front_of(model_url, brief.window_tokens, folder, brief.port))
-        toolbox = Toolbox(incident, folder)
-        direct = _run(model_url, incident, toolbox, brief.turns, lambda turn: report("direct", turn))
-        proxied = _run(proxy_url, incident, toolbox, brief.turns, lambda turn: report("proxy", turn))
-        yield Contest(brief, direct, proxied, proxy_url)
+def _stopped_in_order() -> Iterator[None]:
+    """SIGTERM unwinds like Ctrl-C, so that the proxy is stopped, too."""
 
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
 
-def _run(base_url: str, incident: Incident, toolbox: Toolbox, turns: int, report: Callable[[Turn], None]) -> Run:
-    return Run(investigate(base_url, incident.task, toolbox, PATIENCE * turns, report), str(incident.answer))
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 _LABELS = {"direct": "direct", "proxy": "through the proxy"}
