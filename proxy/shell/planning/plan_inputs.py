@@ -39,7 +39,7 @@ class ProfileOf(Protocol):
 
 RatioOf: TypeAlias = Callable[[str, str, str, bool], tuple[float, bool]]
 """(model, name of its counter, tenant of the request, whether over 1 only as far as a refusal has confirmed it) → (the
-upstream's tokens for one of ours, whether that was measured)."""
+upstream's tokens for one of ours, whether that was measured): the same as long as the profile is the same object."""
 
 MAX_KNOWN_INPUTS: Final = 256
 """Each is for a model, a reply limit, a tool list and a kind of client; all of these are foreign input."""
@@ -116,6 +116,9 @@ class KnownInputs:
         self._profile_of = profile_of
         self._ratio_of = ratio_of
         self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
+        self._limits_by_profile: dict[tuple[int, int | None], tuple[ModelProfile, _Limits]] = {}
+        """The same by the identity of a profile, which is another object as soon as anything else is known of its
+        model, and the reply limit."""
         self._count, self._text_bytes = 0, 0
 
     def of(self, wire: Wire, request: Request, tenant: str, terms: Terms, *, rough: bool) -> PlanInputs:
@@ -141,11 +144,22 @@ class KnownInputs:
         """The limits for a request's model and reply limit, remembered while its profile is the same object."""
         known_of = (request.known_as, tenant)
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
+        asked = request.reply_tokens
+        of_profile = self._limits_by_profile.get((id(profile), asked))
+        if of_profile is not None and of_profile[0] is profile:
+            return of_profile[1]
+        found = self._found(known_of, profile, asked)
+        if supposed is None:
+            self._make_room(0)
+            self._limits_by_profile[id(profile), asked] = profile, found
+        return found
+
+    def _found(self, known_of: tuple[str, str], profile: ModelProfile, asked: int | None) -> _Limits:
         texts = counter_for(profile.tokenizer, profile.model)
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
-        ratio, calibrated = self._ratio_of(known_of[0], texts.name, tenant, is_sure)
-        asked = request.reply_tokens
+        model, tenant = known_of
+        ratio, calibrated = self._ratio_of(model, texts.name, tenant, is_sure)
         key = (profile.known_as, profile.window_tokens, asked, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
@@ -168,7 +182,8 @@ class KnownInputs:
         self._count += 1
         self._text_bytes += text_bytes
         if self._count > MAX_KNOWN_INPUTS or self._text_bytes > MAX_KNOWN_TEXT_BYTES:
-            self._limits_of, self._count, self._text_bytes = {}, 1, text_bytes
+            self._limits_of, self._limits_by_profile = {}, {}
+            self._count, self._text_bytes = 1, text_bytes
 
     def _built(self, wire: Wire, limits: _Limits, terms: Terms, texts: _Texts, *, roughly: bool) -> PlanInputs:
         profile, own, budget = limits.profile, limits.own, limits.budget

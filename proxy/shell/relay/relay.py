@@ -7,8 +7,7 @@ bytes go upstream.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -126,16 +125,17 @@ class Relay:
         planned: Planned | None = None
         if mode != "off":
             encoding = encoding_of(headers) if b"content-encoding" in named else b""
-            plan = partial(
-                self._planner.plan,
+            planned = await self._planned(
+                received,
+                encoding,
+                decision,
                 wire,
                 tenant,
-                access=access,
-                model=model,
+                access,
+                model,
                 is_lifted=wire.asks_for_a_longer_window(headers),
                 looking_up=mode == "on",  # a proxy that only observes fetches nothing from third parties
             )
-            planned = await self._planned(plan, encoding, received, decision)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
         sent_headers = [pair for pair in headers if pair[0] != MODE_HEADER] if MODE_HEADER in named else headers
@@ -269,7 +269,9 @@ class Relay:
     async def _responded(self, journey: Journey, send: Send, decision: Decision, *, may_begin: bool) -> PeekedResponse:
         """The response to a send, read as far as needed to judge it. `may_begin`: whether the client may have its
         beginning meanwhile. Raises UpstreamError."""
-        journey.kept.hold(journey.received, journey.planned, journey.larger, send.planned, decision)
+        journey.kept.hold(journey.received, send.planned, decision)
+        if journey.planned is not send.planned:  # which is the larger one, or follows from it
+            journey.kept.hold(journey.planned)
         headers, body = journey.rendered(send)
         outgoing = Outgoing(body, journey.kept.rest)
         del body  # its response may take minutes
@@ -351,10 +353,20 @@ class Relay:
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
-        self, plan: Callable[[bytes], Awaitable[Planned]], encoding: bytes, received: Received, decision: Decision
+        self,
+        received: Received,
+        encoding: bytes,
+        decision: Decision,
+        wire: Wire,
+        tenant: bytes,
+        access: ArtifactAccess,
+        model: str,
+        *,
+        is_lifted: bool,
+        looking_up: bool,
     ) -> Planned | None:
-        """The plan for a body; None if there can be none and the upstream must judge the request. Raises
-        MalformedRequest."""
+        """The plan for a body, as `Planner.plan` makes it; None if there can be none and the upstream must judge the
+        request. Raises MalformedRequest."""
         body = received.body
         if encoding:
             if not can_unpack(encoding):
@@ -362,7 +374,9 @@ class Relay:
                 return None
             body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
-            planned = await plan(body)
+            planned = await self._planner.plan(
+                wire, tenant, body, access, model, is_lifted=is_lifted, looking_up=looking_up
+            )
         except ProxyError:
             raise
         except Exception:

@@ -376,6 +376,10 @@ def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:
     >>> accepting([(b"accept-encoding", b"br")], READABLE)
     [(b'accept-encoding', b'identity')]
     """
+    named = dict(headers)
+    accepted = named.get(b"accept-encoding", b"")
+    if len(named) == len(headers) and _among(encodings, accepted) == accepted:  # as of most clients
+        return headers
     return [(name, _among(encodings, value) if name == b"accept-encoding" else value) for name, value in headers]
 
 

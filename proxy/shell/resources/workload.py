@@ -120,7 +120,8 @@ class Workload:
         self._returned.discard(share)
         if self._favoured is share:
             self._favoured = None
-        self._call_up()
+        if self._waiting or self._returning:
+            self._call_up()
 
     def _note_pace(self) -> None:
         """From now on, while others wait, check how fast bodies arrive."""

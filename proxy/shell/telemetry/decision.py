@@ -109,6 +109,8 @@ class Decision(Struct):
     received: float | None = None
     """When the body was complete."""
     planned: Planned | None = None
+    warning: str = ""
+    """A word for what an operator has to attend to; empty if there is nothing."""
     observed: bool = False
     """Whether the plan is only for the record."""
     refused_as_too_long: bool = False
@@ -157,7 +159,7 @@ class Decision(Struct):
 
     def note_plan(self, planned: Planned) -> None:
         """The request was read, and it is clear what to send."""
-        self.planned = planned
+        self.planned, self.warning = planned, _warning_of(planned)
         if not planned.last_sent.conversation:
             planned.last_sent.conversation = name_of_conversation(planned.tenant, planned.request.conversation.messages)
         if self._last_sent is None:  # a second plan is not part of the conversation
@@ -167,7 +169,7 @@ class Decision(Struct):
     def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
         """The request is sent once more."""
         self.attempts += 1
-        self.rung, self.planned = attempt.rung.value, planned
+        self.rung, self.planned, self.warning = attempt.rung.value, planned, _warning_of(planned)
 
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""
@@ -248,13 +250,6 @@ class Decision(Struct):
             found.append((b"x-context-proxy-usage", counted.encode()))
         return found
 
-    @property
-    def warning(self) -> str:
-        """A word for what an operator has to attend to; empty if there is nothing."""
-        planned = self.planned
-        is_cut = planned is not None and planned.inputs.profile.cuts_silently and not planned.plan.fits
-        return "window_too_small" if is_cut else ""
-
     def described(self, now: float) -> Line:
         """The members of the log line."""
         line: Line = {
@@ -303,6 +298,11 @@ class Decision(Struct):
             line["reply_tokens"] = counted.reply
         if self.answered is not None:
             line["first_byte_ms"] = _milliseconds(sent, self.answered)
+
+
+def _warning_of(planned: Planned) -> str:
+    is_cut = planned.inputs.profile.cuts_silently and not planned.plan.fits
+    return "window_too_small" if is_cut else ""
 
 
 def _describe_plan(line: Line, planned: Planned) -> None:
