@@ -16,11 +16,10 @@ from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.preflight import create_folder, create_tenants
 from proxy.reloading import Load, Reloader
-from proxy.shell.artifacts.access import AccessResolver, Tenants
+from proxy.shell.artifacts.access import AccessResolver, Tenants, look_after
 from proxy.shell.artifacts.folder import ArtifactFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.sweep import look_after
 from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Replacements
 from proxy.shell.endpoints.api import EachRequest, create_api
 from proxy.shell.endpoints.artifacts import ArtifactRoute

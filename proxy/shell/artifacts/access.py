@@ -8,11 +8,14 @@ a strict form, as they end up in texts that models read, and only if a lie would
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import hashlib
 import ipaddress
 import re
 import secrets
+import time
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,7 @@ from proxy.config.settings import ArtifactSettings
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
 from proxy.shell.resources.logs import logger
+from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 from proxy.shell.upstream.client import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
@@ -249,3 +253,21 @@ def host_of(headers: Headers) -> str | None:
     except ValueError:
         return None
     return found[0].decode()
+
+
+LOOK_SECONDS: Final = 2.0
+"""Between two checks that the secret exists; a check is one stat."""
+UNFINISHED_SECONDS: Final = 60.0
+"""A half-written file older than this was left by a killed worker: writing one takes milliseconds."""
+
+
+async def look_after(folder: Path, tenants: Tenants) -> None:
+    """Keep the secret in the folder, and remove what killed workers have left behind; runs for ever."""
+    sweep_at = 0.0
+    while True:
+        if time.monotonic() >= sweep_at:
+            sweep_at = time.monotonic() + UNFINISHED_SECONDS
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(remove_unfinished, folder, UNFINISHED, time.time() - UNFINISHED_SECONDS)
+        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.to_thread(tenants.keep_secret)

@@ -1,7 +1,9 @@
-"""Stores artifacts: what is taken out of a request is stored here, whole, before the request is sent.
+"""Stores artifacts: content taken out of a request is stored whole before the request is sent; old artifacts, and the
+least recently used above the size limit, are removed.
 
 Rule: a reader sees a whole file or none; only the user that the proxy runs as can read it. Trouble with the store never
-breaks a request: `keep` says what could not be stored, and the log says why.
+breaks a request: `keep` returns what could not be stored, and the log says why. Only objects with an artifact's name
+are ever removed, and none used within the last hour: another worker may sweep or write the same store.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from enum import Enum, auto
 from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
@@ -30,21 +32,21 @@ from proxy.shell.artifacts.folder import (
     TRIAL_KEY,
     TROUBLE,
     ArtifactFolder,
+    Listed,
     Metadata,
     NoAnswer,
+    artifact_of,
     index_key,
     metadata_key,
     reason_of,
 )
-from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 KEEP_SECONDS: Final = 10.0
-"""Longest that the store may take for all artifacts of a request together, from when a thread is free for the first;
-after it, the request continues without those that are not stored. The wait for a thread says nothing about the
-store."""
+"""For all artifacts of a request together, from when a thread is free for the first; the request then continues without
+those that are not stored."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
@@ -57,13 +59,6 @@ MAX_KNOWN: Final = 10_000
 """Artifacts remembered as stored, about 3 MB."""
 MAX_TOOL_CHARACTERS: Final = 200
 """Of a tool's name in metadata and logs; it comes from outside and may have any length."""
-
-
-class _Outcome(Enum):
-    SAVED = auto()
-    """It was new."""
-    THERE = auto()
-    """It was already stored."""
 
 
 class NameTaken(ValueError):
@@ -128,7 +123,7 @@ class ArtifactStore:
     async def _kept(self, new: Sequence[Artifact], tenant: str) -> frozenset[str]:
         failures: dict[str, str] = {}
         for artifact, outcome in zip(new, await self._outcomes(new, tenant), strict=True):
-            if isinstance(outcome, _Outcome):
+            if isinstance(outcome, bool):
                 self._note_kept(artifact, tenant, outcome)
             elif isinstance(outcome, TROUBLE):
                 failures[artifact.id] = reason_of(outcome)
@@ -139,8 +134,8 @@ class ArtifactStore:
             self._on_failed(len(failures))
         return frozenset(failures)
 
-    async def _outcomes(self, new: Sequence[Artifact], tenant: str) -> Sequence[_Outcome | BaseException]:
-        """What came of storing each of them."""
+    async def _outcomes(self, new: Sequence[Artifact], tenant: str) -> Sequence[bool | BaseException]:
+        """For each, whether it was new, or why it is not stored."""
         if (why := self._folder.cooldown.why) is not None:
             return [NoAnswer(why)] * len(new)
         calls = [partial(self._keep_one, artifact, tenant) for artifact in new]
@@ -150,8 +145,8 @@ class ArtifactStore:
         return outcomes
 
     async def _look_again(self, stored: Sequence[Artifact], tenant: str) -> None:
-        """Beside a request that relies on them, ask for one of the artifacts that were stored a while ago: if somebody
-        has emptied the store, all that is known of it is wrong."""
+        """Beside a request that relies on them, look up one of the artifacts stored a while ago: if the store was
+        emptied, all that is known of it is wrong."""
         name = random.choice(stored).id  # noqa: S311 - a sample, guards nothing
         try:
             for key in (metadata_key(name, tenant), name):
@@ -163,7 +158,7 @@ class ArtifactStore:
                 await self._threads.run(KEEP_SECONDS, self._on_emptied)
             await self._kept(stored, tenant)
         except TROUBLE:
-            pass  # it is met again, and told, by whoever stores something
+            pass  # the next artifact to be stored meets and reports it
 
     async def trouble(self) -> str | None:
         """Why nothing can be written; None if it can. It is tested with one object that stays, small in a bucket."""
@@ -201,15 +196,15 @@ class ArtifactStore:
             return False
         return self._folder.is_surely_there(name, len(artifact.content))
 
-    def _note_kept(self, artifact: Artifact, tenant: str, outcome: _Outcome) -> None:
+    def _note_kept(self, artifact: Artifact, tenant: str, is_new: bool) -> None:
         name = artifact.id
-        if outcome is _Outcome.SAVED and (name, tenant) not in self._known:
+        if is_new and (name, tenant) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self._on_saved(len(artifact.content))
         self._known.put((name, tenant), self._clock())
 
-    def _keep_one(self, artifact: Artifact, tenant: str) -> _Outcome:
-        """Note the use first, then write the content: a running sweep looks at the note before it removes anything."""
+    def _keep_one(self, artifact: Artifact, tenant: str) -> bool:
+        """Whether it was new. Its use is noted first: a running sweep looks at the note before it removes anything."""
         name = artifact.id
         note = metadata_key(name, tenant)
         is_noted = self._has_noted(note)
@@ -217,12 +212,12 @@ class ArtifactStore:
         if not (is_noted and stands):
             self._folder.put(note, msgspec.json.encode(self._described(name, artifact, tenant)))
         if stands:
-            return _Outcome.THERE
+            return False
         self._folder.put(name, artifact.content)
         if len(artifact.content) > INDEXED_BYTES:
             with contextlib.suppress(*TROUBLE):  # then the first reader of its lines makes it
                 self._folder.put(index_key(name), msgspec.json.encode(LineIndex.of_text(artifact.content)))
-        return _Outcome.SAVED
+        return True
 
     def _has_noted(self, note: str) -> bool:
         """Whether this tenant has brought the artifact before; notes the use."""
@@ -306,11 +301,102 @@ class ArtifactStore:
 
 
 def _threads(folder: ArtifactFolder) -> DaemonThreads:
-    """Its own threads: a disk that hangs must not take those that plan requests. None is started before it is
-    needed."""
+    """Its own threads: a disk that hangs must not take those that plan requests."""
     return DaemonThreads(folder.at_once, "artifacts")
 
 
 def _readable(tool: str) -> str:
     """A tool's name, fit for JSON: it may be long, and JSON can put half a surrogate pair into a string."""
     return tool[:MAX_TOOL_CHARACTERS].encode("utf-8", "replace").decode()
+
+
+PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600
+"""What was noted as used within this time stays: the last use may be TOUCH_SECONDS later than its note."""
+MAX_REMOVED: Final = 10_000
+"""Artifacts of one sweep, about 2 s of work on a local disk; the rest waits for the next."""
+
+_BLOCK_BYTES: Final = 4096
+"""Disk space of a small file on most disks; counted like this, the limit bounds the number of files, too."""
+
+
+class Swept(Struct, frozen=True):
+    """How many artifacts a sweep removed and kept, and their disk space with metadata."""
+
+    removed: int = 0
+    removed_bytes: int = 0
+    kept: int = 0
+    kept_bytes: int = 0
+
+
+class _Found(Struct):
+    """An artifact, as listed."""
+
+    used: float = 0.0
+    """Unix time of the newest of its objects."""
+    disk_bytes: int = 0
+    keys: list[str] = field(default_factory=list)
+    """Of its objects, the content first: after a crash, the rest is still found by its metadata."""
+
+
+def sweep(
+    folder: ArtifactFolder,
+    listed: Iterable[Listed],
+    now: float,
+    *,
+    retention_seconds: float,
+    max_bytes: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Swept:
+    """Remove what was last used longer than `retention_seconds` ago, then the least recently used above `max_bytes`.
+
+    Blocks. `listed` is the content of the folder, `now` is Unix time. Raises one of TROUBLE.
+    """
+    found = _artifacts(listed, stopped)
+    total_bytes = sum(artifact.disk_bytes for artifact in found)
+    removed = removed_bytes = 0
+    for artifact in sorted(found, key=lambda one: one.used):
+        idle_seconds = now - artifact.used
+        stays = idle_seconds <= retention_seconds and total_bytes - removed_bytes <= max_bytes
+        if stays or idle_seconds < PROTECTED_SECONDS or removed == MAX_REMOVED or stopped():
+            break
+        if _remove(folder, artifact):
+            removed += 1
+            removed_bytes += artifact.disk_bytes
+    return Swept(removed, removed_bytes, len(found) - removed, total_bytes - removed_bytes)
+
+
+def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_Found]:
+    found: dict[str, _Found] = {}
+    for key, used, size in listed:
+        if stopped():
+            return []  # half a list does not say when anything was last used
+        belongs = artifact_of(key)
+        if belongs is None:
+            continue
+        name, is_content = belongs
+        artifact = found.setdefault(name, _Found())
+        artifact.used = max(artifact.used, used)
+        artifact.disk_bytes += -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+        artifact.keys.insert(0 if is_content else len(artifact.keys), key)
+    return list(found.values())
+
+
+def _remove(folder: ArtifactFolder, artifact: _Found) -> bool:
+    """Delete it unless it was used or removed since it was listed; whether it was deleted.
+
+    A worker that uses it in the 100 µs between the check and the removal writes it again with the next request.
+    """
+    if any(used > artifact.used for used in _last_uses(folder, artifact.keys)):
+        return False
+    gone = False
+    for key in artifact.keys:
+        with contextlib.suppress(FileNotFoundError):
+            folder.remove(key)
+            gone = True
+    return gone
+
+
+def _last_uses(folder: ArtifactFolder, keys: list[str]) -> Iterator[float]:
+    for key in keys:
+        with contextlib.suppress(FileNotFoundError):
+            yield folder.stat(key).used

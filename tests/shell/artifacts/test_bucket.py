@@ -34,8 +34,7 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.sweep import sweep
+from proxy.shell.artifacts.store import ArtifactStore, sweep
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600

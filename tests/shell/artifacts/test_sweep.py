@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.artifact import Artifact
+from proxy.shell.artifacts import access
 from proxy.shell.artifacts import store as store_module
-from proxy.shell.artifacts import sweep as sweep_module
-from proxy.shell.artifacts.access import Tenants
+from proxy.shell.artifacts.access import Tenants, look_after
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import PrivateFolder, metadata_key
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.sweep import Swept, look_after, sweep
+from proxy.shell.artifacts.store import ArtifactStore, Swept, sweep
 from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8
@@ -139,7 +138,7 @@ def test_half_of_a_pair_goes_too(tmp_path: Path, now: float) -> None:
 
 
 def test_a_pass_is_bounded_and_the_next_goes_on(tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_module, "MAX_REMOVED", 3)
+    monkeypatch.setattr(store_module, "MAX_REMOVED", 3)
     for n in range(5):
         stored(tmp_path, n, idle_seconds=WEEK + n, now=now)
     passes = [swept_folder(tmp_path, now, retention_seconds=DAY, max_bytes=PLENTY).removed for _ in range(3)]
@@ -343,7 +342,7 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
 
 
 async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(access, "LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
     tenants = Tenants.of_folder(folder)
     left = folder / "learned.0123456789abcdef.unfinished"

@@ -20,8 +20,7 @@ from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, PrivateFolder, finding_key
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.sweep import sweep
+from proxy.shell.artifacts.store import ArtifactStore, sweep
 from proxy.shell.references import resolver as findings_module
 from proxy.shell.references import resolver as resolver_module
 from proxy.shell.references.resolver import (
