@@ -53,7 +53,7 @@ def test_names_and_units_follow_the_convention():
         assert not family.name.endswith(("_total", "_count", "_sum", "_ms", "_kb"))
         assert family.name.endswith((*BASE_UNITS, *COUNTED))
         assert family.documentation.endswith(".")
-        assert set(labels) <= {"outcome", "reason", "rung", "kind", "scope", "model"}
+        assert set(labels) <= {"outcome", "reason", "attempt_kind", "kind", "scope", "model"}
 
 
 def test_every_metric_of_the_grafana_dashboard_exists_with_its_labels():

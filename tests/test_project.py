@@ -175,7 +175,7 @@ TRIED_ELSEWHERE = {
     "shell/relay/routes.py": "journeys/test_upstreams_journeys.py",
     "shell/relay/sends.py": "overflow_journeys/test_second_sends.py",
     "shell/relay/tool_loop.py": "journeys/test_retrieval_journeys.py",
-    "shell/telemetry/recorder.py": "shell/telemetry/test_decision.py",
+    "shell/telemetry/recorder.py": "shell/telemetry/test_record.py",
     "shell/upstream/exchange.py": "shell/upstream/test_client.py",
 }
 """Of the shell and the demo: parts that mean something only together are tried together, mostly as the whole proxy on a

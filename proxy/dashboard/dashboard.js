@@ -619,7 +619,7 @@ function whyOf({ tokens_before: came, room_tokens: room, window_tokens: size, at
 function factsOf(decision) {
   const [grade, words] = outcomeOf(decision);
   const facts = element("dl", "facts");
-  const saved = isPlanned(decision) && !isObserved(decision) && decision.rung !== "original" ? decision.tokens_before - decision.tokens_after : 0;
+  const saved = isPlanned(decision) && !isObserved(decision) && decision.attempt_kind !== "original" ? decision.tokens_before - decision.tokens_after : 0;
   const fact = (name, value, classes = "") => {
     if (value === undefined || value === null || value === "") return;
     facts.append(element("div", "", element("dt", "", name), element("dd", classes, value)));
@@ -638,7 +638,7 @@ function factsOf(decision) {
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
-  if (decision.attempts > 1) fact("Second send", decision.rung.replaceAll("_", " "));
+  if (decision.attempts > 1) fact("Second send", decision.attempt_kind.replaceAll("_", " "));
   fact("Own time", decision.own_ms === undefined ? undefined : `${decision.own_ms} ms`);
   fact("First byte", decision.first_byte_ms === undefined ? undefined : `${whole.format(decision.first_byte_ms)} ms`);
   fact("In all", `${whole.format(decision.total_ms)} ms`);

@@ -15,7 +15,7 @@ from support.journey import World, call, long_text, one_call, result
 from proxy.shell.endpoints import operator
 from proxy.shell.endpoints.responses import shaped
 from proxy.shell.operator.overview import OverviewFigures
-from proxy.shell.telemetry.record import Conversation, Summary
+from proxy.shell.telemetry.entries import Conversation, Summary
 
 CANARY = "canary-of-content"
 

@@ -46,7 +46,7 @@ LEAST_LIMIT_BYTES: Final = 65_536
 """No server limits bodies to less: express takes 100 KB by default, axum 2 MB, nginx 1 MB."""
 
 
-class Rung(StrEnum):
+class AttemptKind(StrEnum):
     """The kind of a send."""
 
     FIRST = "first"
@@ -62,10 +62,10 @@ class Rung(StrEnum):
 
 
 _CURED: Final = {
-    Rung.FEWER_BYTES: VerdictKind.BYTES,
-    Rung.WITHOUT_MEDIA: VerdictKind.MEDIA,
-    Rung.ORIGINAL: VerdictKind.UNKNOWN,
-    Rung.WITHOUT_TOOL: VerdictKind.UNKNOWN,
+    AttemptKind.FEWER_BYTES: VerdictKind.BYTES,
+    AttemptKind.WITHOUT_MEDIA: VerdictKind.MEDIA,
+    AttemptKind.ORIGINAL: VerdictKind.UNKNOWN,
+    AttemptKind.WITHOUT_TOOL: VerdictKind.UNKNOWN,
 }
 """The reasons that sends answer; PROMPT for the others."""
 
@@ -101,7 +101,7 @@ class Terms(NamedTuple):
 class Attempt(Struct, frozen=True):
     """One send."""
 
-    rung: Rung
+    kind: AttemptKind
     terms: Terms | None = None
     """The terms of its plan; None: nothing is planned anew."""
     reply_tokens: int | None = None
@@ -118,9 +118,9 @@ class Attempt(Struct, frozen=True):
     def cures(self) -> VerdictKind:
         """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have
         caused."""
-        if self.rung is Rung.REPAIRED and self.terms is not None and self.terms.repairs is not None:
+        if self.kind is AttemptKind.REPAIRED and self.terms is not None and self.terms.repairs is not None:
             return self.terms.repairs.kind
-        return _CURED.get(self.rung, VerdictKind.PROMPT)
+        return _CURED.get(self.kind, VerdictKind.PROMPT)
 
 
 class Situation(Struct, frozen=True):
@@ -217,10 +217,10 @@ def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attemp
     if not found or not cures:
         return found
     cure = found[0]
-    if len(cures) + 2 > MAX_SENDS or Rung.ORIGINAL in (cure.rung, cures[-1].rung):
+    if len(cures) + 2 > MAX_SENDS or AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
     names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
-    if not outcome.proves(cures) and not (cure.rung is Rung.WITHOUT_TOOL and names_a_member):
+    if not outcome.proves(cures) and not (cure.kind is AttemptKind.WITHOUT_TOOL and names_a_member):
         return ()
     if cure.cures in [earlier.cures for earlier in cures] and not cure.refused:
         return ()
@@ -236,26 +236,28 @@ def _cure(outcome: Outcome, situation: Situation) -> Sequence[Attempt]:
     verdict, terms = outcome.verdict, situation.terms
     is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
     if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
-        return [Attempt(Rung.AS_KNOWN)]
+        return [Attempt(AttemptKind.AS_KNOWN)]
     if verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
-            return [Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)]
+            return [Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=reply)]
         return _smaller(verdict, situation)
     if outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
         goal = situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
-        return [Attempt(Rung.FEWER_BYTES, terms._replace(goal_bytes=goal))]
+        return [Attempt(AttemptKind.FEWER_BYTES, terms._replace(goal_bytes=goal))]
     if outcome.fitting_tokens is not None:
         goal = outcome.fitting_tokens
         kept_to = terms._replace(goal_tokens=goal, most_tokens=None)
         # Settings that state another window take precedence over what was learned.
-        return [Attempt(Rung.FITTED, on, goal_tokens=goal) for on in (terms, kept_to)]
+        return [Attempt(AttemptKind.FITTED, on, goal_tokens=goal) for on in (terms, kept_to)]
     match outcome.reason:
         case VerdictKind.MEDIA:
             refused = _not_to_be_sent(verdict.refused, outcome.media)
-            return [Attempt(Rung.WITHOUT_MEDIA, terms._replace(without=terms.without | refused), refused=refused)]
+            return [
+                Attempt(AttemptKind.WITHOUT_MEDIA, terms._replace(without=terms.without | refused), refused=refused)
+            ]
         case VerdictKind.PAIRING | VerdictKind.SEAL:
-            return [Attempt(Rung.REPAIRED, terms._replace(repairs=verdict))]
+            return [Attempt(AttemptKind.REPAIRED, terms._replace(repairs=verdict))]
     if outcome.status in _REFUSING_STATUSES and situation.edited:
         if (
             situation.has_our_tool
@@ -263,9 +265,9 @@ def _cure(outcome: Outcome, situation: Situation) -> Sequence[Attempt]:
             and (situation.original_could_fit or not verdict.is_suspect)
         ):
             access = structs.replace(terms.access, tool=False)
-            return [Attempt(Rung.WITHOUT_TOOL, terms._replace(tools=None, access=access))]
+            return [Attempt(AttemptKind.WITHOUT_TOOL, terms._replace(tools=None, access=access))]
         if verdict.kind in _REFUSED_FOR_CONTENT and situation.original_could_fit:
-            return [Attempt(Rung.ORIGINAL)]
+            return [Attempt(AttemptKind.ORIGINAL)]
     return _smaller(verdict, situation) if verdict.is_suspect else ()
 
 
@@ -276,7 +278,7 @@ def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Attempt]:
     goal, reply, terms = emergency_goal(verdict, situation), emergency_reply(verdict, situation), situation.terms
     most, least_reply, sure = _at_the_limit(verdict, situation)
     kept_to = terms._replace(goal_tokens=goal, most_tokens=most)
-    attempt = Attempt(Rung.EMERGENCY, kept_to, reply, goal)
+    attempt = Attempt(AttemptKind.EMERGENCY, kept_to, reply, goal)
     found = [attempt]
     if most is not None:
         found.append(structs.replace(attempt, goal_tokens=most, reply_tokens=least_reply or reply))

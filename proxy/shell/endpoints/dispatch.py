@@ -30,7 +30,7 @@ from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.threads import UNDER_WAY
 from proxy.shell.resources.waiting import Kept, WaitingRoom
 from proxy.shell.resources.workload import Workload
-from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath, header
 from proxy.wire.protocol import Wire
@@ -72,46 +72,46 @@ class FittedEndpoint:
         wire = matched.wire
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
-        decision = self._recorder.begin(request_id.decode(), headers)
+        record = self._recorder.begin(request_id.decode(), headers)
         alive = KeepAlive(send, wire)
         sender = ResponseSender(alive.send, request_id, wire, alive)
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
-        kept = Kept(self._room, share, decision.request_id)
+        kept = Kept(self._room, share, record.request_id)
         connection = connection_of(scope)
         is_here = connection is not None and connection.has_whole_request
         announced, pause_seconds = (0, None) if is_here else (_announced_bytes(headers), self._pause_seconds)
         UNDER_WAY.count += 1
         try:
             received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
-            decision.note_body(len(received.body))
+            record.note_body(len(received.body))
             async with UntilClientLeaves(receive, connection=connection) as client:
                 route = await self._routes.of(wire, headers, received.body, matched.model)
-                decision.route = route.name
-                served = await self._served(scope, route, wire, matched, received, kept, decision, alive, sender)
-                await sender.pass_on(served.response, client, decision.headers())
-                route.relay.learn_from(served, decision)
+                record.route = route.name
+                served = await self._served(scope, route, wire, matched, received, kept, record, alive, sender)
+                await sender.pass_on(served.response, client, record.headers())
+                route.relay.learn_from(served, record)
         except ProxyError as error:
             if served is not None and sender.is_whole:  # the client left with all that it wanted
-                route.relay.learn_from(served, decision)
+                route.relay.learn_from(served, record)
             else:
-                decision.note_error(error)
-                await sender.refuse(error, decision.headers())
+                record.note_error(error)
+                await sender.refuse(error, record.headers())
         except Exception:
-            self._log.exception("request_failed", request_id=decision.request_id)
-            failure = ProxyError(f"the proxy failed; its log says why under request id {decision.request_id}")
-            decision.note_error(failure)
+            self._log.exception("request_failed", request_id=record.request_id)
+            failure = ProxyError(f"the proxy failed; its log says why under request id {record.request_id}")
+            record.note_error(failure)
             await sender.refuse(failure)
         except asyncio.CancelledError:
-            decision.note_error(ServerStopping("the proxy was stopped before the response was complete"))
+            record.note_error(ServerStopping("the proxy was stopped before the response was complete"))
             raise
         finally:
             UNDER_WAY.count -= 1
             kept.close()
             share.release()
-            decision.note_response(sender.status, sender.sent_bytes)
-            self._recorder.finish(decision)
+            record.note_response(sender.status, sender.sent_bytes)
+            self._recorder.finish(record)
             if served is not None:
                 await sender.let_go(served.response)
 
@@ -123,19 +123,19 @@ class FittedEndpoint:
         matched: PathMatch,
         received: Received,
         kept: Kept,
-        decision: Decision,
+        record: RequestRecord,
         alive: KeepAlive,
         sender: ResponseSender,
     ) -> Served:
         """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
 
         async def pass_on(headers: Headers, piece: bytes) -> None:
-            await alive.pass_on(sender.head(headers, decision.headers()), piece)
+            await alive.pass_on(sender.head(headers, record.headers()), piece)
 
         headers: Headers = scope["headers"]
         early = EarlyBytes(pass_on)
         target, access = _target(scope, _on(route, scope, matched, self._routes)), self._ways.of(scope)
-        serving = route.relay.serve(wire, target, headers, received, kept, decision, access, early, matched.model)
+        serving = route.relay.serve(wire, target, headers, received, kept, record, access, early, matched.model)
         seconds = route.relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving

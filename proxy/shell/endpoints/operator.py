@@ -39,8 +39,8 @@ from proxy.shell.http.clients import STATE_KEY
 from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
 from proxy.shell.operator.readiness import NotReady, Ready
+from proxy.shell.telemetry.entries import Conversation
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted
-from proxy.shell.telemetry.record import Conversation
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0

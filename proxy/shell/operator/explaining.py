@@ -28,7 +28,7 @@ from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry.record import Block, described_blocks
+from proxy.shell.telemetry.entries import Block, described_blocks
 from proxy.wire.registry import wire_of_body
 
 

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from typing_extensions import TypedDict
 
 from proxy.core.conversation.edit import Reason
-from proxy.core.overflow.retry import Rung
+from proxy.core.overflow.retry import AttemptKind
 from proxy.shell.models.catalogue import Price, Prices
 from proxy.shell.operator.readiness import Looked, Note
+from proxy.shell.telemetry.entries import Detail, Running, Summary
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS, Wanted
-from proxy.shell.telemetry.record import Detail, Running, Summary
 
 BARS: Final = 96
 """Of the time line, at most."""
@@ -302,7 +302,7 @@ class Overview:
 
 def _sums_of(line: Mapping[str, Any]) -> dict[str, int]:
     """One request as sums have it."""
-    as_it_came = line.get("mode") == "observe" or line.get("rung") == Rung.ORIGINAL
+    as_it_came = line.get("mode") == "observe" or line.get("attempt_kind") == AttemptKind.ORIGINAL
     before = line["tokens_before"]
     return {
         "prompt_tokens": line["prompt_tokens"],

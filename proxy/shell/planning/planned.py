@@ -1,4 +1,4 @@
-"""The plan for a request, as the journey carries it: what it depends on, the bytes to send, and how much of the
+"""The plan for a request: what it depends on, the bytes to send, and how much of the
 previous send of its conversation they repeat.
 
 Rule: a record; a plan continues only from one with equal inputs. Its content may be elsewhere while its request waits;

@@ -1,1 +1,1 @@
-"""The journey of one request."""
+"""Serves one request: plans, sends, judges, and retries."""

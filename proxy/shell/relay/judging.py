@@ -18,7 +18,7 @@ from proxy.core.models.names import is_own_server
 from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.overflow import Counted, Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
-from proxy.core.overflow.retry import Attempt, Outcome, Rung, room_in_rate
+from proxy.core.overflow.retry import Attempt, AttemptKind, Outcome, room_in_rate
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
@@ -27,7 +27,7 @@ from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.planned import Planned
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
-from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
@@ -44,24 +44,24 @@ class Judge:
         self._is_own_server = is_own_server(upstream_url)
         self._log = logger()
 
-    def outcome(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
+    def outcome(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
         """The outcome of a send; `is_first`: whether nothing was sent before. A defect in judging must not cost a
         response that is there."""
         try:
-            return self._judged(answer, planned, decision, is_first=is_first)
+            return self._judged(answer, planned, record, is_first=is_first)
         except Exception:
-            self._log.exception("judging_failed", request_id=decision.request_id)
+            self._log.exception("judging_failed", request_id=record.request_id)
             return Outcome(answer.status, ACCEPTED)
 
-    def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
+    def _judged(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
         if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.telling):
-            fitting = self._fitting(answer, planned, decision) if is_first else None
+            fitting = self._fitting(answer, planned, record) if is_first else None
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
         verdict = _verdict(answer, planned, plan.after)
-        decision.refusal = verdict.kind.value
+        record.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
-            self._recorder.overflowed(decision, verdict)
+            self._recorder.overflowed(record, verdict)
         is_unnamed = verdict.is_overflow and verdict.limit is None
         if verdict.kind is not VerdictKind.ACCEPTED and not is_unnamed:
             self._learn_from_refusal(verdict, planned)
@@ -69,27 +69,27 @@ class Judge:
         if verdict.kind is VerdictKind.MEDIA:
             media = media.union(*(modalities_in(message) for message in plan.sent))
         is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
-        fitting = self._fitting(answer, planned, decision) if is_answer else None
+        fitting = self._fitting(answer, planned, record) if is_answer else None
         is_repairable = self._heals and _is_repairable(verdict, planned)
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
         return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
 
-    def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
+    def observed(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
         try:
             verdict = _verdict(answer, planned, planned.plan.before)
         except Exception:
-            self._log.exception("judging_failed", request_id=decision.request_id)
+            self._log.exception("judging_failed", request_id=record.request_id)
             return
-        decision.refusal = verdict.kind.value
+        record.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
-            self._recorder.overflowed(decision, verdict)
+            self._recorder.overflowed(record, verdict)
 
-    def _fitting(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> int | None:
+    def _fitting(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> int | None:
         """How much the upstream reads uncut, by our estimate, if a whole response proves that it has cut the prompt."""
         if answer.is_stream or not answer.is_whole:
             return None
-        window = self._cut_to(answer.counted, planned, decision)
+        window = self._cut_to(answer.counted, planned, record)
         if window is None:
             return None
         profile = replace(
@@ -104,7 +104,7 @@ class Judge:
         budget = budget_for(profile, asked, exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
-    def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
+    def _cut_to(self, counted: Counted | None, planned: Planned, record: RequestRecord) -> int | None:
         """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
         if counted is None or planned.request.has_images:
             return None
@@ -120,8 +120,8 @@ class Judge:
         window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
         if window is None or not planned.plan.fits or not _is_comparable(planned):
             return None
-        decision.cut_to_tokens = window
-        self._recorder.cut(decision, int(sent * ratio), counted.prompt)
+        record.cut_to_tokens = window
+        self._recorder.cut(record, int(sent * ratio), counted.prompt)
         self._learning.note_cut(model, window, profile.certain_window_tokens, planned.tenant)
         return window
 
@@ -196,15 +196,15 @@ class Judge:
         only after the same request without them, or shorter, was accepted as `sent`, or refused for another reason."""
         if refusal.is_conditional:
             return
-        if attempt.rung is Rung.WITHOUT_TOOL:
+        if attempt.kind is AttemptKind.WITHOUT_TOOL:
             self._learning.note_tool_refused(refused.request.known_as, refused.tenant)
-        if attempt.rung is Rung.FEWER_BYTES:
+        if attempt.kind is AttemptKind.FEWER_BYTES:
             self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
-        if attempt.rung is Rung.EMERGENCY and refusal.names_no_limit and is_accepted:
+        if attempt.kind is AttemptKind.EMERGENCY and refusal.names_no_limit and is_accepted:
             if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
             self._learning.note_passed(sent.request.known_as, sent.tokens_after, sent.tenant, is_first=False)
-        if attempt.rung is not Rung.WITHOUT_MEDIA:
+        if attempt.kind is not AttemptKind.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
             self._learning.note_media_refused_in_results(refused.request.known_as, refused.tenant)
@@ -216,15 +216,15 @@ class Judge:
         self,
         planned: Planned,
         counted: int | None,
-        decision: Decision,
+        record: RequestRecord,
         all_counted: Counted | None = None,
         *,
         went_well: bool,
     ) -> None:
         """Compare the upstream's count of a prompt with the estimate."""
-        if self._cut_to(all_counted, planned, decision) is not None:
+        if self._cut_to(all_counted, planned, record) is not None:
             return
-        decision.prompt_tokens = counted
+        record.prompt_tokens = counted
         if went_well:
             self._learning.note_passed(None, planned.plan.after.bytes, planned.tenant)
         if went_well and planned.request.shape.is_whole:
@@ -253,7 +253,7 @@ class Judge:
                 counted_by,
                 estimate,
                 counted,
-                decision.request_id,
+                record.request_id,
                 planned.tenant,
                 may_cut=may_cut,
             )

@@ -1,4 +1,4 @@
-"""The journey of one request, top to bottom.
+"""Serves one request, top to bottom.
 
 Rule: a failure in here never leaves a request worse off than without the proxy: if the proxy cannot plan, the original
 bytes go upstream.
@@ -18,7 +18,7 @@ from proxy.config.upstreams import RoutedUpstream
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
-from proxy.core.overflow.retry import Outcome, Rung
+from proxy.core.overflow.retry import AttemptKind, Outcome
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
 from proxy.shell.artifacts.store import ArtifactStore
@@ -34,7 +34,7 @@ from proxy.shell.relay.sends import (
     READABLE,
     UNCOMPRESSED,
     EarlyBytes,
-    Journey,
+    PendingRequest,
     Send,
     Sends,
     accepting,
@@ -45,7 +45,7 @@ from proxy.shell.relay.tool_loop import Retrieval, StreamedResponse, ToolLoop, W
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import in_thread
 from proxy.shell.resources.waiting import Kept
-from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse, header
 from proxy.shell.upstream.exchange import Outgoing
@@ -109,7 +109,7 @@ class Relay:
         headers: Headers,
         received: Received,
         kept: Kept,
-        decision: Decision,
+        record: RequestRecord,
         access: ArtifactAccess = NOWHERE,
         early: EarlyBytes | None = None,
         model: str = "",
@@ -128,7 +128,7 @@ class Relay:
             planned = await self._planned(
                 received,
                 encoding,
-                decision,
+                record,
                 wire,
                 tenant,
                 access,
@@ -141,28 +141,32 @@ class Relay:
         sent_headers = [pair for pair in headers if pair[0] != MODE_HEADER] if MODE_HEADER in named else headers
         sent_headers = self._with_key(sent_headers, wire)
         if planned is None or mode == "observe":
-            decision.observed = planned is not None
-            self._recorder.plan_made(decision)
-            kept.hold(received, planned, decision)
-            response = await self._send(target, sent_headers, Outgoing(received.body, kept.rest), decision)
-            return Served(response if planned is None else await self._observed(response, planned, kept, decision))
+            record.observed = planned is not None
+            self._recorder.plan_made(record)
+            kept.hold(received, planned, record)
+            response = await self._send(target, sent_headers, Outgoing(received.body, kept.rest), record)
+            return Served(response if planned is None else await self._observed(response, planned, kept, record))
         has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         if b"accept-encoding" in named:
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        planned, larger = await self._sends.kept(planned, whose, decision), None
+        planned, larger = await self._sends.kept(planned, whose, record), None
         if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, whose, decision)
-            larger = await self._sends.larger(planned, whose, decision)
+            planned = self._asked_at_once(planned, whose, record)
+            larger = await self._sends.larger(planned, whose, record)
         if planned.request.is_rewritten:  # as the client would have written it
             sent_headers = without_encoding(sent_headers)
             received.become(planned.request.body)
-        journey = Journey(target, sent_headers, received, planned, whose, kept, larger=larger, early=early)
-        self._recorder.plan_made(decision)
-        answer, send, outcome = await self._climb(journey, decision)
-        if has_our_tool and send.planned.inputs.terms.tools is not None and send.attempt.rung is not Rung.ORIGINAL:
+        pending = PendingRequest(target, sent_headers, received, planned, whose, kept, larger=larger, early=early)
+        self._recorder.plan_made(record)
+        answer, send, outcome = await self._climb(pending, record)
+        if (
+            has_our_tool
+            and send.planned.inputs.terms.tools is not None
+            and send.attempt.kind is not AttemptKind.ORIGINAL
+        ):
             await kept.rest()
-            rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, send.planned)
+            rounds = ToolLoop(self._retrieval, self._send_round, pending, record, send.planned)
             return Served(await watched(answer, rounds), send, outcome)
         if planned.request.has_images:  # what they cost is learned at the end, from its messages
             await kept.rest()
@@ -175,15 +179,15 @@ class Relay:
         """The wire that is the upstream's own API; empty as long as it is not recognised as such a server."""
         return self._models.discovery.own_wire
 
-    def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
+    def _asked_at_once(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned:
         """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
         asking = self._held.planned(planned, tenant)
         if asking is not planned:
-            decision.note_plan(asking)
+            record.note_plan(asking)
         return asking
 
     async def _observed(
-        self, answer: UpstreamResponse, planned: Planned, kept: Kept, decision: Decision
+        self, answer: UpstreamResponse, planned: Planned, kept: Kept, record: RequestRecord
     ) -> UpstreamResponse | PeekedResponse:
         """A response that passes unchanged; the cause of a refusal is recorded."""
         if answer.status < 400:
@@ -193,22 +197,22 @@ class Relay:
         try:
             await refusal.look()
             if await kept.back():
-                self._judge.observed(refusal, planned, decision)
+                self._judge.observed(refusal, planned, record)
         except BaseException:
             await refusal.aclose()
             raise
         kept.drop()
         return refusal
 
-    async def _send_round(self, journey: Journey, request_id: str) -> tuple[PeekedResponse, Planned]:
+    async def _send_round(self, pending: PendingRequest, request_id: str) -> tuple[PeekedResponse, Planned]:
         """One more round of a response: a send like any other, with a record of its own."""
-        decision = Decision(request_id, time.perf_counter())
-        decision.note_plan(journey.planned)
-        planned = await self._sends.kept(journey.planned, journey.tenant, decision)
+        record = RequestRecord(request_id, time.perf_counter())
+        record.note_plan(pending.planned)
+        planned = await self._sends.kept(pending.planned, pending.tenant, record)
         if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, journey.tenant, decision)
-        response, send, _ = await self._climb(replace(journey, planned=planned, larger=None), decision)
-        await journey.kept.rest()
+            planned = self._asked_at_once(planned, pending.tenant, record)
+        response, send, _ = await self._climb(replace(pending, planned=planned, larger=None), record)
+        await pending.kept.rest()
         return response, send.planned
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
@@ -221,62 +225,66 @@ class Relay:
         except MalformedRequest:  # reported when the request is served
             return None
 
-    async def _climb(self, journey: Journey, decision: Decision) -> _Answered:
+    async def _climb(self, pending: PendingRequest, record: RequestRecord) -> _Answered:
         """Send what the strategy says until there is a response for the client."""
-        send = self._sends.first(journey)
+        send = self._sends.first(pending)
         fallback: _Answered | None = None
         while True:
             try:
-                response = await self._responded(journey, send, decision, may_begin=fallback is None)
+                response = await self._responded(pending, send, record, may_begin=fallback is None)
             except UpstreamError:
                 if fallback is None:
                     raise
                 return fallback
             try:
-                outcome = await self._outcome(response, send, journey, decision)
+                outcome = await self._outcome(response, send, pending, record)
                 if send.is_first and outcome.is_final:  # nearly always
-                    self._held.note(send.planned, outcome, response.evidence, journey.tenant)
+                    self._held.note(send.planned, outcome, response.evidence, pending.tenant)
                     return response, send, outcome
                 if outcome.verdict.is_overflow:
                     self._models.discovery.doubt()
-                journey = self._sends.learn(journey, outcome, is_accepted=_is_better(outcome))
-                following = await self._sends.following(journey, send, outcome)
+                pending = self._sends.learn(pending, outcome, is_accepted=_is_better(outcome))
+                following = await self._sends.following(pending, send, outcome)
                 if following is None:
                     if fallback is not None and not _is_better(outcome):
                         if send.heals_seals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
                             self._planner.note_refused_seals(send.refused, send.planned)  # these are others
                         await response.aclose()
                         return fallback
-                    self._raise_for(journey, send, outcome)
-                    self._held.note(send.planned, outcome, response.evidence, journey.tenant)
+                    self._raise_for(pending, send, outcome)
+                    self._held.note(send.planned, outcome, response.evidence, pending.tenant)
                     return response, send, outcome
             except BaseException:
                 await response.aclose()
                 raise
-            is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
+            is_guess = outcome.verdict.is_suspect and following.attempt.kind is AttemptKind.EMERGENCY
             if is_guess:
-                self._recorder.overflowed(decision, outcome.verdict)
+                self._recorder.overflowed(record, outcome.verdict)
             is_trial = is_guess or following.heals_seals  # clients know the words of the first refusal
-            if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
+            if following.attempt.kind is AttemptKind.FITTED or (
+                is_trial and outcome.status >= 400 and response.is_whole
+            ):
                 fallback = response, send, outcome  # it is whole, so it may be closed
             elif not send.is_first:
                 fallback = None  # another reason is named, so the first was cured
             await response.aclose()
-            journey, send = journey.after(following, in_plain_bytes=response.has_begun), following
-            decision.note_attempt(send.attempt, send.planned)
-            self._recorder.retried(decision, send.attempt)
+            pending, send = pending.after(following, in_plain_bytes=response.has_begun), following
+            record.note_attempt(send.attempt, send.planned)
+            self._recorder.retried(record, send.attempt)
 
-    async def _responded(self, journey: Journey, send: Send, decision: Decision, *, may_begin: bool) -> PeekedResponse:
+    async def _responded(
+        self, pending: PendingRequest, send: Send, record: RequestRecord, *, may_begin: bool
+    ) -> PeekedResponse:
         """The response to a send, read as far as needed to judge it. `may_begin`: whether the client may have its
         beginning meanwhile. Raises UpstreamError."""
-        journey.kept.hold(journey.received, send.planned, decision)
-        if journey.planned is not send.planned:  # which is the larger one, or follows from it
-            journey.kept.hold(journey.planned)
-        headers, body = journey.rendered(send)
-        outgoing = Outgoing(body, journey.kept.rest)
+        pending.kept.hold(pending.received, send.planned, record)
+        if pending.planned is not send.planned:  # which is the larger one, or follows from it
+            pending.kept.hold(pending.planned)
+        headers, body = pending.rendered(send)
+        outgoing = Outgoing(body, pending.kept.rest)
         del body  # its response may take minutes
-        response = PeekedResponse.of(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
-        early = journey.early.pass_on if may_begin and journey.early is not None else None
+        response = PeekedResponse.of(await self._send(pending.target, headers, outgoing, record), send.planned.wire)
+        early = pending.early.pass_on if may_begin and pending.early is not None else None
         try:
             await response.look(early, as_stream=send.planned.request.stream)
         except BaseException:
@@ -284,62 +292,64 @@ class Relay:
             raise
         return response
 
-    async def _outcome(self, response: PeekedResponse, send: Send, journey: Journey, decision: Decision) -> Outcome:
+    async def _outcome(
+        self, response: PeekedResponse, send: Send, pending: PendingRequest, record: RequestRecord
+    ) -> Outcome:
         """What a response means. The request is needed again unless that is plain; if it is lost, the client gets the
         response."""
-        kept, planned = journey.kept, send.planned
+        kept, planned = pending.kept, send.planned
         kept.wake()
         if kept.is_away:
             is_plain = response.status < 400 and planned.wire.is_plainly_a_reply(response.telling)
-            if (journey.heals or not is_plain) and not await kept.back():
+            if (pending.heals or not is_plain) and not await kept.back():
                 return Outcome(response.status, ACCEPTED)
-        outcome = self._judge.outcome(response, planned, decision, is_first=send.is_first)
+        outcome = self._judge.outcome(response, planned, record, is_first=send.is_first)
         if not outcome.is_final and not await kept.back():
             return Outcome(response.status, ACCEPTED)
         return outcome
 
-    def _raise_for(self, journey: Journey, send: Send, outcome: Outcome) -> None:
+    def _raise_for(self, pending: PendingRequest, send: Send, outcome: Outcome) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow and
         UpstreamEmpty."""
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
-            done = [cure.cures for cure in journey.cures]
+            done = [cure.cures for cure in pending.cures]
             said = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
             raise overflow(said, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and not send.is_first:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
-    async def _send(self, target: bytes, headers: Headers, body: Outgoing, decision: Decision) -> UpstreamResponse:
-        decision.upstream = self._upstream.host
-        decision.note_sent(body.length)
+    async def _send(self, target: bytes, headers: Headers, body: Outgoing, record: RequestRecord) -> UpstreamResponse:
+        record.upstream = self._upstream.host
+        record.note_sent(body.length)
         try:
             answer = await self._upstream.send("POST", target, headers, body)
         except UpstreamUnreachable:
             self._models.discovery.doubt()
             raise
-        decision.note_answer(answer.status)
+        record.note_answer(answer.status)
         return answer
 
-    def learn_from(self, served: Served, decision: Decision) -> None:
+    def learn_from(self, served: Served, record: RequestRecord) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, send, outcome = served
         if isinstance(response, _COUNTING):
-            decision.counted = response.counted
+            record.counted = response.counted
         if send is None or not send.is_first or outcome.fitting_tokens is not None:
             return
         if isinstance(response, UpstreamResponse):
             return
         planned, went_well = send.planned, response.status < 400
         if isinstance(response, WholeResponse):
-            self._judge.learn_from_usage(planned, response.prompt_tokens, decision, went_well=went_well)
+            self._judge.learn_from_usage(planned, response.prompt_tokens, record, went_well=went_well)
         else:
-            counted = decision.counted
+            counted = record.counted
             prompt_tokens = None if counted is None else counted.prompt
             is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
             is_compared = is_whole and outcome.verdict.kind is VerdictKind.ACCEPTED  # by its judge
             not_compared = None if is_compared else counted
-            self._judge.learn_from_usage(planned, prompt_tokens, decision, not_compared, went_well=went_well)
+            self._judge.learn_from_usage(planned, prompt_tokens, record, not_compared, went_well=went_well)
 
     async def pass_through(
         self,
@@ -356,7 +366,7 @@ class Relay:
         self,
         received: Received,
         encoding: bytes,
-        decision: Decision,
+        record: RequestRecord,
         wire: Wire,
         tenant: bytes,
         access: ArtifactAccess,
@@ -370,7 +380,7 @@ class Relay:
         body = received.body
         if encoding:
             if not can_unpack(encoding):
-                self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
+                self._log.info("request_not_read", request_id=record.request_id, reason="content_encoding")
                 return None
             body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
@@ -380,9 +390,9 @@ class Relay:
         except ProxyError:
             raise
         except Exception:
-            self._log.exception("planning_failed", request_id=decision.request_id)
+            self._log.exception("planning_failed", request_id=record.request_id)
             return None
-        decision.note_plan(planned)
+        record.note_plan(planned)
         if not encoding:
             received.become(planned.request.body)
         return planned

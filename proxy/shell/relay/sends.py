@@ -19,7 +19,7 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Witness
 from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, Outcome, Rung, Situation, Terms, next_attempts
+from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, AttemptKind, Outcome, Situation, Terms, next_attempts
 from proxy.core.text.discreet import Discreet
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
@@ -31,7 +31,7 @@ from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.waiting import Kept
-from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.upstream.client import Headers
 
 UNCOMPRESSED: Final = frozenset({b"identity"})
@@ -63,7 +63,7 @@ class Send(Struct, frozen=True):
     @property
     def is_first(self) -> bool:
         """Whether nothing was sent before."""
-        return self.attempt.rung is Rung.FIRST
+        return self.attempt.kind is AttemptKind.FIRST
 
     @property
     def heals_seals(self) -> bool:
@@ -71,7 +71,7 @@ class Send(Struct, frozen=True):
         return self.attempt.cures is VerdictKind.SEAL
 
 
-class Journey(Discreet, frozen=True):
+class PendingRequest(Discreet, frozen=True):
     """A request as it came, the plan for it, and what was sent."""
 
     target: bytes
@@ -95,7 +95,7 @@ class Journey(Discreet, frozen=True):
     unproven: tuple[Send, ...] = ()
     """Those that no response has proven yet."""
 
-    def after(self, send: Send, *, in_plain_bytes: bool) -> Journey:
+    def after(self, send: Send, *, in_plain_bytes: bool) -> PendingRequest:
         """The same after one cure: the next one is made of what was sent. `in_plain_bytes`: for a client that already
         has the beginning of a response, uncompressed."""
         headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
@@ -112,11 +112,11 @@ class Journey(Discreet, frozen=True):
     @property
     def heals(self) -> bool:
         """Whether a repair of the history is still to be proven."""
-        return any(send.attempt.rung is Rung.REPAIRED for send in self.unproven)
+        return any(send.attempt.kind is AttemptKind.REPAIRED for send in self.unproven)
 
     def rendered(self, send: Send) -> tuple[Headers, bytes]:
         """Headers and body of one send."""
-        if send.attempt.rung is Rung.ORIGINAL or not send.planned.changed:
+        if send.attempt.kind is AttemptKind.ORIGINAL or not send.planned.changed:
             return self.headers, self.received.body
         return without_encoding(self.headers), send.planned.body()
 
@@ -134,57 +134,57 @@ class Sends:
         self._trials = Trials()
         self._log = logger()
 
-    def first(self, journey: Journey) -> Send:
+    def first(self, pending: PendingRequest) -> Send:
         """The first send of a request. Raises ContextOverflow if nothing may be sent."""
-        if not journey.first.plan.may_be_sent:
-            raise self._refusal(journey.first)
-        return Send(Attempt(Rung.FIRST), journey.first, journey.first)
+        if not pending.first.plan.may_be_sent:
+            raise self._refusal(pending.first)
+        return Send(Attempt(AttemptKind.FIRST), pending.first, pending.first)
 
-    def learn(self, journey: Journey, outcome: Outcome, *, is_accepted: bool) -> Journey:
+    def learn(self, pending: PendingRequest, outcome: Outcome, *, is_accepted: bool) -> PendingRequest:
         """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
-        if not journey.unproven or not (is_accepted or outcome.proves([send.attempt for send in journey.unproven])):
-            return journey
-        for send in journey.unproven:
+        if not pending.unproven or not (is_accepted or outcome.proves([send.attempt for send in pending.unproven])):
+            return pending
+        for send in pending.unproven:
             self._judge.learn_what_was_refused(
                 send.attempt, send.refusal, send.refused, send.planned, is_accepted=is_accepted
             )
-            if send.attempt.rung is Rung.REPAIRED and send.refused.is_here and send.planned.is_here:
+            if send.attempt.kind is AttemptKind.REPAIRED and send.refused.is_here and send.planned.is_here:
                 self._planner.note_healed(send.refused, send.planned, unsealed=send.heals_seals)
-        return replace(journey, unproven=())
+        return replace(pending, unproven=())
 
-    async def following(self, journey: Journey, sent: Send, outcome: Outcome) -> Send | None:
+    async def following(self, pending: PendingRequest, sent: Send, outcome: Outcome) -> Send | None:
         """The send after this one; None if the client gets the response to it. Raises ContextOverflow if nothing is
         left that may be sent."""
         if outcome.is_final or not self._retries:
             return None  # nearly always: no situation is described that nobody will ask about
         refused, verdict = sent.planned, outcome.verdict
-        attempts = next_attempts(outcome, self._situation(journey), journey.cures)
+        attempts = next_attempts(outcome, self._situation(pending), pending.cures)
         if not attempts:
             if verdict.names_no_limit:
                 self._judge.learn_search(verdict, refused)
             return None
         attempt, planned = attempts[0], refused
-        if attempt.rung is Rung.AS_KNOWN:
-            planned = journey.planned
+        if attempt.kind is AttemptKind.AS_KNOWN:
+            planned = pending.planned
             profile = planned.inputs.profile
             if verdict.limit is not None:
-                self._trials.note_confirmed((profile.known_as, journey.tenant, profile.window_tokens))
+                self._trials.note_confirmed((profile.known_as, pending.tenant, profile.window_tokens))
         elif attempt.terms is not None:
             asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
             if asking is not None:
                 return Send(attempt, asking.with_reply(attempt.reply_tokens), refused, verdict)
-            attempt, planned = await self._planned(journey, attempts)
-            if attempt.rung is Rung.EMERGENCY:
+            attempt, planned = await self._planned(pending, attempts)
+            if attempt.kind is AttemptKind.EMERGENCY:
                 planned = self._taught(verdict, refused, planned)
             if not _may_replace(attempt, planned, refused):
-                if attempt.rung is Rung.EMERGENCY and verdict.is_overflow:
+                if attempt.kind is AttemptKind.EMERGENCY and verdict.is_overflow:
                     raise self._refusal(planned, verdict)
                 return None
         return Send(attempt, planned.with_reply(attempt.reply_tokens), refused, verdict)
 
-    def _situation(self, journey: Journey) -> Situation:
+    def _situation(self, pending: PendingRequest) -> Situation:
         """What the retry strategy must know."""
-        first = journey.first
+        first = pending.first
         plan = first.plan
         search = self._judge.search_after(first)
         guess = None if search is None else int(search.guess / first.inputs.budget.ratio)
@@ -195,24 +195,24 @@ class Sends:
             reply_tokens=first.reply_tokens or first.request.reply_tokens,
             edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),
-            terms=journey.planned.inputs.terms._replace(keeping=True),
+            terms=pending.planned.inputs.terms._replace(keeping=True),
             search=search,
             guess_tokens=guess if guess is not None and guess < plan.after.tokens else None,
-            tried_over_tokens=None if journey.larger is None else journey.planned.inputs.profile.window_tokens,
+            tried_over_tokens=None if pending.larger is None else pending.planned.inputs.profile.window_tokens,
             has_our_tool=first.offered,
             fixed_tokens=plan.fixed_tokens,
-            holds_a_page=journey.again is not None,
+            holds_a_page=pending.again is not None,
         )
 
-    async def _planned(self, journey: Journey, attempts: Sequence[Attempt]) -> tuple[Attempt, Planned]:
+    async def _planned(self, pending: PendingRequest, attempts: Sequence[Attempt]) -> tuple[Attempt, Planned]:
         """The first attempt whose plan keeps to its goal, or the last one; it names the goal as the plan counts."""
-        planned, terms = journey.planned, None
+        planned, terms = pending.planned, None
         for attempt in attempts:
             if attempt.terms is not None and attempt.terms is not terms:
                 terms = attempt.terms
-                planned = await self._made(journey, terms)
+                planned = await self._made(pending, terms)
             goal = attempt.goal_tokens
-            goal = None if goal is None else _as_counted(goal, journey.planned, planned)
+            goal = None if goal is None else _as_counted(goal, pending.planned, planned)
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
         attempt = replace(attempt, goal_tokens=goal)
@@ -220,15 +220,15 @@ class Sends:
             attempt = replace(attempt, reply_tokens=None)
         return attempt, planned
 
-    async def _made(self, journey: Journey, terms: Terms) -> Planned:
+    async def _made(self, pending: PendingRequest, terms: Terms) -> Planned:
         """The plan on these terms; what it takes out is kept, or it says that it is not."""
-        again, refused = journey.again or self._planner.again, journey.planned
+        again, refused = pending.again or self._planner.again, pending.planned
         planned = await again(refused, terms)
         if planned.inputs.counted_by != refused.inputs.counted_by:
             terms = self._recounted(terms, refused, planned)
             if terms != planned.inputs.terms:
                 planned = await again(refused, terms)
-        return planned if await self._is_safe(planned, journey.tenant) else await again(refused, _unkept(terms))
+        return planned if await self._is_safe(planned, pending.tenant) else await again(refused, _unkept(terms))
 
     def _recounted(self, terms: Terms, refused: Planned, planned: Planned) -> Terms:
         """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
@@ -269,15 +269,15 @@ class Sends:
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
-    async def kept(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
+    async def kept(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned:
         """The plan after its artifacts are kept; another one if they cannot be."""
         if await self._is_safe(planned, tenant):
             return planned
         planned = await self._planner.again(planned, _unkept(planned.inputs.terms))
-        decision.note_plan(planned)
+        record.note_plan(planned)
         return planned
 
-    async def larger(self, planned: Planned, tenant: str, decision: Decision) -> Planned | None:
+    async def larger(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned | None:
         """A plan for more than a learned limit is known to hold, made now and then when that limit required a cut: if
         the upstream accepts it, the limit has grown."""
         excess = planned.plan.budget.ceiling.excess(planned.plan.before)
@@ -288,10 +288,10 @@ class Sends:
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
         if larger is None or not larger.plan.fits or not await self._is_safe(larger, tenant):
             return None
-        decision.note_plan(larger)
+        record.note_plan(larger)
         self._log.info(
             "window_tried",
-            request_id=decision.request_id,
+            request_id=record.request_id,
             model=larger.inputs.profile.model,
             window_tokens=larger.inputs.profile.window_tokens,
             tokens_after=larger.tokens_after,
@@ -327,12 +327,12 @@ class Sends:
 
 def _may_replace(attempt: Attempt, planned: Planned, refused: Planned) -> bool:
     """Whether a plan may be sent after one that was refused, and differs from it as its attempt requires."""
-    match attempt.rung:
-        case Rung.WITHOUT_MEDIA:
+    match attempt.kind:
+        case AttemptKind.WITHOUT_MEDIA:
             is_another = planned.plan.sent != refused.plan.sent
-        case Rung.FEWER_BYTES:
+        case AttemptKind.FEWER_BYTES:
             is_another = planned.plan.after.bytes < refused.plan.after.bytes * ALWAYS_SMALLER
-        case Rung.EMERGENCY | Rung.FITTED:
+        case AttemptKind.EMERGENCY | AttemptKind.FITTED:
             is_another = planned.plan.after.bytes < refused.plan.after.bytes
         case _:
             is_another = True

@@ -43,9 +43,9 @@ from proxy.shell.artifacts.tools import ArtifactTools
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
-from proxy.shell.relay.sends import Journey
+from proxy.shell.relay.sends import PendingRequest
 from proxy.shell.resources.logs import logger
-from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
 from proxy.shell.upstream.tap import Taker, body_of
@@ -63,7 +63,7 @@ _NEXT_TOKENS: Final = 400
 _SHARES: Final = (1.0, 0.25, 0.06, 0.0)
 """Shares of a page, tried in turn if the request would not fit with it; 0: one line in its place."""
 
-Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[PeekedResponse, Planned]]]
+Send: TypeAlias = Callable[[PendingRequest, str], Awaitable[tuple[PeekedResponse, Planned]]]
 """Sends the plan for the request with this id; returns the final response and the plan that it answers. Raises
 ProxyError."""
 
@@ -95,8 +95,8 @@ class ToolLoop(Struct):
 
     retrieval: Retrieval
     send: Send
-    journey: Journey
-    decision: Decision
+    pending: PendingRequest
+    record: RequestRecord
     planned: Planned
     """What was sent last."""
     count: int = 0
@@ -116,9 +116,9 @@ class ToolLoop(Struct):
         for _ in range(2):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            round_of = replace(self.journey, planned=read.planned, again=partial(self._again, said))
+            round_of = replace(self.pending, planned=read.planned, again=partial(self._again, said))
             try:
-                answer, self.planned = await self.send(round_of, self.decision.request_id)
+                answer, self.planned = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
                 read = await self._with_pages(said, 0.0)
             else:
@@ -135,8 +135,8 @@ class ToolLoop(Struct):
         wire, request = self.planned.wire, self.planned.request
         told, name = (wire.named_in(request, response.evidence) for response in (first, last))
         if told and name and (results or told != name):
-            continuation = Continuation.of(self.journey.tenant, told, name, results)
-            await self.retrieval.planner.keep_hidden(self.journey.tenant, continuation)
+            continuation = Continuation.of(self.pending.tenant, told, name, results)
+            await self.retrieval.planner.keep_hidden(self.pending.tenant, continuation)
 
     async def _left(self, said: AssistantMessage) -> Sequence[bytes]:
         """The results of our calls after which no round follows. Those beside calls of the client are read, and kept
@@ -145,28 +145,28 @@ class ToolLoop(Struct):
         if read is None:
             return [self.planned.wire.result(call, self.last_words) for call in said.own]
         before = map(self.planned.wire.message, said.before)
-        history = reduce(extended, before, self.journey.planned.request.history[-HISTORY_BYTES:])
+        history = reduce(extended, before, self.pending.planned.request.history[-HISTORY_BYTES:])
         hidden = HiddenToolCalls.of(history, said, read.results)
-        await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
+        await self.retrieval.planner.keep_hidden(self.pending.tenant, hidden)
         return read.results
 
     async def _read(self, said: AssistantMessage) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(said) if await self.journey.kept.back() else None
+            return await self._read_all(said) if await self.pending.kept.back() else None
         except Exception:
-            logger().exception("planning_failed", request_id=self.decision.request_id)
+            logger().exception("planning_failed", request_id=self.record.request_id)
             return None
 
     async def _read_all(self, said: AssistantMessage) -> _Read:
         self.count += 1
-        self.decision.retrieval_rounds = self.count
+        self.record.retrieval_rounds = self.count
         for share in _SHARES:
             read = await self._with_pages(said, share)
             if _leaves_room(read.planned.plan):
                 break
         for artifact, text in read.texts:
-            self.retrieval.recorder.artifact_read(self.decision, artifact, utf8_length(text))
+            self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
         return read
 
     async def _again(self, said: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
@@ -208,7 +208,7 @@ class ToolLoop(Struct):
         return texts
 
     async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
-        return (await self.retrieval.tools.read(wanted, (self.journey.tenant,), page_bytes)).text
+        return (await self.retrieval.tools.read(wanted, (self.pending.tenant,), page_bytes)).text
 
 
 def _leaves_room(plan: Plan) -> bool:
@@ -252,7 +252,7 @@ class WholeResponse:
                 came = b"".join(pieces)
                 reply.feed(came)
                 said = reply.end()
-                rounds.decision.note_usage(reply.usage)
+                rounds.record.note_usage(reply.usage)
                 if said is None or said.is_mixed:
                     if said is not None:
                         await rounds.close(said, current, current)
@@ -330,7 +330,7 @@ class StreamedResponse:
                 if told := stream.feed(piece):
                     yield told
             said = stream.end()
-            self._rounds.decision.note_usage(stream.usage)
+            self._rounds.record.note_usage(stream.usage)
             if said is None or said.is_mixed:
                 if said is not None or self._current is not self._first:
                     await self._rounds.close(said, self._first, self._current)

@@ -24,9 +24,7 @@ from typing import Any, Final, TypeVar
 from proxy.core.text import jsontext
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads
-from proxy.shell.telemetry.decision import Decision
-from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
-from proxy.shell.telemetry.record import (
+from proxy.shell.telemetry.entries import (
     Conversation,
     Detail,
     Finished,
@@ -37,6 +35,8 @@ from proxy.shell.telemetry.record import (
     running_detail,
     unpacked,
 )
+from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
+from proxy.shell.telemetry.record import RequestRecord
 
 FILE_NAME: Final = "decisions-2.db"
 """In the data folder; the number is that of the tables' shape."""
@@ -50,7 +50,7 @@ MAX_RUNNING: Final = 50
 """Requests under way that one worker shows to the others."""
 MAX_UNSENT: Final = 2_000
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
-"""Of packed records that wait for the server of the replicas."""
+"""Of packed entries that wait for the server of the replicas."""
 
 _Result = TypeVar("_Result")
 
@@ -67,7 +67,7 @@ class History:
         self.unsent: Unsent | None = None
         """Records for other replicas; None when not sharing."""
         self.started = clock()
-        self.under_way: dict[int, Decision] = {}
+        self.under_way: dict[int, RequestRecord] = {}
         """Running requests, by identity; a client may use an id twice."""
         self._waiting: deque[Finished] = deque(maxlen=MAX_WAITING)
         self._threads = DaemonThreads(1, "history")
@@ -111,13 +111,13 @@ class History:
         is no file at the moment."""
         return await self._run(self._on_file, lambda ledger: (ledger.origin(), ledger.position()))
 
-    async def take(self, packed_records: Sequence[bytes], since: str, until: str) -> str | None:
+    async def take(self, packed_entries: Sequence[bytes], since: str, until: str) -> str | None:
         """Add what other replicas have told between two positions. Returns up to where the file has it now, which
         another worker may have done, or None."""
 
         def work(ledger: Ledger) -> str:
-            records = [record for record in map(unpacked, packed_records) if record is not None]
-            return ledger.take(records, since, until, self._clock())
+            entries = [entry for entry in map(unpacked, packed_entries) if entry is not None]
+            return ledger.take(entries, since, until, self._clock())
 
         return await self._run(self._on_file, work)
 
@@ -178,14 +178,14 @@ class History:
             return
         taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
-            records = [one.record() for one in taken]
-            numbers = ledger.add(records, self.worker, jsontext.dump(list(running)), self._clock())
+            entries = [one.entry() for one in taken]
+            numbers = ledger.add(entries, self.worker, jsontext.dump(list(running)), self._clock())
         except (sqlite3.Error, OSError) as error:
             self._waiting.extendleft(reversed(taken[-(MAX_WAITING - len(self._waiting)) :]))
             self._fail(error)
             return
         if self.unsent is not None:
-            self.unsent.put(record for record in map(packed, records, numbers) if record is not None)
+            self.unsent.put(entry for entry in map(packed, entries, numbers) if entry is not None)
 
     def _on_file(self, work: Callable[[Ledger], _Result]) -> _Result | None:
         ledger = self._opened() if self.max_rows else None
@@ -207,7 +207,7 @@ class History:
                 self._fail(error)
         with contextlib.closing(Ledger(None, MAX_DECISIONS)) as stand_in:
             waiting = list(self._waiting.copy())[-MAX_DECISIONS:]
-            stand_in.add([one.record() for one in waiting], now=self._clock())
+            stand_in.add([one.entry() for one in waiting], now=self._clock())
             return ask(stand_in)
 
     def _opened(self) -> Ledger | None:
@@ -246,7 +246,7 @@ class History:
 
 
 class Unsent:
-    """Packed records that wait for the server of the replicas; the oldest go first. For two threads."""
+    """Packed entries that wait for the server of the replicas; the oldest go first. For two threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -256,12 +256,12 @@ class Unsent:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, records: Iterable[bytes]) -> None:
+    def put(self, entries: Iterable[bytes]) -> None:
         """Add new ones."""
         with self._lock:
-            for record in records:
-                self._waiting.append(record)
-                self._held_bytes += len(record)
+            for entry in entries:
+                self._waiting.append(entry)
+                self._held_bytes += len(entry)
             while len(self._waiting) > MAX_UNSENT or self._held_bytes > MAX_UNSENT_BYTES:
                 self._held_bytes -= len(self._waiting.popleft())
 
@@ -272,9 +272,9 @@ class Unsent:
             self._held_bytes -= sum(map(len, taken))
             return taken
 
-    def give_back(self, records: list[bytes]) -> None:
+    def give_back(self, entries: list[bytes]) -> None:
         """Put back what could not be sent, as the oldest."""
         with self._lock:
-            self._waiting.extendleft(reversed(records))
-            self._held_bytes += sum(map(len, records))
+            self._waiting.extendleft(reversed(entries))
+            self._held_bytes += sum(map(len, entries))
         self.put(())

@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from proxy.core.text import jsontext
-from proxy.shell.telemetry.record import Conversation, Detail, Record, Running, Summary, Turn
+from proxy.shell.telemetry.entries import Conversation, Detail, Entry, Running, Summary, Turn
 
 SLOT_SECONDS: Final = 300
 """Sums are kept for each five minutes, model and upstream."""
@@ -139,12 +139,12 @@ class Ledger:
         self._database.close()
 
     def add(
-        self, records: Iterable[Record], worker: str = "", running: bytes | None = None, now: float = 0.0
+        self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0
     ) -> list[int]:
         """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing.
         Returns the id of each request."""
         with self._changing(now):
-            numbers = self._add(records)
+            numbers = self._add(entries)
             if running is not None:
                 self._database.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", (worker, now, running))
         return numbers
@@ -162,14 +162,14 @@ class Ledger:
         found = self._database.execute("SELECT value FROM replicas WHERE name = 'position'").fetchone()
         return BEGINNING if found is None else str(found[0])
 
-    def take(self, records: Iterable[Record], since: str, until: str, now: float) -> str:
+    def take(self, entries: Iterable[Entry], since: str, until: str, now: float) -> str:
         """Add what other replicas have told between two positions, without what is there already. If the file is not at
         the first of them, another worker was quicker, and nothing happens. Returns the position of the file."""
         with self._changing(now):
             found = self.position()
             if found != since:
                 return found
-            self._add(records, is_told=True)
+            self._add(entries, is_told=True)
             self._database.execute("INSERT OR REPLACE INTO replicas VALUES ('position', ?)", (until,))
         return until
 
@@ -280,22 +280,22 @@ class Ledger:
                 database.execute("ROLLBACK")
             raise
 
-    def _add(self, records: Iterable[Record], *, is_told: bool = False) -> list[int]:
+    def _add(self, entries: Iterable[Entry], *, is_told: bool = False) -> list[int]:
         """Add rows and their sums, within a transaction. `is_told`: by other replicas, which may repeat themselves."""
-        numbered = [(int(record.ended * 1e6) if record.id is None else record.id, record) for record in records]
+        numbered = [(int(entry.ended * 1e6) if entry.id is None else entry.id, entry) for entry in entries]
         oldest = min([number for number, _ in numbered], default=sys.maxsize)
         taken: dict[int, str] = dict(self._database.execute(_SINCE, (oldest,)))
         rows, sums = dict[int, tuple[Any, ...]](), dict[tuple[int, str, str], Sequence[float]]()
-        for wanted, record in numbered:
-            number, line = wanted, record.summary
+        for wanted, entry in numbered:
+            number, line = wanted, entry.summary
             while number in taken and not (is_told and taken[number] == line["request_id"]):
                 number += 1  # another one ended at the same microsecond
             if number in taken:
                 continue
-            taken[number], rows[number] = line["request_id"], _row_of(record)
-            slot = int(record.ended // SLOT_SECONDS)
+            taken[number], rows[number] = line["request_id"], _row_of(entry)
+            slot = int(entry.ended // SLOT_SECONDS)
             key = (slot, _storable(str(line.get("model", ""))), _storable(line.get("upstream", "")))
-            added = map(record.sums.get, _SUMS, repeat(0))
+            added = map(entry.sums.get, _SUMS, repeat(0))
             sums[key] = [*map(operator.add, sums.get(key, repeat(0)), added)]
         self._database.executemany(_INSERT, [(number, *row) for number, row in rows.items()])
         self._database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
@@ -341,24 +341,24 @@ _ADD_UP: Final = (
 )
 
 
-def _row_of(record: Record) -> tuple[Any, ...]:
-    line = record.summary
+def _row_of(entry: Entry) -> tuple[Any, ...]:
+    line = entry.summary
     summary = jsontext.dump(line)
-    blocks = None if record.blocks is None else jsontext.dump(record.blocks)
+    blocks = None if entry.blocks is None else jsontext.dump(entry.blocks)
     if blocks is not None and len(blocks) > _SHORT_BYTES:
         blocks = zlib.compress(blocks, 1)
     edits = line.get("edits") or {}
     said = ("request_id", "model", "outcome", "problem", "conversation", "upstream", "route", "status")
     words = "\n".join([*[str(line.get(name, "")) for name in said], *edits]).lower()
     return (
-        record.ended,
+        entry.ended,
         _storable(line["request_id"]),
         _storable(line.get("conversation", "")),
         _storable(str(line.get("model", ""))),
         _storable(line.get("upstream", "")),
         line.get("first_byte_ms"),
         bool(edits),
-        record.trouble,
+        entry.trouble,
         line.get("tokens_before"),
         line.get("tokens_after"),
         line.get("room_tokens"),

@@ -24,21 +24,21 @@ from prometheus_client.registry import Collector
 
 from proxy.core.conversation.edit import Reason
 from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry import Rung
+from proxy.core.overflow.retry import AttemptKind
 from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.learning import Learning
 from proxy.shell.resources.waiting import Waiting
 from proxy.wire.model_list import NOTHING
 
 if TYPE_CHECKING:
-    from proxy.shell.telemetry.decision import Decision
+    from proxy.shell.telemetry.record import RequestRecord
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that tells prometheus_client, at its import, where the workers keep their counts."""
 
 LABEL_VALUES: Final = {
     "reason": [reason.value for reason in Reason],
-    "rung": [rung.value for rung in Rung],
+    "attempt_kind": [kind.value for kind in AttemptKind],
     "kind": [
         kind.value
         for kind in (
@@ -81,7 +81,7 @@ class Metrics:
         self.attempts = Counter(
             "context_proxy_attempts",
             "Chat requests sent upstream, by kind: `first`, or a second one that the client does not see.",
-            ["rung"],
+            ["attempt_kind"],
             registry=registry,
         )
         self.overflows = Counter(
@@ -183,7 +183,7 @@ class Metrics:
         self._answered = self.requests.labels("answered")
         for error in (ContextOverflow, UpstreamUnreachable, UpstreamTimeout):
             self.requests.labels(error.code)  # from 0 on, so that an alert sees the first one, too
-        self._first = self.attempts.labels(Rung.FIRST.value)
+        self._first = self.attempts.labels(AttemptKind.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
     def load(self, queued: int, waiting: Waiting) -> None:
@@ -214,48 +214,48 @@ class Metrics:
         self.received_tokens.inc(tally.received_tokens)
         self.sent_tokens.inc(tally.sent_tokens)
 
-    def planned(self, decision: Decision) -> None:
+    def planned(self, record: RequestRecord) -> None:
         """It is clear what to send."""
-        planned = decision.planned
+        planned = record.planned
         if planned is None:
             return
         for reason, count in planned.reasons.items():
             self._edits[reason].inc(count)
         if planned.request.stream:
-            decision.counted_as_stream = True
+            record.counted_as_stream = True
             self.streams.inc()
 
-    def finished(self, decision: Decision) -> None:
+    def finished(self, record: RequestRecord) -> None:
         """A chat request is finished."""
-        self._count(decision)
+        self._count(record)
         if self._is_shared:
             self._add_up()
 
-    def _count(self, decision: Decision) -> None:
+    def _count(self, record: RequestRecord) -> None:
         tally = self._tally
         tally.running -= 1
-        if decision.counted_as_stream:
+        if record.counted_as_stream:
             self.streams.dec()
-        if decision.outcome == "answered":
+        if record.outcome == "answered":
             tally.answered += 1
         else:
-            self.requests.labels(decision.outcome).inc()
-        if decision.refused_as_too_long and decision.went_well:
+            self.requests.labels(record.outcome).inc()
+        if record.refused_as_too_long and record.went_well:
             self.overflows_cured.inc()
-        if decision.prefix_kept is not None:
-            self.prefix_kept.observe(decision.prefix_kept)
-        if decision.retrieval_rounds:
-            self.retrieval_rounds.inc(decision.retrieval_rounds)
-        if decision.sent is None:
+        if record.prefix_kept is not None:
+            self.prefix_kept.observe(record.prefix_kept)
+        if record.retrieval_rounds:
+            self.retrieval_rounds.inc(record.retrieval_rounds)
+        if record.sent is None:
             return
         tally.first_sends += 1
-        if decision.planned is not None:
-            tally.received_tokens += decision.planned.tokens_before
-            tally.sent_tokens += decision.sent_tokens
-        if (own_seconds := decision.own_seconds) is not None:
+        if record.planned is not None:
+            tally.received_tokens += record.planned.tokens_before
+            tally.sent_tokens += record.sent_tokens
+        if (own_seconds := record.own_seconds) is not None:
             self.own_seconds.observe(own_seconds)
-        if decision.answered is not None:
-            self.upstream_seconds.observe(decision.answered - decision.sent)
+        if record.answered is not None:
+            self.upstream_seconds.observe(record.answered - record.sent)
 
     def saved(self, size: int) -> None:
         """An artifact of this many bytes is new in the store."""

@@ -1,296 +1,327 @@
-"""A finished request as one record: what the ledger keeps, what replicas send each other, and what the dashboard shows.
+"""The record of one request: what was found out, what was done, how it ended.
 
-Rule: sizes, names and reasons, never a key and never content. A request pays for one `Finished`; what only people need
-is computed in the thread that writes it. A record for other replicas is limited in bytes, compressed and decompressed,
-and a malformed one is dropped.
+Rule: it is filled in as the request proceeds and decides nothing; never a key, never content.
 """
 
 from __future__ import annotations
 
-import datetime
 import time
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple, NotRequired
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NotRequired
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 from typing_extensions import TypedDict
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.overflow.retry import Rung
-from proxy.core.text import jsontext
-from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Count, Decision, Line, Sum
+from proxy.core.conversation.message import Message
+from proxy.core.overflow import Counted
+from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.errors import ProxyError
+from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 
-MAX_BLOCKS: Final = 2_000
-"""Messages of one request that are kept: the last ones."""
-MAX_UNCHANGED_BLOCKS: Final = 50
-"""Messages of a request that nothing was done to: more would cost more CPU than the rest of its record."""
-MAX_BYTES: Final = 16 * 1024
-"""Of a record for other replicas; a larger one goes without its messages."""
-MAX_UNPACKED_BYTES: Final = 1024 * 1024
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
 
-
-class Block(TypedDict):
-    """What becomes of one message. Sizes are in the model's tokens."""
-
-    message: int
-    """Its index in the conversation, from 0."""
-    role: str
-    tool: str
-    """The tool whose result it is; empty if it is none."""
-    tokens_before: int
-    tokens_after: int
-    """0: it is left out."""
-    reasons: Sequence[str]
-    """Why it is changed; empty: it is sent unchanged."""
-    artifacts: Sequence[str]
-    """Where the content taken out of it is stored."""
+MAX_MODEL_CHARACTERS: Final = 256
+"""Of a model's name in the log: it is foreign input."""
+LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_LENGTH=64000)"
+"""Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
+_MAX_PROBLEM_CHARACTERS: Final = 2_000
+"""It may name the model, too."""
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+Sum = Annotated[float, Meta(ge=0, lt=2**53)]
 
 
-class Shares(TypedDict):
-    """What became of the messages' tokens."""
-
-    kept: int
-    cut: int
-    left_out: int
-
-
-class Summary(Line):
-    """One finished request: the members of its log line, and what became of its tokens."""
-
-    id: int
-    """The same in all workers and replicas, larger for what ended later; 0 while it is running."""
-    ended: str
-    """ISO 8601, UTC."""
-    message_tokens: Shares
-    messages_left_out: int
-
-
-class Detail(Summary):
-    """One request, with a block for each of its messages."""
-
-    blocks: Sequence[Block]
-    """Empty if the request could not be read, or was long and not edited."""
-
-
-class Running(TypedDict):
-    """A running request."""
+class Line(TypedDict):
+    """The members of the log line of a request."""
 
     request_id: str
-    seconds: float
-    attempts: int
+    outcome: str
+    """`answered`, or the code of the error that ended it; `running` while it is under way."""
+    status: int
+    """HTTP status as the client got it; 0: the client left before."""
+    problem: NotRequired[str]
+    """Why there was no whole response."""
+    refusal: NotRequired[str]
+    """What the upstream refused it for, as judged; left out if it did not."""
     model: NotRequired[str]
-    tokens_before: NotRequired[int]
-    tokens_after: NotRequired[int]
+    """This member and those up to `conversation` are left out if the request could not be read."""
+    stream: NotRequired[bool]
+    messages: NotRequired[int]
+    tokens_before: NotRequired[Count]
+    tokens_after: NotRequired[Count]
+    room_tokens: NotRequired[Count | None]
+    """Empty: unknown."""
+    window_tokens: NotRequired[int | None]
+    window_is_guessed: NotRequired[bool]
+    counted_by: NotRequired[str]
+    edits: NotRequired[Mapping[str, Count]]
+    """Counts by reason."""
+    conversation: NotRequired[str]
+    """The same for all turns of a conversation."""
+    warning: NotRequired[str]
+    advice: NotRequired[str]
+    upstream: NotRequired[str]
+    """Host and port."""
+    route: NotRequired[str]
+    """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
+    prompt_tokens: NotRequired[int]
+    """As the upstream counted them; left out, like the next two, if it stated nothing."""
+    cached_tokens: NotRequired[int]
+    """Of these, tokens that it had in its prompt cache."""
+    reply_tokens: NotRequired[int]
+    cut_to_tokens: NotRequired[int]
+    """The window to which the upstream silently cut the prompt, as its usage proves."""
+    mode: NotRequired[Literal["on", "observe"]]
+    """Left out: `on`."""
+    attempts: NotRequired[int]
+    """Left out: 1."""
+    attempt_kind: NotRequired[str]
+    """The kind of the last send; left out: `first`."""
+    retrieval_rounds: NotRequired[int]
+    usage: NotRequired[Mapping[str, int]]
+    """Of all rounds of a response together, if there were several."""
+    prefix_kept: NotRequired[float]
+    """The share of the conversation's previous request with which this one begins; left out for the first."""
+    body_bytes: int
+    sent_bytes: int
+    answer_bytes: int
+    own_ms: NotRequired[float]
+    """From the last byte of the request until it is sent."""
+    lookup_ms: NotRequired[float]
+    """In addition, for images that were fetched."""
+    first_byte_ms: NotRequired[Sum]
+    """From then to the head of the response."""
+    total_ms: float
 
 
-class Turn(TypedDict):
-    """One request of a conversation."""
+class RequestRecord(Struct):
+    """One request; filled in as it proceeds. Times are seconds of `time.perf_counter`."""
 
     request_id: str
-    tokens_before: int | None
-    """Empty, like the next two, if the request could not be read."""
-    tokens_after: int | None
-    room_tokens: int | None
-    changed: int
-    """1: it was edited."""
-    troubled: int
-    """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
+    started: float
+    outcome: str = "answered"
+    """`answered`, or the code of the error that ended it."""
+    problem: str = ""
+    """Why there was no whole response."""
+    status: int = 0
+    """Of the response to the client; 0 if the client left before it, and nothing had come from upstream."""
+    body_bytes: int = 0
+    received: float | None = None
+    """When the body was complete."""
+    planned: Planned | None = None
+    warning: str = ""
+    """A word for what an operator has to attend to; empty if there is nothing."""
+    observed: bool = False
+    """Whether the plan is only for the record."""
+    refused_as_too_long: bool = False
+    """Whether the upstream reported it at any send."""
+    refusal: str = ""
+    """What the upstream refused the last send for, as judged: the kind of a verdict."""
+    counted_as_stream: bool = False
+    """Whether it is counted among the running streams."""
+    attempts: int = 1
+    attempt_kind: str = AttemptKind.FIRST.value
+    """The kind of the last send."""
+    sent_bytes: int = 0
+    """Of the body that was sent upstream."""
+    own_seconds: float | None = None
+    """From the last byte of the request to its first send, without the wait for images."""
+    sent: float | None = None
+    """When the request was last sent upstream."""
+    answered: float | None = None
+    """When the head of the response arrived."""
+    answer_bytes: int = 0
+    prompt_tokens: int | None = None
+    """As the upstream counted them, if known."""
+    counted: Counted | None = None
+    """All its counts for the prompt that was sent last, cached tokens included, if it states them."""
+    upstream: str = ""
+    """Host and port of the upstream that it was sent to."""
+    route: str = ""
+    """The place of the upstream in the settings, if there are several."""
+    parent: Context | None = None
+    """The client's span, if requests are traced and the client names one."""
+    cut_to_tokens: int | None = None
+    """The window to which the upstream silently cut the prompt, as its usage proves."""
+    retrieval_rounds: int = 0
+    """Number of reads of artifacts for the model before the client had its response."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """The upstream's counts over all rounds of a response together, by OpenAI's names; empty if there was only one, as
+    the client sees those."""
+    prefix_kept: float | None = None
+    """The share of the conversation's previous request with which this one begins; None for the first."""
+    _last_sent: LastSent | None = None
+    _sent_before: tuple[Message, ...] | None = None
 
+    def note_body(self, body_bytes: int) -> None:
+        """The body of the request is complete."""
+        self.body_bytes, self.received = body_bytes, time.perf_counter()
 
-class Conversation(TypedDict):
-    """The requests that begin with the same task."""
+    def note_plan(self, planned: Planned) -> None:
+        """The request was read, and it is clear what to send."""
+        self.planned, self.warning = planned, _warning_of(planned)
+        if not planned.last_sent.conversation:
+            planned.last_sent.conversation = name_of_conversation(planned.tenant, planned.request.conversation.messages)
+        if self._last_sent is None:  # a second plan is not part of the conversation
+            self._last_sent = planned.last_sent
+            self._sent_before = planned.last_sent.messages
 
-    conversation: str
-    requests: int
-    last: int
-    """The `id` of its latest request."""
-    began: float
-    """Unix time."""
-    ended: float
-    changed: int
-    troubled: int
-    model: str
-    turns: list[Turn]
-    """The latest, the oldest of them first."""
+    def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
+        """The request is sent once more."""
+        self.attempts += 1
+        self.attempt_kind, self.planned, self.warning = attempt.kind.value, planned, _warning_of(planned)
 
+    def note_sent(self, sent_bytes: int) -> None:
+        """The request leaves."""
+        self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
+        self.status, self.answered = 0, None  # those of a refusal that was not passed on
+        if self.own_seconds is None and self.received is not None:
+            waited = self.planned.lookup_seconds if self.planned is not None else 0.0
+            self.own_seconds = self.sent - self.received - waited
+        if self.planned is not None and self._last_sent is not None:
+            self._last_sent.messages = messages = self._sent_messages(self.planned)
+            if self._sent_before:
+                self.prefix_kept = share_kept(self._sent_before, messages)
 
-class _Packed(Struct):
-    """A record as JSON."""
+    def _sent_messages(self, planned: Planned) -> tuple[Message, ...]:
+        return planned.request.conversation.messages if self.attempt_kind == AttemptKind.ORIGINAL else planned.plan.sent
 
-    id: Count
-    ended: Sum
-    trouble: Annotated[int, msgspec.Meta(ge=0, le=2)]
-    summary: Summary
-    sums: dict[str, Sum]
-    blocks: list[Block] | None
+    held_bytes: ClassVar[int] = 0
+    """What it holds of messages is held, and counted, by its plan."""
 
-
-class Record(NamedTuple):
-    """What is kept of a finished request."""
-
-    ended: float
-    """Unix time."""
-    summary: Summary
-    blocks: Sequence[Block] | None
-    """The last messages, one by one; None: they are not kept."""
-    sums: Mapping[str, float]
-    """What it adds to the sums of its five minutes, by name."""
-    trouble: int = 0
-    """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
-    id: int | None = None
-    """In the file of another replica; None: it was served here."""
-
-
-class Finished(Struct, frozen=True):
-    """A request as it ended. The record of it is made later, in another thread."""
-
-    ended: float
-    """Unix time."""
-    line: Line
-    blocks: tuple[MessageReport, ...]
-    """As planned, by our estimate; empty if there was no plan."""
-    budget: Budget | None = None
-    """Of the plan."""
-    sent_tokens: int | None = None
-    """Of the last send, estimated; None if nothing was sent, or nothing was planned."""
-    survived: bool | None = None
-    """Whether a refusal for length was overcome; None if there was none."""
-
-    def summary(self) -> Summary:
-        """The log line, and what became of the messages' tokens: kept, cut, left out."""
-        came = sum([block.tokens_before for block in self.blocks])
-        cut = left_out = messages_left_out = 0
-        if self.line.get("edits") and not self._is_original:
-            for block in self.blocks:
-                before, after = block.tokens_before, block.tokens_after
-                if not after:
-                    left_out += before
-                    messages_left_out += 1
-                elif after < before:
-                    cut += before - after
-        told = self._told
-        shares: Shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
-        ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
-        return {
-            "id": 0,  # the ledger gives it one
-            "ended": ended,
-            **self.line,
-            "message_tokens": shares,
-            "messages_left_out": messages_left_out,
-        }
-
-    def record(self) -> Record:
-        """The record of the request."""
-        is_worth_it = bool(self.line.get("edits")) or len(self.blocks) <= MAX_UNCHANGED_BLOCKS
-        blocks = self.described_blocks()[-MAX_BLOCKS:] if is_worth_it else None
-        return Record(self.ended, self.summary(), blocks, self._sums(), _trouble_of(self.line))
-
-    def _sums(self) -> dict[str, float]:
-        line, is_timed = self.line, "first_byte_ms" in self.line
-        return {
-            "requests": 1,
-            "failed": has_failed(line),
-            "edited": bool(line.get("edits")),
-            "overflows": self.survived is not None,
-            "survived": self.survived is True,
-            "tokens_before": line["tokens_before"] if self.sent_tokens is not None else 0,
-            "tokens_sent": self.sent_tokens or 0,
-            "prompt_tokens": line.get("prompt_tokens", 0),
-            "cached_tokens": min(line.get("cached_tokens", 0), line.get("prompt_tokens", 0)),
-            "reply_tokens": line.get("reply_tokens", 0),
-            "waited": is_timed,
-            "first_byte_ms": line.get("first_byte_ms", 0.0),
-            "followed": "prefix_kept" in line,
-            "prefix_kept": line.get("prefix_kept", 0.0),
-        }
-
-    def described_blocks(self) -> list[Block]:
-        """The messages of the last send, in the model's tokens: an original that was sent in place of a refused plan
-        has no edits."""
-        blocks: Sequence[MessageReport] = self.blocks
-        if self._is_original:
-            blocks = [MessageReport(one.role, one.tool, one.tokens_before, one.tokens_before) for one in blocks]
-        return described_blocks(blocks, self._told)
-
-    @property
-    def _is_original(self) -> bool:
-        return self.line.get("rung") == Rung.ORIGINAL
-
-    @property
-    def _told(self) -> Callable[[int], int]:
-        """Turns our tokens into those of the model."""
-        return int if self.budget is None else self.budget.model_tokens
-
-
-def described_running(decision: Decision) -> Running:
-    """A running request, as far as its outcome is known."""
-    seconds = round(time.perf_counter() - decision.started, 1)
-    line: Running = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
-    if decision.planned is not None:
-        line["model"] = decision.planned.request.model[:MAX_MODEL_CHARACTERS]
-        line["tokens_before"] = decision.planned.tokens_before
-        line["tokens_after"] = decision.sent_tokens
-    return line
-
-
-def running_detail(decision: Decision) -> Detail:
-    """A running request as far as it is known, with its messages."""
-    plan = decision.planned.plan if decision.planned is not None else None
-    line: Line = {**decision.described(time.perf_counter()), "outcome": "running"}
-    found = Finished(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None)
-    return {**found.summary(), "blocks": found.described_blocks()}
-
-
-def _trouble_of(line: Line) -> int:
-    if line["outcome"] != "answered" or line.get("status", 0) >= 400 or "warning" in line:
-        return 2
-    return int(line.get("attempts", 1) > 1)
-
-
-def has_failed(line: Line) -> bool:
-    """Whether the upstream or the proxy failed: a client that left has not, nor has one that asked for something
-    wrong."""
-    outcome, status = line["outcome"], line.get("status", 0)
-    return (outcome not in ("answered", "client_left") and status not in range(400, 500)) or status >= 500
-
-
-def packed(record: Record, number: int) -> bytes | None:
-    """A record and its id for other replicas: with its messages if one was edited and they are not too many; None if
-    even its line is too large."""
-    sums = {name: +found for name, found in record.sums.items() if found}  # the sign makes numbers of truths
-    for blocks in (record.blocks, None) if record.summary.get("edits") else (None,):
-        whole = jsontext.dump({**record._asdict(), "id": number, "sums": sums, "blocks": blocks})
-        if len(whole) <= MAX_UNPACKED_BYTES and len(message := zlib.compress(whole, 1)) <= MAX_BYTES:
-            return message
-    return None
-
-
-def unpacked(message: bytes) -> Record | None:
-    """The request; None if it is malformed."""
-    unpacking = zlib.decompressobj()
-    try:
-        whole = unpacking.decompress(message, MAX_UNPACKED_BYTES)
-        found = msgspec.convert(jsontext.value(whole), _Packed)
-    except (zlib.error, jsontext.NotJson, msgspec.ValidationError):
+    def set_aside(self) -> object:
+        """Let go of messages while the request waits: what is known of the prefix is known from the send before."""
+        self._last_sent = self._sent_before = None
         return None
-    return Record(found.ended, found.summary, found.blocks, found.sums, found.trouble, found.id)
 
+    def put_back(self, _: object) -> None:
+        """What is sent now is what the conversation sent last, if that is still remembered."""
+        self._last_sent = None if self.planned is None else self.planned.last_sent
 
-def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
-    """Blocks as JSON, with sizes as they are to be told. Its members are named here one by one: an edited conversation
-    of a thousand messages comes this way at each turn, and `_asdict` would take a millisecond."""
-    return [
-        {
-            "message": index,
-            "role": role,
-            "tool": tool,
-            "tokens_before": told(before),
-            "tokens_after": told(after),
-            "reasons": reasons,
-            "artifacts": artifacts,
+    def note_answer(self, status: int) -> None:
+        """The head of the response has arrived."""
+        self.status, self.answered = status, time.perf_counter()
+
+    def note_usage(self, usage: Mapping[str, int]) -> None:
+        """A round of a response is over; the counts so far."""
+        if self.retrieval_rounds:
+            self.usage = usage
+
+    def note_error(self, error: ProxyError) -> None:
+        """There will be no whole response."""
+        self.outcome, self.problem = error.code, error.message
+
+    def note_response(self, status: int, answer_bytes: int) -> None:
+        """The response that the client got; status 0: none."""
+        self.status, self.answer_bytes = status or self.status, answer_bytes
+
+    @property
+    def sent_tokens(self) -> int:
+        """Estimated for the last send, in the model's tokens; 0 if there was no plan."""
+        if self.planned is None:
+            return 0
+        as_it_came = self.observed or self.attempt_kind == AttemptKind.ORIGINAL
+        return self.planned.tokens_before if as_it_came else self.planned.tokens_after
+
+    @property
+    def went_well(self) -> bool:
+        """Whether the client got a whole response that is not an error."""
+        return self.outcome == "answered" and self.status < 400
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response headers that tell a client what was done to its request."""
+        if self.planned is None:
+            return []
+        planned, as_it_came = self.planned, self.attempt_kind == AttemptKind.ORIGINAL
+        after = planned.tokens_before if as_it_came else planned.tokens_after
+        room = "unknown" if planned.room_tokens is None else planned.room_tokens
+        sizes = f"before={planned.tokens_before};after={after};room={room}"
+        found = [
+            (b"x-context-proxy-tokens", sizes.encode()),
+            (b"x-context-proxy-attempts", str(self.attempts).encode()),
+        ]
+        if planned.changed and not as_it_came:
+            counts = ";".join(f"{reason}={count}" for reason, count in planned.reasons.items())
+            found.append((b"x-context-proxy-edits", counts.encode()))
+        if self.warning:
+            found.append((b"x-context-proxy-warning", f"{self.warning}; {LARGER_WINDOW}".encode()))
+        if self.usage:
+            counted = ";".join(f"{name}={tokens}" for name, tokens in self.usage.items())
+            found.append((b"x-context-proxy-usage", counted.encode()))
+        return found
+
+    def described(self, now: float) -> Line:
+        """The members of the log line."""
+        line: Line = {
+            "request_id": self.request_id,
+            "outcome": self.outcome,
+            "status": self.status,
+            "body_bytes": self.body_bytes,
+            "sent_bytes": self.sent_bytes,
+            "answer_bytes": self.answer_bytes,
+            "total_ms": _milliseconds(self.started, now),
         }
-        for index, (role, tool, before, after, reasons, artifacts) in enumerate(blocks)
-    ]
+        if self.problem:
+            line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
+        if self.refusal and self.status >= 400:
+            line["refusal"] = self.refusal
+        if self.planned is not None:
+            _describe_plan(line, self.planned)
+        if self.warning:
+            line |= {"warning": self.warning, "advice": LARGER_WINDOW}
+        if self.route:
+            line["route"] = self.route
+        if self.sent is not None:
+            self._describe_sending(line, self.sent)
+        if self.cut_to_tokens is not None:
+            line["cut_to_tokens"] = self.cut_to_tokens
+        if self.observed:
+            line["mode"] = "observe"
+        if self.attempts > 1:
+            line |= {"attempts": self.attempts, "attempt_kind": self.attempt_kind}
+        if self.retrieval_rounds:
+            line["retrieval_rounds"] = self.retrieval_rounds
+        if self.usage:
+            line["usage"] = dict(self.usage)
+        if self.prefix_kept is not None:
+            line["prefix_kept"] = round(self.prefix_kept, 6)
+        return line
+
+    def _describe_sending(self, line: Line, sent: float) -> None:
+        if self.upstream:
+            line["upstream"] = self.upstream
+        if self.own_seconds is not None:
+            line["own_ms"] = _milliseconds(0.0, self.own_seconds)
+        if (counted := self.counted) is not None:
+            line["prompt_tokens"] = counted.prompt
+            line["cached_tokens"] = counted.cached
+            line["reply_tokens"] = counted.reply
+        if self.answered is not None:
+            line["first_byte_ms"] = _milliseconds(sent, self.answered)
+
+
+def _warning_of(planned: Planned) -> str:
+    is_cut = planned.inputs.profile.cuts_silently and not planned.plan.fits
+    return "window_too_small" if is_cut else ""
+
+
+def _describe_plan(line: Line, planned: Planned) -> None:
+    line |= {
+        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
+        "stream": planned.request.stream,
+        "messages": planned.message_count,
+        "tokens_before": planned.tokens_before,
+        "tokens_after": planned.tokens_after,
+        "room_tokens": planned.room_tokens,
+        "window_tokens": planned.inputs.profile.window_tokens,
+        "window_is_guessed": planned.plan.budget.room_is_guessed,
+        "counted_by": planned.inputs.counted_by,
+        "edits": planned.reasons,
+        "conversation": planned.last_sent.conversation,
+    }
+    if planned.lookup_seconds:
+        line["lookup_ms"] = _milliseconds(0.0, planned.lookup_seconds)
+
+
+def _milliseconds(start: float, end: float) -> float:
+    return int(100_000 * (end - start) + 0.5) / 100  # as `round` to two digits, which takes five times as long

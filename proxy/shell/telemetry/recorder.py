@@ -16,27 +16,27 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow import Verdict
-from proxy.core.overflow.retry import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision, Line
+from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.record import Finished
+from proxy.shell.telemetry.record import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Line, RequestRecord
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
     from proxy.shell.upstream.client import Headers
 
 _RETRIED: Final = {
-    Rung.ORIGINAL: "original_retried",
-    Rung.WITHOUT_TOOL: "original_retried",
-    Rung.WITHOUT_MEDIA: "media_refused",
-    Rung.FITTED: "cut_retried",
-    Rung.REPAIRED: "history_healed",
+    AttemptKind.ORIGINAL: "original_retried",
+    AttemptKind.WITHOUT_TOOL: "original_retried",
+    AttemptKind.WITHOUT_MEDIA: "media_refused",
+    AttemptKind.FITTED: "cut_retried",
+    AttemptKind.REPAIRED: "history_healed",
 }
 """Events of second sends for reasons other than length."""
 _MAX_TOLD: Final = 1_024
@@ -57,30 +57,30 @@ class Recorder:
         self._metrics = metrics
         self._history = history
         self._replacements = replacements
-        self._under_way: dict[int, Decision] = {} if history is None else history.under_way
+        self._under_way: dict[int, RequestRecord] = {} if history is None else history.under_way
         self._log = logger().bind()  # bound only once, as every request writes a line
         self._told: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_TOLD)
         """Limits of models that the log has."""
 
-    def plan_made(self, decision: Decision) -> None:
+    def plan_made(self, record: RequestRecord) -> None:
         """Log what a plan changes: one line for the plan, one for each new excerpt, and at the level debug one for each
         change."""
-        planned = decision.planned
+        planned = record.planned
         if planned is None:
             return
-        self._metrics.planned(decision)
-        self._tell_limits(decision, planned)
+        self._metrics.planned(record)
+        self._tell_limits(record, planned)
         if planned.changed:
-            self._log.info("request_planned", request_id=decision.request_id, **described_changes(planned))
-            self._tell_edits(decision, planned)
-            self._keep_replacements(decision, planned)
+            self._log.info("request_planned", request_id=record.request_id, **described_changes(planned))
+            self._tell_edits(record, planned)
+            self._keep_replacements(record, planned)
         new_edits = planned.new_edits if planned.changed else ()
-        self._media_routed(decision, new_edits)
+        self._media_routed(record, new_edits)
         for edit in new_edits:
             if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
                 self._log.info(
                     "tool_output_truncated",
-                    request_id=decision.request_id,
+                    request_id=record.request_id,
                     tool=edit.tool,
                     original_chars=edit.before_chars,
                     kept_chars=edit.after_chars,
@@ -92,35 +92,35 @@ class Recorder:
         if is_new and (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
-                request_id=decision.request_id,
+                request_id=record.request_id,
                 model=planned.request.model,
                 tokens=system,
                 room_tokens=room,
             )
 
-        if decision.warning:
+        if record.warning:
             self._log.warning(
-                decision.warning,
-                request_id=decision.request_id,
+                record.warning,
+                request_id=record.request_id,
                 model=planned.request.model[:MAX_MODEL_CHARACTERS],
                 tokens=planned.tokens_after,
                 window_tokens=planned.inputs.profile.window_tokens,
                 advice=LARGER_WINDOW,
             )
 
-    def _keep_replacements(self, decision: Decision, planned: Planned) -> None:
+    def _keep_replacements(self, record: RequestRecord, planned: Planned) -> None:
         """Now, as the content of a plan may be elsewhere when its request is finished."""
-        if self._replacements is None or decision.observed:
+        if self._replacements is None or record.observed:
             return
-        edits = () if decision.rung == Rung.ORIGINAL else planned.plan.edits
-        self._replacements.add(decision.request_id, planned.tenant, edits, planned.plan.artifacts if edits else ())
+        edits = () if record.attempt_kind == AttemptKind.ORIGINAL else planned.plan.edits
+        self._replacements.add(record.request_id, planned.tenant, edits, planned.plan.artifacts if edits else ())
 
-    def _tell_edits(self, decision: Decision, planned: Planned) -> None:
+    def _tell_edits(self, record: RequestRecord, planned: Planned) -> None:
         if self._log.is_enabled_for(logging.DEBUG):
             for line in edit_lines(planned):
-                self._log.debug("edit", request_id=decision.request_id, attempt=decision.attempts, **line)
+                self._log.debug("edit", request_id=record.request_id, attempt=record.attempts, **line)
 
-    def _tell_limits(self, decision: Decision, planned: Planned) -> None:
+    def _tell_limits(self, record: RequestRecord, planned: Planned) -> None:
         """Log the limits that hold for a model when they are first used, and again when others do."""
         profile = planned.inputs.profile
         limits = (profile.model, profile.window_tokens, profile.input_tokens, profile.output_tokens, profile.modalities)
@@ -129,7 +129,7 @@ class Recorder:
         self._told.put(limits, None)
         self._log.info(
             "model_limits",
-            request_id=decision.request_id,
+            request_id=record.request_id,
             model=profile.model[:MAX_MODEL_CHARACTERS],
             window_tokens=profile.window_tokens,
             window_from=profile.sources.get("window_tokens", ""),
@@ -142,25 +142,25 @@ class Recorder:
             **result_limits(planned),
         )
 
-    def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
+    def cut(self, record: RequestRecord, estimate_tokens: int, prompt_tokens: int) -> None:
         """The upstream has silently cut the prompt."""
-        model = decision.planned.request.model if decision.planned is not None else ""
+        model = record.planned.request.model if record.planned is not None else ""
         self._log.warning(
             "upstream_truncated_silently",
-            request_id=decision.request_id,
+            request_id=record.request_id,
             model=model[:MAX_MODEL_CHARACTERS],
             estimate_tokens=estimate_tokens,
             prompt_tokens=prompt_tokens,
-            window_tokens=decision.cut_to_tokens,
+            window_tokens=record.cut_to_tokens,
             advice=LARGER_WINDOW,
         )
 
-    def _media_routed(self, decision: Decision, edits: Iterable[Edit]) -> None:
+    def _media_routed(self, record: RequestRecord, edits: Iterable[Edit]) -> None:
         for edit in edits:
             if edit.media is not None:
                 self._log.info(
                     "media_routed",
-                    request_id=decision.request_id,
+                    request_id=record.request_id,
                     kind=edit.media.kind,
                     mime=edit.media.mime,
                     bytes=edit.media.byte_count,
@@ -169,14 +169,14 @@ class Recorder:
                     artifact=edit.artifact.id if edit.artifact is not None else None,
                 )
 
-    def overflowed(self, decision: Decision, verdict: Verdict) -> None:
+    def overflowed(self, record: RequestRecord, verdict: Verdict) -> None:
         """The upstream says that the request is too long."""
-        decision.refused_as_too_long = True
+        record.refused_as_too_long = True
         self._metrics.overflows.labels(verdict.kind.value).inc()
         self._log.warning(
             "overflow_detected",
-            request_id=decision.request_id,
-            status=decision.status,
+            request_id=record.request_id,
+            status=record.status,
             kind=verdict.kind.value,
             limit=verdict.limit,
             limit_scope=verdict.limit_scope.value,
@@ -187,15 +187,15 @@ class Recorder:
             confidence=verdict.confidence,
         )
 
-    def retried(self, decision: Decision, attempt: Attempt) -> None:
+    def retried(self, record: RequestRecord, attempt: Attempt) -> None:
         """A second request is sent that the client does not see."""
-        self._metrics.attempts.labels(attempt.rung.value).inc()
-        if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
-            self._media_routed(decision, decision.planned.plan.edits)
-        planned, goal = decision.planned, attempt.goal_tokens
-        is_edited = planned is not None and planned.changed and attempt.rung is not Rung.ORIGINAL
+        self._metrics.attempts.labels(attempt.kind.value).inc()
+        if attempt.kind is AttemptKind.WITHOUT_MEDIA and record.planned is not None:
+            self._media_routed(record, record.planned.plan.edits)
+        planned, goal = record.planned, attempt.goal_tokens
+        is_edited = planned is not None and planned.changed and attempt.kind is not AttemptKind.ORIGINAL
         line: dict[str, Any] = {
-            "rung": attempt.rung.value,
+            "attempt_kind": attempt.kind.value,
             "goal_tokens": goal if planned is None or goal is None else planned.plan.budget.model_tokens(goal),
             "reply_tokens": attempt.reply_tokens,
             "refused": sorted(attempt.refused),
@@ -203,49 +203,49 @@ class Recorder:
         }
         if planned is not None and is_edited:
             line = {**described_changes(planned), **line}
-        self._log.info(_RETRIED.get(attempt.rung, "overflow_retried"), request_id=decision.request_id, **line)
+        self._log.info(_RETRIED.get(attempt.kind, "overflow_retried"), request_id=record.request_id, **line)
         if planned is not None:
-            self._tell_limits(decision, planned)
-            self._keep_replacements(decision, planned)
+            self._tell_limits(record, planned)
+            self._keep_replacements(record, planned)
         if planned is not None and is_edited:
-            self._tell_edits(decision, planned)
+            self._tell_edits(record, planned)
 
-    def artifact_read(self, decision: Decision, artifact: str, read_bytes: int) -> None:
+    def artifact_read(self, record: RequestRecord, artifact: str, read_bytes: int) -> None:
         """The model has called the proxy's own tool."""
         self._log.info(
             "artifact_read",
-            request_id=decision.request_id,
+            request_id=record.request_id,
             artifact=artifact,
             bytes=read_bytes,
-            round=decision.retrieval_rounds,
+            round=record.retrieval_rounds,
         )
 
-    def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
+    def begin(self, request_id: str, headers: Headers | None = None) -> RequestRecord:
         """The record of a request that has just arrived; from now on, all log lines of its task carry its id."""
         write_lines_for(request_id)
         self._metrics.begun()
-        decision = Decision(request_id, started=time.perf_counter())
-        self._under_way[id(decision)] = decision
+        record = RequestRecord(request_id, started=time.perf_counter())
+        self._under_way[id(record)] = record
         if self._tracer is not None:
-            decision.parent = self._tracer.parent_of(headers or [])
-        return decision
+            record.parent = self._tracer.parent_of(headers or [])
+        return record
 
-    def finish(self, decision: Decision) -> None:
+    def finish(self, record: RequestRecord) -> None:
         """The request is finished."""
         now = time.perf_counter()
-        self._under_way.pop(id(decision), None)
-        self._metrics.finished(decision)
-        log = self._log.info if decision.outcome == "answered" else self._log.warning
-        line = decision.described(now)
+        self._under_way.pop(id(record), None)
+        self._metrics.finished(record)
+        log = self._log.info if record.outcome == "answered" else self._log.warning
+        line = record.described(now)
         log("request_done", **line)
-        self._remember(decision, line)
+        self._remember(record, line)
         if self._tracer is not None:
-            self._tracer.finished(decision, now)
+            self._tracer.finished(record, now)
 
-    def _remember(self, decision: Decision, line: Line) -> None:
+    def _remember(self, record: RequestRecord, line: Line) -> None:
         if self._history is None:
             return
-        planned = decision.planned
+        planned = record.planned
         plan = planned.plan if planned is not None else None
         self._history.add(
             Finished(
@@ -253,8 +253,8 @@ class Recorder:
                 line,
                 plan.blocks if plan else (),
                 plan.budget if plan else None,
-                decision.sent_tokens if planned is not None and decision.sent is not None else None,
-                decision.went_well if decision.refused_as_too_long else None,
+                record.sent_tokens if planned is not None and record.sent is not None else None,
+                record.went_well if record.refused_as_too_long else None,
             )
         )
 

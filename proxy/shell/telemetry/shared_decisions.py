@@ -39,7 +39,7 @@ class SharedDecisions:
     def __init__(
         self, contact: StateContact, history: History, unsent: Unsent, clock: Callable[[], float] = time.time
     ) -> None:
-        """`unsent`: where the history puts new records. `clock`: Unix time."""
+        """`unsent`: where the history puts new entries. `clock`: Unix time."""
         self._contact = contact
         self._server = contact.server
         self._history = history
@@ -88,18 +88,18 @@ class SharedDecisions:
 
     async def _tell(self, origin: str) -> None:
         for _ in range(ROUNDS):
-            records = self._unsent.take(BATCH)
-            if not records:
+            entries = self._unsent.take(BATCH)
+            if not entries:
                 return
             try:
                 async with self._server.pipeline(transaction=False) as pipe:
-                    for record in records:
-                        pipe.xadd(self._key, {"by": origin, "what": record}, maxlen=MAX_ENTRIES)
+                    for entry in entries:
+                        pipe.xadd(self._key, {"by": origin, "what": entry}, maxlen=MAX_ENTRIES)
                     pipe.xtrim(self._key, minid=f"{int((self._clock() - KEPT_SECONDS) * 1000)}-0")
                     pipe.expire(self._key, KEPT_SECONDS)
                     await pipe.execute()
             except BaseException:
-                self._unsent.give_back(records)  # whoever has heard some of them knows them by their ids
+                self._unsent.give_back(entries)  # whoever has heard some of them knows them by their ids
                 raise
 
     async def _hear(self, origin: str, position: str) -> None:
@@ -109,8 +109,8 @@ class SharedDecisions:
             found = _told(await self._server.xrange(self._key, f"({position}", "+", BATCH))
             if not found:
                 return
-            records = [one.record for one in found if one.origin != origin.encode()]
-            reached = await self._history.take(records, position, found[-1].place)
+            entries = [one.entry for one in found if one.origin != origin.encode()]
+            reached = await self._history.take(entries, position, found[-1].place)
             if reached is None:
                 return
             position = reached
@@ -132,7 +132,7 @@ class _Told(NamedTuple):
     place: str
     origin: bytes
     """The name of the file that it comes from."""
-    record: bytes
+    entry: bytes
 
 
 def _told(found: Sequence[Any] | None) -> list[_Told]:

@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy import __version__
-from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
+from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, RequestRecord
 from proxy.shell.upstream.client import Headers
 
 CLOSE_SECONDS: Final = 5
@@ -33,7 +33,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class Tracer:
-    """Makes a span from each decision."""
+    """Makes a span from each record."""
 
     def __init__(self, addresses: Mapping[str, str], processor: SpanProcessor | None = None) -> None:
         """`addresses`: the base URL of each upstream by its place in the settings; under the empty name that of the
@@ -53,17 +53,17 @@ class Tracer:
         carrier = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTEXT_HEADERS}
         return self._propagator.extract(carrier) if carrier else None
 
-    def finished(self, decision: Decision, now: float) -> None:
-        """The request is finished; `now` by the decision's clock."""
+    def finished(self, record: RequestRecord, now: float) -> None:
+        """The request is finished; `now` by the record's clock."""
         end = time.time_ns()
-        start = end - int((now - decision.started) * _NANOSECONDS)
-        attributes = {**self._same_for_all[decision.route], **_described(decision)}
+        start = end - int((now - record.started) * _NANOSECONDS)
+        attributes = {**self._same_for_all[record.route], **_described(record)}
         model = attributes.get("gen_ai.request.model", "")
         span = self._tracer.start_span(
-            f"chat {model}".rstrip(), decision.parent, SpanKind.CLIENT, attributes, start_time=start
+            f"chat {model}".rstrip(), record.parent, SpanKind.CLIENT, attributes, start_time=start
         )
-        if not decision.went_well:
-            span.set_status(Status(StatusCode.ERROR, decision.problem or f"HTTP {decision.status}"))
+        if not record.went_well:
+            span.set_status(Status(StatusCode.ERROR, record.problem or f"HTTP {record.status}"))
         span.end(end)
 
     def close(self) -> None:
@@ -85,31 +85,31 @@ def _of_all(base_url: str) -> Mapping[str, Any]:
     }
 
 
-def _described(decision: Decision) -> Mapping[str, Any]:
-    found: dict[str, Any] = {"context_proxy.request_id": decision.request_id}
-    if decision.route:
-        found["context_proxy.route"] = decision.route
-    if decision.planned is not None:
-        found |= _described_plan(decision)
-    if decision.status:
-        found["http.response.status_code"] = decision.status
-    if not decision.went_well:
-        found["error.type"] = decision.outcome if decision.outcome != "answered" else str(decision.status)
-    if decision.attempts > 1:
-        found |= {"context_proxy.attempts": decision.attempts, "context_proxy.rung": decision.rung}
-    if decision.prefix_kept is not None:
-        found["context_proxy.prefix_kept"] = decision.prefix_kept
-    if decision.own_seconds is not None:
-        found["context_proxy.own_seconds"] = decision.own_seconds
-    if decision.sent is not None and decision.answered is not None:
-        found["gen_ai.response.time_to_first_chunk"] = decision.answered - decision.sent
-    if decision.prompt_tokens is not None:
-        found["gen_ai.usage.input_tokens"] = decision.prompt_tokens
+def _described(record: RequestRecord) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"context_proxy.request_id": record.request_id}
+    if record.route:
+        found["context_proxy.route"] = record.route
+    if record.planned is not None:
+        found |= _described_plan(record)
+    if record.status:
+        found["http.response.status_code"] = record.status
+    if not record.went_well:
+        found["error.type"] = record.outcome if record.outcome != "answered" else str(record.status)
+    if record.attempts > 1:
+        found |= {"context_proxy.attempts": record.attempts, "context_proxy.attempt_kind": record.attempt_kind}
+    if record.prefix_kept is not None:
+        found["context_proxy.prefix_kept"] = record.prefix_kept
+    if record.own_seconds is not None:
+        found["context_proxy.own_seconds"] = record.own_seconds
+    if record.sent is not None and record.answered is not None:
+        found["gen_ai.response.time_to_first_chunk"] = record.answered - record.sent
+    if record.prompt_tokens is not None:
+        found["gen_ai.usage.input_tokens"] = record.prompt_tokens
     return found
 
 
-def _described_plan(decision: Decision) -> Mapping[str, Any]:
-    planned = decision.planned
+def _described_plan(record: RequestRecord) -> Mapping[str, Any]:
+    planned = record.planned
     assert planned is not None
     request = planned.request
     found: dict[str, Any] = {
@@ -118,8 +118,8 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
         "gen_ai.request.stream": request.stream,
         "context_proxy.messages": planned.message_count,
         "context_proxy.tokens.before": planned.tokens_before,
-        "context_proxy.tokens.after": decision.sent_tokens,
-        "context_proxy.observed": decision.observed,
+        "context_proxy.tokens.after": record.sent_tokens,
+        "context_proxy.observed": record.observed,
     }
     if (room := planned.room_tokens) is not None:
         found["context_proxy.tokens.room"] = room

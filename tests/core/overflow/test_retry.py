@@ -14,8 +14,8 @@ from proxy.core.overflow.retry import (
     LEAST_LIMIT_BYTES,
     MIN_USEFUL_REPLY_TOKENS,
     Attempt,
+    AttemptKind,
     Outcome,
-    Rung,
     Situation,
     Terms,
     emergency_goal,
@@ -53,7 +53,7 @@ SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.boole
 STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 
 
-FIRST = Attempt(Rung.FIRST)
+FIRST = Attempt(AttemptKind.FIRST)
 
 
 def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
@@ -91,18 +91,18 @@ def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation,
     attempt = second(situation, status, verdict)
     if attempt is None:
         return
-    match attempt.rung:
-        case Rung.EMERGENCY:
+    match attempt.kind:
+        case AttemptKind.EMERGENCY:
             assert verdict.is_overflow or verdict.is_over_rate or verdict.is_suspect
             assert 0 <= attempt.goal_tokens <= 0.9 * situation.estimate_tokens
             assert attempt.reply_tokens is None or attempt.reply_tokens <= situation.reply_tokens
-        case Rung.SHORTER_REPLY:
+        case AttemptKind.SHORTER_REPLY:
             assert verdict.is_overflow or verdict.is_over_rate
             assert attempt.goal_tokens is None
             assert attempt.reply_tokens >= MIN_USEFUL_REPLY_TOKENS
             assert situation.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
-        case rung:
-            assert rung is Rung.ORIGINAL
+        case kind:
+            assert kind is AttemptKind.ORIGINAL
             assert situation.edited
             assert situation.original_could_fit
             assert not verdict.is_overflow
@@ -142,7 +142,7 @@ def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
 )
 def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
     for status in (400, 422):
-        assert second(SENT, status, Verdict(kind)) == Attempt(Rung.ORIGINAL)
+        assert second(SENT, status, Verdict(kind)) == Attempt(AttemptKind.ORIGINAL)
     assert second(SENT, 500, Verdict(kind)) is None
     assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
     assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
@@ -150,13 +150,13 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
 
 def test_a_history_with_broken_seals_is_sent_without_them_once():
     outcome = Outcome(400, Verdict(VerdictKind.SEAL), is_repairable=True)
-    assert sends(SENT, outcome, outcome)[1:] == [Attempt(Rung.REPAIRED, Terms(repairs=outcome.verdict))]
-    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
+    assert sends(SENT, outcome, outcome)[1:] == [Attempt(AttemptKind.REPAIRED, Terms(repairs=outcome.verdict))]
+    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(AttemptKind.ORIGINAL)
 
 
 def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
     verdict = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
-    assert second(SENT, 400, verdict) == Attempt(Rung.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
+    assert second(SENT, 400, verdict) == Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
 )
 def test_where_the_numbers_do_not_prove_it_the_prompt_is_cut(numbers):
     attempt = second(SENT, 400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, **numbers))
-    assert attempt.rung is Rung.EMERGENCY
+    assert attempt.kind is AttemptKind.EMERGENCY
 
 
 def over_rate(limit: int, requested: int) -> Verdict:
@@ -181,10 +181,10 @@ def over_rate(limit: int, requested: int) -> Verdict:
 def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
     attempt = second(SENT, 413, over_rate(6_000, 14_000))
     terms = Terms(goal_tokens=3_600, most_tokens=5_456)
-    assert attempt == Attempt(Rung.EMERGENCY, terms, reply_tokens=1_800, goal_tokens=3_600)
+    assert attempt == Attempt(AttemptKind.EMERGENCY, terms, reply_tokens=1_800, goal_tokens=3_600)
     surely, _, at_the_limit = after(SENT, 413, over_rate(6_000, 14_000))
-    assert surely == Attempt(Rung.EMERGENCY, Terms(), reply_tokens=1_800, goal_tokens=5_700, is_sure=True)
-    assert at_the_limit == Attempt(Rung.EMERGENCY, terms, reply_tokens=256, goal_tokens=5_456)
+    assert surely == Attempt(AttemptKind.EMERGENCY, Terms(), reply_tokens=1_800, goal_tokens=5_700, is_sure=True)
+    assert at_the_limit == Attempt(AttemptKind.EMERGENCY, terms, reply_tokens=256, goal_tokens=5_456)
     beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
     assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
 
@@ -192,9 +192,11 @@ def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
 def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
     """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
     word = Situation(900, 3_600, 5_400, 32_000, edited=False, original_could_fit=True)
-    assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
+    assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(
+        AttemptKind.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16
+    )
     uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
-    assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
+    assert second(uncounted, 413, over_rate(6_000, 7_100)).kind is AttemptKind.EMERGENCY, "the reply is not in that sum"
 
 
 def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
@@ -207,8 +209,8 @@ def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
 
 def test_a_larger_body_that_was_refused_for_its_bytes_is_followed_by_the_known_size():
     tried = replace(SENT, tried_over_tokens=8_000)
-    assert second(tried, 413, Verdict(VerdictKind.BYTES)) == Attempt(Rung.AS_KNOWN)
-    assert second(SENT, 413, Verdict(VerdictKind.BYTES)).rung is Rung.FEWER_BYTES
+    assert second(tried, 413, Verdict(VerdictKind.BYTES)) == Attempt(AttemptKind.AS_KNOWN)
+    assert second(SENT, 413, Verdict(VerdictKind.BYTES)).kind is AttemptKind.FEWER_BYTES
 
 
 @pytest.mark.parametrize("edited", [True, False])
@@ -221,9 +223,9 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(Rung.EMERGENCY, Terms(goal_tokens=5_000), 4_000, goal_tokens=5_000)
+    half = Attempt(AttemptKind.EMERGENCY, Terms(goal_tokens=5_000), 4_000, goal_tokens=5_000)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
-    assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
+    assert second(SENT, 400, wordless) == Attempt(AttemptKind.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
     assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
@@ -272,7 +274,7 @@ def test_refused_media_are_sent_as_text_once(status):
     refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
     made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
     files = frozenset({Modality.FILE})
-    assert made == [FIRST, Attempt(Rung.WITHOUT_MEDIA, Terms(without=files), refused=files)]
+    assert made == [FIRST, Attempt(AttemptKind.WITHOUT_MEDIA, Terms(without=files), refused=files)]
     images = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.VISION})), both))
     assert images[1].refused == both, "what takes no images takes no pages"
     unnamed = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA), both))
@@ -294,7 +296,7 @@ def test_refused_media_are_sent_as_text_once(status):
 )
 def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_sent):
     found = second(SENT, status, Verdict(kind, is_suspect=suspect))
-    assert (found is not None and found.rung is Rung.FEWER_BYTES) is is_sent
+    assert (found is not None and found.kind is AttemptKind.FEWER_BYTES) is is_sent
     assert not is_sent or found.terms == Terms(goal_bytes=40_000)
 
 
@@ -332,7 +334,7 @@ def test_each_kind_of_media_is_a_reason_of_its_own():
 @pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
 def test_a_refusal_that_names_no_reason_proves_no_cure(then):
     assert len(sends(SENT, OF_MEDIA, then)) == 2
-    assert not then.proves([Attempt(Rung.WITHOUT_MEDIA)])
+    assert not then.proves([Attempt(AttemptKind.WITHOUT_MEDIA)])
 
 
 def test_a_lowered_reply_stays_lowered_in_the_third_send():
@@ -340,7 +342,7 @@ def test_a_lowered_reply_stays_lowered_in_the_third_send():
         400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
     )
     third = sends(SENT, lowered, OF_MEDIA)[2]
-    assert (third.rung, third.reply_tokens) == (Rung.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
+    assert (third.kind, third.reply_tokens) == (AttemptKind.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
 
 
 WITH_TOOL = replace(SENT, has_our_tool=True, terms=Terms(tools=b"[]"))
@@ -350,19 +352,20 @@ WITH_TOOL = replace(SENT, has_our_tool=True, terms=Terms(tools=b"[]"))
 @pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
 def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
     situation = replace(WITH_TOOL, original_could_fit=could_fit)
-    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL, Terms())
+    assert second(situation, 400, Verdict(kind)) == Attempt(AttemptKind.WITHOUT_TOOL, Terms())
 
 
 def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
     situation = replace(WITH_TOOL, original_could_fit=False)
-    assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).rung is Rung.EMERGENCY
+    assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).kind is AttemptKind.EMERGENCY
 
 
 def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_it_or_a_member():
     named = Outcome(400, Verdict(VerdictKind.UNKNOWN), names_our_tool=True)
-    assert [one.rung for one in sends(WITH_TOOL, OF_MEDIA, named)[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    both = [AttemptKind.WITHOUT_MEDIA, AttemptKind.WITHOUT_TOOL]
+    assert [one.kind for one in sends(WITH_TOOL, OF_MEDIA, named)[1:]] == both
     made = sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.FIELD)))
-    assert [one.rung for one in made[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    assert [one.kind for one in made[1:]] == [AttemptKind.WITHOUT_MEDIA, AttemptKind.WITHOUT_TOOL]
     assert len(sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.UNKNOWN)))) == 2
 
 
@@ -378,5 +381,5 @@ def test_half_is_half_of_what_lies_beside_the_fixed_parts():
 
 def test_our_tool_is_left_out_once():
     field = Outcome(400, Verdict(VerdictKind.FIELD))
-    assert [one.rung for one in sends(WITH_TOOL, field, field)] == [Rung.FIRST, Rung.WITHOUT_TOOL]
-    assert sends(SENT, Outcome(200, Verdict(VerdictKind.ACCEPTED), fitting_tokens=9))[1].rung is Rung.FITTED
+    assert [one.kind for one in sends(WITH_TOOL, field, field)] == [AttemptKind.FIRST, AttemptKind.WITHOUT_TOOL]
+    assert sends(SENT, Outcome(200, Verdict(VerdictKind.ACCEPTED), fitting_tokens=9))[1].kind is AttemptKind.FITTED

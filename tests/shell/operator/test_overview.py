@@ -13,8 +13,8 @@ import pytest
 from proxy.shell.models.catalogue import Catalogue, Prices
 from proxy.shell.operator.overview import BARS, MAX_HOURS, Overview, Priced
 from proxy.shell.operator.readiness import Looked
+from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.record import Finished
 
 NOW = 1_700_000_000.0
 CATALOGUE = {
@@ -91,7 +91,7 @@ async def test_one_request_has_its_price_and_what_was_not_sent_of_it(stage: Stag
     line = {"upstream": "api.openai.com", "model": "gpt-9", "tokens_before": 3_000_000, "tokens_after": 1_000_000}
     counted = {**line, "prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 100_000}
     assert (await stage.overview.priced(counted))["usd"] == {"spent": 2.3, "not_sent": 3.0, "by_cache": 0.5}
-    for whole in ({"mode": "observe"}, {"rung": "original"}):
+    for whole in ({"mode": "observe"}, {"attempt_kind": "original"}):
         assert (await stage.overview.priced({**counted, **whole}))["usd"]["not_sent"] == 0
     for unpriced in (line, {**counted, "model": "home-made"}, {**counted, "upstream": "elsewhere"}):
         assert await stage.overview.priced(unpriced) == {**unpriced, "usd": None}

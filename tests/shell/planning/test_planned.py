@@ -6,10 +6,10 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
-from proxy.core.overflow.retry import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.shell.planning.planned import Planned, share_kept
-from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
@@ -17,11 +17,11 @@ from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 MESSAGES = st.lists(st.binary(min_size=1, max_size=9).map(ChatMessage), max_size=6).map(tuple)
 
 
-def sent(planned: Planned) -> Decision:
-    decision = Decision("req", started=0.0)
-    decision.note_plan(planned)
-    decision.note_sent(1)
-    return decision
+def sent(planned: Planned) -> RequestRecord:
+    record = RequestRecord("req", started=0.0)
+    record.note_plan(planned)
+    record.note_sent(1)
+    return record
 
 
 @given(MESSAGES.filter(bool), MESSAGES)
@@ -75,10 +75,10 @@ async def test_another_conversation_with_the_same_beginning_has_no_request_befor
 async def test_the_next_turn_is_held_against_what_was_sent_in_the_end():
     one = planner(128_000)
     first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(20)))
-    decision = sent(first)
+    record = sent(first)
     harsher = await one.again(first, first.inputs.terms._replace(goal_tokens=1_000))
-    decision.note_attempt(Attempt(Rung.EMERGENCY, goal_tokens=1_000), harsher)
-    decision.note_sent(1)
+    record.note_attempt(Attempt(AttemptKind.EMERGENCY, goal_tokens=1_000), harsher)
+    record.note_sent(1)
     following = sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))).prefix_kept
     assert following is not None
     assert following < 0.5, "the emergency send left out what now stands there again"
@@ -88,9 +88,9 @@ async def test_an_original_that_went_up_in_the_end_is_what_the_next_turn_is_held
     one = planner(8_000)
     first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(40)))
     assert first.changed
-    decision = sent(first)
-    decision.note_attempt(Attempt(Rung.ORIGINAL), first)
-    decision.note_sent(1)
+    record = sent(first)
+    record.note_attempt(Attempt(AttemptKind.ORIGINAL), first)
+    record.note_sent(1)
     following = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(41)))
     assert following.last_sent.messages == first.request.conversation.messages
 
@@ -99,20 +99,20 @@ async def test_a_second_send_is_held_against_the_turn_before_and_not_against_the
     one = planner(128_000)
     sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(20))))
     second = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))
-    decision = sent(second)
-    assert decision.prefix_kept == 1.0
-    decision.note_attempt(Attempt(Rung.ORIGINAL), second)
-    decision.note_sent(1)
-    assert decision.prefix_kept == 1.0
+    record = sent(second)
+    assert record.prefix_kept == 1.0
+    record.note_attempt(Attempt(AttemptKind.ORIGINAL), second)
+    record.note_sent(1)
+    assert record.prefix_kept == 1.0
 
 
 async def test_the_share_stands_in_the_log_line_from_the_second_request_on():
     one, recorder, lines = planner(128_000), Recorder(Metrics()), []
     for turns in (20, 21):
         with capture_logs() as log:
-            decision = recorder.begin("req")
-            decision.note_plan(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(turns))))
-            decision.note_sent(1)
-            recorder.finish(decision)
+            record = recorder.begin("req")
+            record.note_plan(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(turns))))
+            record.note_sent(1)
+            recorder.finish(record)
         lines += log
     assert [line.get("prefix_kept") for line in lines] == [None, 1.0]

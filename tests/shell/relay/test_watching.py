@@ -70,7 +70,7 @@ def chunk(body: bytes) -> bytes:
 WORDS, OURS = event({"content": "words"}), event({"tool_calls": [called(RETRIEVAL_TOOL, 0)]})
 BOTH = event({"tool_calls": [called(RETRIEVAL_TOOL, 1), called("weather", 2)]})
 NO_ROUNDS: Any = SimpleNamespace(
-    planned=SimpleNamespace(wire=CHAT_COMPLETIONS), decision=SimpleNamespace(note_usage=lambda _: None)
+    planned=SimpleNamespace(wire=CHAT_COMPLETIONS), record=SimpleNamespace(note_usage=lambda _: None)
 )
 
 

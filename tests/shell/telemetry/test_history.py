@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.telemetry import history as module
-from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import RETRY_SECONDS, History, Unsent
 from proxy.shell.telemetry.ledger import Wanted
-from proxy.shell.telemetry.record import Finished
+from proxy.shell.telemetry.record import RequestRecord
 
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
@@ -196,7 +196,7 @@ async def test_what_is_remembered_without_a_file_is_bounded(start: Any, monkeypa
 
 async def test_a_request_under_way_is_found_with_what_is_known_of_it(start: Any) -> None:
     history = start().history
-    history.under_way[1] = Decision("now", started=0.0)
+    history.under_way[1] = RequestRecord("now", started=0.0)
     found = await history.find("now")
     assert (found["outcome"], found["blocks"]) == ("running", [])
     assert await history.find("other") is None

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.telemetry import ledger as module
+from proxy.shell.telemetry.entries import Entry
 from proxy.shell.telemetry.ledger import SLOT_SECONDS, Ledger, Wanted
-from proxy.shell.telemetry.record import Record
 
 
-def entry(name: str, ended: float = 1_000.0, *, trouble: int = 0, blocks: Any = None, **members: Any) -> Record:
+def entry(name: str, ended: float = 1_000.0, *, trouble: int = 0, blocks: Any = None, **members: Any) -> Entry:
     line = {"request_id": name, "outcome": "answered", "status": 200, "model": "m", "upstream": "u", **members}
     sums = {"requests": 1, "tokens_before": 100, "tokens_sent": 60, "first_byte_ms": 5.0, "waited": 1}
-    return Record(ended, line, blocks, sums, trouble)
+    return Entry(ended, line, blocks, sums, trouble)
 
 
 def ids(ledger: Ledger, **wanted: Any) -> list[str]:
@@ -55,7 +55,7 @@ def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) ->
     assert ids(ledger) == ["new", "old", "between", "late"]
 
 
-def told(*entries: Record, by: Ledger) -> list[Record]:
+def told(*entries: Entry, by: Ledger) -> list[Entry]:
     """Entries as their file numbers them."""
     return [one._replace(id=number) for one, number in zip(entries, by.add(entries), strict=True)]
 

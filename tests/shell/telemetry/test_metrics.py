@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.retry import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, Spread, _forget_the_dead
@@ -41,23 +41,23 @@ def values(metrics: Metrics) -> dict[str, float]:
 async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fails: bool = False) -> Any:
     recorder = Recorder(metrics)
     with capture_logs():
-        decision = recorder.begin("req")
-        decision.note_body(len(content))
+        record = recorder.begin("req")
+        record.note_body(len(content))
         planned = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
-        decision.note_plan(planned)
-        recorder.plan_made(decision)
-        decision.note_sent(1)
-        decision.note_answer(400 if retried else 200)
+        record.note_plan(planned)
+        recorder.plan_made(record)
+        record.note_sent(1)
+        record.note_answer(400 if retried else 200)
         if retried:
-            recorder.overflowed(decision, Verdict(VerdictKind.PROMPT))
-            decision.note_attempt(Attempt(Rung.EMERGENCY), planned)
-            recorder.retried(decision, Attempt(Rung.EMERGENCY))
-            decision.note_sent(1)
-            decision.note_answer(200)
+            recorder.overflowed(record, Verdict(VerdictKind.PROMPT))
+            record.note_attempt(Attempt(AttemptKind.EMERGENCY), planned)
+            recorder.retried(record, Attempt(AttemptKind.EMERGENCY))
+            record.note_sent(1)
+            record.note_answer(200)
         if fails:
-            decision.note_error(ClientLeft("gone"))
+            record.note_error(ClientLeft("gone"))
         running = values(metrics)
-        recorder.finish(decision)
+        recorder.finish(record)
     return planned, running
 
 

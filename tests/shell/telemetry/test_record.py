@@ -1,213 +1,209 @@
-"""A finished request, as it is kept, and packed for other replicas."""
+"""The entry of a request: one line however it ends, with sizes and reasons, never with content."""
 
 from __future__ import annotations
 
-import random
-import zlib
-from typing import Any, cast
+import json
+import time
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from msgspec.structs import replace
+from prometheus_client import generate_latest
+from structlog.testing import capture_logs
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.overflow.retry import Rung
-from proxy.core.text import jsontext
-from proxy.shell.telemetry import record as module
-from proxy.shell.telemetry.decision import Line
-from proxy.shell.telemetry.ledger import Ledger, Wanted
-from proxy.shell.telemetry.record import MAX_BYTES, Finished, Record, Summary, has_failed, packed, unpacked
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.errors import UpstreamTimeout
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, RequestRecord
+from proxy.shell.telemetry.recorder import Recorder, system_tokens
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
-BLOCKS = (
-    MessageReport("system", "", 10, 10),
-    MessageReport("tool", "bash", 500, 0, ("old_exchange",), ("tool_messages_0.json",)),
-    MessageReport(
-        "tool", "bash", 400, 150, ("truncate_tool_output", "omission_note"), ("tool_bash_1.txt", "tool_messages_0.json")
-    ),
-    MessageReport("user", "", 20, 30, ("omission_note",)),
-)
+LONG = "".join(f"canary line {number}\n" for number in range(5_000))
 
 
-def finished(name: str = "req", blocks: tuple[MessageReport, ...] = BLOCKS, **members: Any) -> Finished:
-    line = {"request_id": name, "outcome": "answered", "tokens_before": 930, **members}
-    return Finished(0.0, cast(Line, line), blocks)
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
 
 
-def test_a_summary_tells_where_the_tokens_went():
-    summary = finished(model="m", edits={"old_exchange": 1}).summary()
-    assert summary["message_tokens"] == {"kept": 180, "cut": 250, "left_out": 500}
-    assert (summary["messages_left_out"], summary["model"]) == (1, "m")
-    assert summary["ended"] == "1970-01-01T00:00:00.000+00:00"
+@pytest.fixture
+def recorder(metrics: Metrics) -> Recorder:
+    return Recorder(metrics)
 
 
-def test_sizes_are_told_in_the_tokens_of_the_model():
-    line = {"request_id": "r", "outcome": "answered", "edits": {"old_exchange": 1}}
-    one = Finished(0.0, cast(Line, line), BLOCKS, Budget(room_tokens=1_000, ratio=0.5))
-    detail = one.record()
-    assert detail.summary["message_tokens"] == {"kept": 90, "cut": 125, "left_out": 250}
-    assert detail.blocks is not None
-    assert [block["tokens_before"] for block in detail.blocks] == [5, 250, 200, 10]
+def planner(window_tokens: int = 128_000) -> Planner:
+    pipelines = Pipelines(Settings())
+    return Planner(pipelines, lambda model, _: ModelProfile(model, window_tokens), lambda *_: (1.0, False))
 
 
-def test_a_detail_has_a_block_for_each_message():
-    blocks = finished().record().blocks
-    assert blocks is not None
-    assert [block["message"] for block in blocks] == [0, 1, 2, 3]
-    assert blocks[1] == {
-        "message": 1,
-        "role": "tool",
-        "tool": "bash",
-        "tokens_before": 500,
-        "tokens_after": 0,
-        "reasons": ("old_exchange",),
-        "artifacts": ("tool_messages_0.json",),
-    }
+def body(text: str, *, system: str = "canary", model: str = "m", **members: Any) -> bytes:
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "canary"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": text},
+    ]
+    return json.dumps({"model": model, "messages": messages, **members}).encode()
 
 
-def test_messages_of_a_long_request_are_kept_only_if_it_was_edited():
-    assert finished(blocks=BLOCKS * 20).record().blocks is None
-    kept = finished(blocks=BLOCKS * 20, edits={"old_exchange": 1}).record().blocks
-    assert kept is not None
-    assert len(kept) == 80
+async def planned_for(content: bytes, window_tokens: int = 128_000) -> Planned:
+    return await planner(window_tokens).plan(CHAT_COMPLETIONS, b"owner", content)
 
 
-def test_of_an_original_that_went_up_in_the_end_nothing_was_cut():
-    detail = finished(rung=Rung.ORIGINAL.value, edits={"old_exchange": 1}).record()
-    assert detail.summary["message_tokens"] == {"kept": 930, "cut": 0, "left_out": 0}
-    assert detail.blocks is not None
-    assert all(block["tokens_after"] == block["tokens_before"] and not block["reasons"] for block in detail.blocks)
+async def recorded(recorder: Recorder, planned: Planned | None) -> list[dict[str, Any]]:
+    """The log lines of a request that went well, but for those that other tests are about."""
+    with capture_logs() as log:
+        record = recorder.begin("req-1")
+        record.note_body(100)
+        if planned is not None:
+            record.note_plan(planned)
+        recorder.plan_made(record)
+        record.note_sent(50)
+        record.note_answer(200)
+        record.answer_bytes = 7
+        recorder.finish(record)
+    return [line for line in log if line["event"] not in ("model_limits", "edit")]
 
 
-def test_a_request_without_a_plan_has_no_blocks():
-    detail = finished(blocks=()).record()
-    assert (detail.blocks, detail.summary["message_tokens"]) == ([], {"kept": 0, "cut": 0, "left_out": 0})
-
-
-def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble():
-    for trouble, members in (
-        (0, {"outcome": "answered", "status": 200}),
-        (1, {"outcome": "answered", "attempts": 2}),
-        (2, {"outcome": "client_left"}),
-        (2, {"outcome": "answered", "status": 429}),
-        (2, {"outcome": "answered", "warning": "window_too_small"}),
-    ):
-        assert finished(**members).record().trouble == trouble, members
-
-
-@pytest.mark.parametrize(
-    ("members", "failed"),
-    [
-        ({"outcome": "answered", "status": 200}, False),
-        ({"outcome": "answered", "status": 404}, False),
-        ({"outcome": "answered", "status": 503}, True),
-        ({"outcome": "client_left", "status": 0}, False),
-        ({"outcome": "upstream_timeout", "status": 504}, True),
-        ({"outcome": "upstream_unreachable", "status": 200}, True),
-        ({"outcome": "context_length_exceeded", "status": 400}, False),
-    ],
-)
-def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[str, Any], failed: bool) -> None:
-    assert has_failed(members) is failed
-
-
-BLOCK = {
-    "message": 0,
-    "role": "tool",
-    "tool": "bash",
-    "tokens_before": 500,
-    "tokens_after": 90,
-    "reasons": [],
-    "artifacts": [],
-}
-SUMMARY = {
-    "id": 0,
-    "request_id": "r",
-    "ended": "2026-01-01T00:00:00.000+00:00",
-    "outcome": "answered",
-    "status": 200,
-    "body_bytes": 9,
-    "sent_bytes": 9,
-    "answer_bytes": 9,
-    "total_ms": 1.5,
-    "message_tokens": {"kept": 9, "cut": 0, "left_out": 0},
-    "messages_left_out": 0,
-}
-
-
-def record(blocks: Any = None, **members: Any) -> Record:
-    return Record(
-        1_000.0, cast(Summary, {**SUMMARY, **members}), blocks, {"requests": 1, "edited": True, "first_byte_ms": 2.5}, 1
+async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG))
+    plan, truncated, done = await recorded(recorder, planned)
+    assert (plan["event"], truncated["event"], done["event"]) == (
+        "request_planned",
+        "tool_output_truncated",
+        "request_done",
     )
+    assert plan["tokens_after"] < plan["tokens_before"]
+    assert plan["chars_after"] < plan["chars_before"]
+    assert (plan["messages_before"], plan["messages_dropped"], plan["truncated"]) == (4, 0, True)
+    assert plan["reasons"] == done["edits"] == {"truncate_tool_output": 1}
+    assert (truncated["tool"], truncated["original_chars"]) == ("bash", len(LONG))
+    assert truncated["artifact"].startswith("tool_bash_")
+    assert (done["status"], done["outcome"], done["answer_bytes"], done["sent_bytes"]) == (200, "answered", 7, 50)
+    assert done["own_ms"] >= 0
+    assert done["first_byte_ms"] >= 0
+    assert done["total_ms"] >= 0
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=20))
-def test_what_arrives_is_what_was_sent_whatever_the_model_is_called(name: str) -> None:
-    sent = record([BLOCK], model=name, edits={"old_exchange": 2}, tokens_before=7)
-    message = packed(sent, 12)
-    assert message is not None
-    assert unpacked(message) == sent._replace(id=12)
+async def test_a_plan_that_changes_nothing_is_one_line(recorder: Recorder) -> None:
+    log = await recorded(recorder, await planned_for(body("short")))
+    assert [line["event"] for line in log] == ["request_done"]
 
 
-def test_a_long_or_unedited_request_goes_without_its_messages() -> None:
-    made = random.Random(5)
-    blocks = [{**BLOCK, "artifacts": [made.randbytes(24).hex()]} for _ in range(2_000)]
-    message = packed(record(blocks, edits={"old_exchange": 1}), 1)
-    assert message is not None
-    assert len(message) < MAX_BYTES
-    found = unpacked(message)
-    assert found is not None
-    assert found.blocks is None
-    unedited = packed(record(blocks[:1]), 1)
-    assert unedited is not None
-    assert unpacked(unedited) == record(None)._replace(id=1)
-    assert packed(record(problem=made.randbytes(MAX_BYTES).hex()), 1) is None
+async def test_a_request_that_was_not_read_has_a_line_without_a_plan(recorder: Recorder) -> None:
+    (done,) = await recorded(recorder, None)
+    assert done["event"] == "request_done"
+    assert "tokens_before" not in done
 
 
-def changed(**members: Any) -> bytes:
-    """A packed record with something else in it."""
-    whole: dict[str, Any] = {**record()._asdict(), "id": 1, "sums": {"requests": 1}}
-    summary = {**whole["summary"], **members.pop("summary", {})}
-    return zlib.compress(jsontext.dump({**whole, "summary": summary, **members}))
+async def test_no_content_stands_in_any_line_or_header(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG, system="canary " * 40_000))
+    log = await recorded(recorder, planned)
+    record = RequestRecord("req-1", started=0.0, planned=planned)
+    assert "canary" not in json.dumps(log)
+    assert "canary" not in str(record.headers())
 
 
-def test_what_others_pack_is_unpacked() -> None:
-    assert unpacked(changed()) == record()._replace(id=1, sums={"requests": 1})
+async def test_the_name_of_a_model_is_bounded(recorder: Recorder) -> None:
+    log = await recorded(recorder, await planned_for(body(LONG, model="m" * 10_000)))
+    assert {len(line["model"]) for line in log if "model" in line} == {MAX_MODEL_CHARACTERS}
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"no record",
-        zlib.compress(b"no JSON"),
-        zlib.compress(b"[" * 100_000),
-        zlib.compress(b" " * (module.MAX_UNPACKED_BYTES + 1) + b"{}"),
-        changed(id=-1),
-        changed(id=2**60),
-        changed(ended=1e300),
-        changed(ended="now"),
-        changed(trouble=9),
-        changed(sums={"requests": -1}),
-        changed(sums={"requests": 10**400}),
-        changed(blocks=[1]),
-        changed(summary={"request_id": 5}),
-        changed(summary={"upstream": ["u"]}),
-        changed(summary={"edits": {"a": "b"}}),
-        changed(summary={"tokens_before": 2**70}),
-        changed(summary={"conversation": None}),
-        changed(summary={"status": "200"}),
-    ],
-)
-def test_what_could_not_be_a_row_is_nothing(message: bytes) -> None:
-    assert unpacked(message) is None
+async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(recorder: Recorder) -> None:
+    content = body("short", system="word " * 10_000)
+    one = planner(16_000)
+    first = await one.plan(CHAT_COMPLETIONS, b"owner", content)
+    again = await one.plan(CHAT_COMPLETIONS, b"owner", content)
+    warned = [line for line in await recorded(recorder, first) if line["event"] == "system_text_long"]
+    assert [(line["tokens"], line["log_level"]) for line in warned] == [(system_tokens(first), "warning")]
+    assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
 
 
-@given(st.dictionaries(st.sampled_from(["model", "outcome", "problem", "warning"]), st.text()))
-def test_whatever_is_unpacked_can_be_kept(summary: dict[str, str]) -> None:
-    found = unpacked(changed(summary=summary))
-    assert found is not None
-    ledger = Ledger(None, 10)
-    ledger.take([found], "0-0", "1-0", 0.0)
-    assert ledger.count(Wanted()) == 1
-    ledger.close()
+async def test_the_wait_for_images_is_not_the_proxys_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = replace(await planned_for(body("short")), lookup_seconds=2.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: 3.5)
+    waited, without = (RequestRecord("req-1", started=0.0, received=1.0, planned=one) for one in (planned, None))
+    for record in (waited, without):
+        record.note_sent(1)
+    line = waited.described(4.0)
+    assert (line["own_ms"], line["lookup_ms"]) == (500.0, 2000.0)
+    line = without.described(4.0)
+    assert (line["own_ms"], "lookup_ms" in line) == (2500.0, False)
+
+
+async def test_the_headers_tell_sizes_attempts_and_edits() -> None:
+    planned = await planned_for(body(LONG))
+    plan = planned.plan
+    headers = dict(RequestRecord("req-1", started=0.0, planned=planned).headers())
+    assert headers[b"x-context-proxy-tokens"] == (
+        f"before={plan.before.tokens};after={plan.after.tokens};room={plan.budget.room_tokens}".encode()
+    )
+    assert headers[b"x-context-proxy-attempts"] == b"1"
+    assert headers[b"x-context-proxy-edits"] == b"truncate_tool_output=1"
+
+
+async def test_without_edits_there_is_no_header_of_edits_and_without_a_plan_none_at_all() -> None:
+    planned = await planned_for(body("short"))
+    assert b"x-context-proxy-edits" not in dict(RequestRecord("req-1", started=0.0, planned=planned).headers())
+    assert RequestRecord("req-1", started=0.0).headers() == []
+
+
+async def test_a_lowered_reply_limit_counts_as_a_reason() -> None:
+    planned = await planned_for(body("word " * 1_000, max_tokens=7_500), window_tokens=8_000)
+    assert planned.reasons == {"clamp_reply": 1}
+
+
+async def test_a_request_that_fails_is_a_warning_with_its_code(recorder: Recorder, metrics: Metrics) -> None:
+    with capture_logs() as log:
+        record = recorder.begin("req-1")
+        record.note_body(10)
+        record.note_error(UpstreamTimeout("silent for 3 s"))
+        recorder.finish(record)
+    (done,) = log
+    assert (done["log_level"], done["outcome"], done["problem"]) == ("warning", "upstream_timeout", "silent for 3 s")
+    assert (done["status"], done["sent_bytes"]) == (0, 0)
+    text = generate_latest(metrics.registry).decode()
+    assert 'context_proxy_requests_total{outcome="upstream_timeout"} 1.0' in text
+    assert "context_proxy_running_requests 0.0" in text
+
+
+async def test_a_request_under_way_is_counted_as_running(recorder: Recorder, metrics: Metrics) -> None:
+    record = recorder.begin("req-1")
+    assert "context_proxy_running_requests 1.0" in generate_latest(metrics.registry).decode()
+    with capture_logs():
+        recorder.finish(record)
+    assert "context_proxy_running_requests 0.0" in generate_latest(metrics.registry).decode()
+
+
+async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG))
+    record = recorder.begin("req-1")
+    record.note_plan(planned)
+    assert b"x-context-proxy-edits" in dict(record.headers())
+    record.note_attempt(Attempt(AttemptKind.ORIGINAL), planned)
+    headers = dict(record.headers())
+    assert b"x-context-proxy-edits" not in headers
+    sizes = dict(part.split(b"=") for part in headers[b"x-context-proxy-tokens"].split(b";"))
+    assert sizes[b"after"] == sizes[b"before"]
+    assert headers[b"x-context-proxy-attempts"] == b"2"
+
+
+async def test_a_second_send_is_timed_from_its_own_departure_and_the_first_is_the_proxys_own_work() -> None:
+    planned = await planned_for(body("short"))
+    record = RequestRecord("req-1", 0.0)
+    record.note_body(10)
+    record.note_plan(planned)
+    record.note_sent(10)
+    own_seconds = record.own_seconds
+    record.note_answer(400)
+    record.note_attempt(Attempt(AttemptKind.ORIGINAL), planned)
+    record.note_sent(10)
+    assert record.own_seconds == own_seconds
+    assert (record.status, record.answered) == (0, None), "nothing has come yet"
+    assert "first_byte_ms" not in record.described(1.0)

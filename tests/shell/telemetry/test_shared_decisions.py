@@ -17,10 +17,10 @@ from support.state_server import StateServer, needs_state_server
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry import shared_decisions
-from proxy.shell.telemetry.decision import Line
+from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History, Unsent
 from proxy.shell.telemetry.ledger import Wanted
-from proxy.shell.telemetry.record import Finished
+from proxy.shell.telemetry.record import Line
 from proxy.shell.telemetry.shared_decisions import SharedDecisions
 
 pytestmark = needs_state_server

@@ -19,7 +19,7 @@ from support.planners import TENANT, body, planner, run
 
 from proxy.config import settings as settings_module
 from proxy.config.settings import SettingsError, load
-from proxy.core.overflow.retry import Attempt, Rung
+from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
@@ -48,20 +48,20 @@ async def traced(
     addresses = {"": "https://api.example:8443/v1", "upstreams[0]": "https://other.example/v1"}
     recorder = Recorder(Metrics(), Tracer(addresses, SimpleSpanProcessor(spans)))
     with capture_logs():
-        decision = recorder.begin("req-7", list(headers))
-        decision.route = route
-        decision.note_body(len(content))
+        record = recorder.begin("req-7", list(headers))
+        record.route = route
+        record.note_body(len(content))
         planned = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
-        decision.note_plan(planned)
-        decision.note_sent(1)
+        record.note_plan(planned)
+        record.note_sent(1)
         if retried:
-            decision.note_attempt(Attempt(Rung.EMERGENCY), planned)
-            decision.note_sent(1)
-        decision.note_answer(status)
-        decision.prompt_tokens = 321
+            record.note_attempt(Attempt(AttemptKind.EMERGENCY), planned)
+            record.note_sent(1)
+        record.note_answer(status)
+        record.prompt_tokens = 321
         if error is not None:
-            decision.note_error(error)
-        recorder.finish(decision)
+            record.note_error(error)
+        recorder.finish(record)
     (span,) = spans.get_finished_spans()
     return span
 
@@ -125,7 +125,7 @@ async def test_what_went_wrong_is_an_error_with_its_code(spans: InMemorySpanExpo
     attributes = dict(span.attributes or {})
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "silent for 3 s")
     assert attributes["error.type"] == "upstream_timeout"
-    assert (attributes["context_proxy.attempts"], attributes["context_proxy.rung"]) == (2, "emergency")
+    assert (attributes["context_proxy.attempts"], attributes["context_proxy.attempt_kind"]) == (2, "emergency")
 
 
 async def test_an_answer_that_refuses_is_an_error_of_its_span(spans: InMemorySpanExporter) -> None:

@@ -1,0 +1,296 @@
+"""A finished request as an entry of the ledger: what is kept, what replicas send each other, what the dashboard shows.
+
+Rule: sizes, names and reasons, never a key and never content. A request pays for one `Finished`; what only people need
+is computed in the thread that writes it. An entry for other replicas is limited in bytes, compressed and decompressed,
+and a malformed one is dropped.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Final, NamedTuple, NotRequired
+
+import msgspec
+from msgspec import Struct
+from typing_extensions import TypedDict
+
+from proxy.core.compaction.budget import Budget
+from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.overflow.retry import AttemptKind
+from proxy.core.text import jsontext
+from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, Count, Line, RequestRecord, Sum
+
+MAX_BLOCKS: Final = 2_000
+"""Messages of one request that are kept: the last ones."""
+MAX_UNCHANGED_BLOCKS: Final = 50
+"""Messages of a request that nothing was done to: more would cost more CPU than the rest of its entry."""
+MAX_BYTES: Final = 16 * 1024
+"""Of an entry for other replicas; a larger one goes without its messages."""
+MAX_UNPACKED_BYTES: Final = 1024 * 1024
+
+
+class Block(TypedDict):
+    """What becomes of one message. Sizes are in the model's tokens."""
+
+    message: int
+    """Its index in the conversation, from 0."""
+    role: str
+    tool: str
+    """The tool whose result it is; empty if it is none."""
+    tokens_before: int
+    tokens_after: int
+    """0: it is left out."""
+    reasons: Sequence[str]
+    """Why it is changed; empty: it is sent unchanged."""
+    artifacts: Sequence[str]
+    """Where the content taken out of it is stored."""
+
+
+class Shares(TypedDict):
+    """What became of the messages' tokens."""
+
+    kept: int
+    cut: int
+    left_out: int
+
+
+class Summary(Line):
+    """One finished request: the members of its log line, and what became of its tokens."""
+
+    id: int
+    """The same in all workers and replicas, larger for what ended later; 0 while it is running."""
+    ended: str
+    """ISO 8601, UTC."""
+    message_tokens: Shares
+    messages_left_out: int
+
+
+class Detail(Summary):
+    """One request, with a block for each of its messages."""
+
+    blocks: Sequence[Block]
+    """Empty if the request could not be read, or was long and not edited."""
+
+
+class Running(TypedDict):
+    """A running request."""
+
+    request_id: str
+    seconds: float
+    attempts: int
+    model: NotRequired[str]
+    tokens_before: NotRequired[int]
+    tokens_after: NotRequired[int]
+
+
+class Turn(TypedDict):
+    """One request of a conversation."""
+
+    request_id: str
+    tokens_before: int | None
+    """Empty, like the next two, if the request could not be read."""
+    tokens_after: int | None
+    room_tokens: int | None
+    changed: int
+    """1: it was edited."""
+    troubled: int
+    """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
+
+
+class Conversation(TypedDict):
+    """The requests that begin with the same task."""
+
+    conversation: str
+    requests: int
+    last: int
+    """The `id` of its latest request."""
+    began: float
+    """Unix time."""
+    ended: float
+    changed: int
+    troubled: int
+    model: str
+    turns: list[Turn]
+    """The latest, the oldest of them first."""
+
+
+class _Packed(Struct):
+    """An entry as JSON."""
+
+    id: Count
+    ended: Sum
+    trouble: Annotated[int, msgspec.Meta(ge=0, le=2)]
+    summary: Summary
+    sums: dict[str, Sum]
+    blocks: list[Block] | None
+
+
+class Entry(NamedTuple):
+    """What is kept of a finished request."""
+
+    ended: float
+    """Unix time."""
+    summary: Summary
+    blocks: Sequence[Block] | None
+    """The last messages, one by one; None: they are not kept."""
+    sums: Mapping[str, float]
+    """What it adds to the sums of its five minutes, by name."""
+    trouble: int = 0
+    """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
+    id: int | None = None
+    """In the file of another replica; None: it was served here."""
+
+
+class Finished(Struct, frozen=True):
+    """A request as it ended. The entry of it is made later, in another thread."""
+
+    ended: float
+    """Unix time."""
+    line: Line
+    blocks: tuple[MessageReport, ...]
+    """As planned, by our estimate; empty if there was no plan."""
+    budget: Budget | None = None
+    """Of the plan."""
+    sent_tokens: int | None = None
+    """Of the last send, estimated; None if nothing was sent, or nothing was planned."""
+    survived: bool | None = None
+    """Whether a refusal for length was overcome; None if there was none."""
+
+    def summary(self) -> Summary:
+        """The log line, and what became of the messages' tokens: kept, cut, left out."""
+        came = sum([block.tokens_before for block in self.blocks])
+        cut = left_out = messages_left_out = 0
+        if self.line.get("edits") and not self._is_original:
+            for block in self.blocks:
+                before, after = block.tokens_before, block.tokens_after
+                if not after:
+                    left_out += before
+                    messages_left_out += 1
+                elif after < before:
+                    cut += before - after
+        told = self._told
+        shares: Shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
+        ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
+        return {
+            "id": 0,  # the ledger gives it one
+            "ended": ended,
+            **self.line,
+            "message_tokens": shares,
+            "messages_left_out": messages_left_out,
+        }
+
+    def entry(self) -> Entry:
+        """The entry of the request."""
+        is_worth_it = bool(self.line.get("edits")) or len(self.blocks) <= MAX_UNCHANGED_BLOCKS
+        blocks = self.described_blocks()[-MAX_BLOCKS:] if is_worth_it else None
+        return Entry(self.ended, self.summary(), blocks, self._sums(), _trouble_of(self.line))
+
+    def _sums(self) -> dict[str, float]:
+        line, is_timed = self.line, "first_byte_ms" in self.line
+        return {
+            "requests": 1,
+            "failed": has_failed(line),
+            "edited": bool(line.get("edits")),
+            "overflows": self.survived is not None,
+            "survived": self.survived is True,
+            "tokens_before": line["tokens_before"] if self.sent_tokens is not None else 0,
+            "tokens_sent": self.sent_tokens or 0,
+            "prompt_tokens": line.get("prompt_tokens", 0),
+            "cached_tokens": min(line.get("cached_tokens", 0), line.get("prompt_tokens", 0)),
+            "reply_tokens": line.get("reply_tokens", 0),
+            "waited": is_timed,
+            "first_byte_ms": line.get("first_byte_ms", 0.0),
+            "followed": "prefix_kept" in line,
+            "prefix_kept": line.get("prefix_kept", 0.0),
+        }
+
+    def described_blocks(self) -> list[Block]:
+        """The messages of the last send, in the model's tokens: an original that was sent in place of a refused plan
+        has no edits."""
+        blocks: Sequence[MessageReport] = self.blocks
+        if self._is_original:
+            blocks = [MessageReport(one.role, one.tool, one.tokens_before, one.tokens_before) for one in blocks]
+        return described_blocks(blocks, self._told)
+
+    @property
+    def _is_original(self) -> bool:
+        return self.line.get("attempt_kind") == AttemptKind.ORIGINAL
+
+    @property
+    def _told(self) -> Callable[[int], int]:
+        """Turns our tokens into those of the model."""
+        return int if self.budget is None else self.budget.model_tokens
+
+
+def described_running(record: RequestRecord) -> Running:
+    """A running request, as far as its outcome is known."""
+    seconds = round(time.perf_counter() - record.started, 1)
+    line: Running = {"request_id": record.request_id, "seconds": seconds, "attempts": record.attempts}
+    if record.planned is not None:
+        line["model"] = record.planned.request.model[:MAX_MODEL_CHARACTERS]
+        line["tokens_before"] = record.planned.tokens_before
+        line["tokens_after"] = record.sent_tokens
+    return line
+
+
+def running_detail(record: RequestRecord) -> Detail:
+    """A running request as far as it is known, with its messages."""
+    plan = record.planned.plan if record.planned is not None else None
+    line: Line = {**record.described(time.perf_counter()), "outcome": "running"}
+    found = Finished(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None)
+    return {**found.summary(), "blocks": found.described_blocks()}
+
+
+def _trouble_of(line: Line) -> int:
+    if line["outcome"] != "answered" or line.get("status", 0) >= 400 or "warning" in line:
+        return 2
+    return int(line.get("attempts", 1) > 1)
+
+
+def has_failed(line: Line) -> bool:
+    """Whether the upstream or the proxy failed: a client that left has not, nor has one that asked for something
+    wrong."""
+    outcome, status = line["outcome"], line.get("status", 0)
+    return (outcome not in ("answered", "client_left") and status not in range(400, 500)) or status >= 500
+
+
+def packed(entry: Entry, number: int) -> bytes | None:
+    """An entry and its id for other replicas: with its messages if one was edited and they are not too many; None if
+    even its line is too large."""
+    sums = {name: +found for name, found in entry.sums.items() if found}  # the sign makes numbers of truths
+    for blocks in (entry.blocks, None) if entry.summary.get("edits") else (None,):
+        whole = jsontext.dump({**entry._asdict(), "id": number, "sums": sums, "blocks": blocks})
+        if len(whole) <= MAX_UNPACKED_BYTES and len(message := zlib.compress(whole, 1)) <= MAX_BYTES:
+            return message
+    return None
+
+
+def unpacked(message: bytes) -> Entry | None:
+    """The request; None if it is malformed."""
+    unpacking = zlib.decompressobj()
+    try:
+        whole = unpacking.decompress(message, MAX_UNPACKED_BYTES)
+        found = msgspec.convert(jsontext.value(whole), _Packed)
+    except (zlib.error, jsontext.NotJson, msgspec.ValidationError):
+        return None
+    return Entry(found.ended, found.summary, found.blocks, found.sums, found.trouble, found.id)
+
+
+def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
+    """Blocks as JSON, with sizes as they are to be told. Its members are named here one by one: an edited conversation
+    of a thousand messages comes this way at each turn, and `_asdict` would take a millisecond."""
+    return [
+        {
+            "message": index,
+            "role": role,
+            "tool": tool,
+            "tokens_before": told(before),
+            "tokens_after": told(after),
+            "reasons": reasons,
+            "artifacts": artifacts,
+        }
+        for index, (role, tool, before, after, reasons, artifacts) in enumerate(blocks)
+    ]

@@ -1,0 +1,213 @@
+"""A finished request, as it is kept, and packed for other replicas."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.compaction.budget import Budget
+from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.overflow.retry import AttemptKind
+from proxy.core.text import jsontext
+from proxy.shell.telemetry import entries as module
+from proxy.shell.telemetry.entries import MAX_BYTES, Entry, Finished, Summary, has_failed, packed, unpacked
+from proxy.shell.telemetry.ledger import Ledger, Wanted
+from proxy.shell.telemetry.record import Line
+
+BLOCKS = (
+    MessageReport("system", "", 10, 10),
+    MessageReport("tool", "bash", 500, 0, ("old_exchange",), ("tool_messages_0.json",)),
+    MessageReport(
+        "tool", "bash", 400, 150, ("truncate_tool_output", "omission_note"), ("tool_bash_1.txt", "tool_messages_0.json")
+    ),
+    MessageReport("user", "", 20, 30, ("omission_note",)),
+)
+
+
+def finished(name: str = "req", blocks: tuple[MessageReport, ...] = BLOCKS, **members: Any) -> Finished:
+    line = {"request_id": name, "outcome": "answered", "tokens_before": 930, **members}
+    return Finished(0.0, cast(Line, line), blocks)
+
+
+def test_a_summary_tells_where_the_tokens_went():
+    summary = finished(model="m", edits={"old_exchange": 1}).summary()
+    assert summary["message_tokens"] == {"kept": 180, "cut": 250, "left_out": 500}
+    assert (summary["messages_left_out"], summary["model"]) == (1, "m")
+    assert summary["ended"] == "1970-01-01T00:00:00.000+00:00"
+
+
+def test_sizes_are_told_in_the_tokens_of_the_model():
+    line = {"request_id": "r", "outcome": "answered", "edits": {"old_exchange": 1}}
+    one = Finished(0.0, cast(Line, line), BLOCKS, Budget(room_tokens=1_000, ratio=0.5))
+    detail = one.entry()
+    assert detail.summary["message_tokens"] == {"kept": 90, "cut": 125, "left_out": 250}
+    assert detail.blocks is not None
+    assert [block["tokens_before"] for block in detail.blocks] == [5, 250, 200, 10]
+
+
+def test_a_detail_has_a_block_for_each_message():
+    blocks = finished().entry().blocks
+    assert blocks is not None
+    assert [block["message"] for block in blocks] == [0, 1, 2, 3]
+    assert blocks[1] == {
+        "message": 1,
+        "role": "tool",
+        "tool": "bash",
+        "tokens_before": 500,
+        "tokens_after": 0,
+        "reasons": ("old_exchange",),
+        "artifacts": ("tool_messages_0.json",),
+    }
+
+
+def test_messages_of_a_long_request_are_kept_only_if_it_was_edited():
+    assert finished(blocks=BLOCKS * 20).entry().blocks is None
+    kept = finished(blocks=BLOCKS * 20, edits={"old_exchange": 1}).entry().blocks
+    assert kept is not None
+    assert len(kept) == 80
+
+
+def test_of_an_original_that_went_up_in_the_end_nothing_was_cut():
+    detail = finished(attempt_kind=AttemptKind.ORIGINAL.value, edits={"old_exchange": 1}).entry()
+    assert detail.summary["message_tokens"] == {"kept": 930, "cut": 0, "left_out": 0}
+    assert detail.blocks is not None
+    assert all(block["tokens_after"] == block["tokens_before"] and not block["reasons"] for block in detail.blocks)
+
+
+def test_a_request_without_a_plan_has_no_blocks():
+    detail = finished(blocks=()).entry()
+    assert (detail.blocks, detail.summary["message_tokens"]) == ([], {"kept": 0, "cut": 0, "left_out": 0})
+
+
+def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble():
+    for trouble, members in (
+        (0, {"outcome": "answered", "status": 200}),
+        (1, {"outcome": "answered", "attempts": 2}),
+        (2, {"outcome": "client_left"}),
+        (2, {"outcome": "answered", "status": 429}),
+        (2, {"outcome": "answered", "warning": "window_too_small"}),
+    ):
+        assert finished(**members).entry().trouble == trouble, members
+
+
+@pytest.mark.parametrize(
+    ("members", "failed"),
+    [
+        ({"outcome": "answered", "status": 200}, False),
+        ({"outcome": "answered", "status": 404}, False),
+        ({"outcome": "answered", "status": 503}, True),
+        ({"outcome": "client_left", "status": 0}, False),
+        ({"outcome": "upstream_timeout", "status": 504}, True),
+        ({"outcome": "upstream_unreachable", "status": 200}, True),
+        ({"outcome": "context_length_exceeded", "status": 400}, False),
+    ],
+)
+def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[str, Any], failed: bool) -> None:
+    assert has_failed(members) is failed
+
+
+BLOCK = {
+    "message": 0,
+    "role": "tool",
+    "tool": "bash",
+    "tokens_before": 500,
+    "tokens_after": 90,
+    "reasons": [],
+    "artifacts": [],
+}
+SUMMARY = {
+    "id": 0,
+    "request_id": "r",
+    "ended": "2026-01-01T00:00:00.000+00:00",
+    "outcome": "answered",
+    "status": 200,
+    "body_bytes": 9,
+    "sent_bytes": 9,
+    "answer_bytes": 9,
+    "total_ms": 1.5,
+    "message_tokens": {"kept": 9, "cut": 0, "left_out": 0},
+    "messages_left_out": 0,
+}
+
+
+def entry(blocks: Any = None, **members: Any) -> Entry:
+    return Entry(
+        1_000.0, cast(Summary, {**SUMMARY, **members}), blocks, {"requests": 1, "edited": True, "first_byte_ms": 2.5}, 1
+    )
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=20))
+def test_what_arrives_is_what_was_sent_whatever_the_model_is_called(name: str) -> None:
+    sent = entry([BLOCK], model=name, edits={"old_exchange": 2}, tokens_before=7)
+    message = packed(sent, 12)
+    assert message is not None
+    assert unpacked(message) == sent._replace(id=12)
+
+
+def test_a_long_or_unedited_request_goes_without_its_messages() -> None:
+    made = random.Random(5)
+    blocks = [{**BLOCK, "artifacts": [made.randbytes(24).hex()]} for _ in range(2_000)]
+    message = packed(entry(blocks, edits={"old_exchange": 1}), 1)
+    assert message is not None
+    assert len(message) < MAX_BYTES
+    found = unpacked(message)
+    assert found is not None
+    assert found.blocks is None
+    unedited = packed(entry(blocks[:1]), 1)
+    assert unedited is not None
+    assert unpacked(unedited) == entry(None)._replace(id=1)
+    assert packed(entry(problem=made.randbytes(MAX_BYTES).hex()), 1) is None
+
+
+def changed(**members: Any) -> bytes:
+    """A packed entry with something else in it."""
+    whole: dict[str, Any] = {**entry()._asdict(), "id": 1, "sums": {"requests": 1}}
+    summary = {**whole["summary"], **members.pop("summary", {})}
+    return zlib.compress(jsontext.dump({**whole, "summary": summary, **members}))
+
+
+def test_what_others_pack_is_unpacked() -> None:
+    assert unpacked(changed()) == entry()._replace(id=1, sums={"requests": 1})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"no entry",
+        zlib.compress(b"no JSON"),
+        zlib.compress(b"[" * 100_000),
+        zlib.compress(b" " * (module.MAX_UNPACKED_BYTES + 1) + b"{}"),
+        changed(id=-1),
+        changed(id=2**60),
+        changed(ended=1e300),
+        changed(ended="now"),
+        changed(trouble=9),
+        changed(sums={"requests": -1}),
+        changed(sums={"requests": 10**400}),
+        changed(blocks=[1]),
+        changed(summary={"request_id": 5}),
+        changed(summary={"upstream": ["u"]}),
+        changed(summary={"edits": {"a": "b"}}),
+        changed(summary={"tokens_before": 2**70}),
+        changed(summary={"conversation": None}),
+        changed(summary={"status": "200"}),
+    ],
+)
+def test_what_could_not_be_a_row_is_nothing(message: bytes) -> None:
+    assert unpacked(message) is None
+
+
+@given(st.dictionaries(st.sampled_from(["model", "outcome", "problem", "warning"]), st.text()))
+def test_whatever_is_unpacked_can_be_kept(summary: dict[str, str]) -> None:
+    found = unpacked(changed(summary=summary))
+    assert found is not None
+    ledger = Ledger(None, 10)
+    ledger.take([found], "0-0", "1-0", 0.0)
+    assert ledger.count(Wanted()) == 1
+    ledger.close()
