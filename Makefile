@@ -110,17 +110,9 @@ docs: .docs-tools/made ## the documentation as a site, in .site; fails on a brok
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
-config.example.yaml: $(wildcard proxy/config/*.py) proxy/reference.py .venv/made
-	@$(BIN)/python -m proxy.reference > $@
-
-docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
-	@$(BIN)/python -m proxy.reference metrics > $@
-
-docs/log.md: proxy/core/conversation/edit.py proxy/reference.py .venv/made
-	@$(BIN)/python -m proxy.reference log > $@
-
-docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy tools/handbook -name '*.py') pyproject.toml .venv/made
-	@$(BIN)/python -m tools.handbook $(@F) > $@
+config.example.yaml docs/api.md docs/architecture.svg docs/log.md docs/metrics.md docs/rooms.md docs/settings.md: \
+		$(shell find proxy tools/handbook -name '*.py') pyproject.toml .venv/made
+	@$(BIN)/python -m tools.handbook $@ > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra compression --extra mcp --extra otel --extra redis --group dev -o requirements/dev.lock

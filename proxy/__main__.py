@@ -93,7 +93,7 @@ def _artifacts(options: argparse.Namespace) -> int:
 
 
 def _mcp(options: argparse.Namespace) -> int:
-    from proxy.commands.mcp import serve_mcp  # noqa: PLC0415 - for this command alone
+    from proxy.commands.artifacts import serve_mcp  # noqa: PLC0415 - for this command alone
 
     return serve_mcp(_settings(options))
 

@@ -1,6 +1,9 @@
-"""`context-proxy artifacts ls|show|rm`: the content of the store, of all tenants, for the operator.
+"""`context-proxy artifacts ls|show|rm`: the content of the store, of all tenants, for the operator; `context-proxy
+mcp`: artifacts for an agent on this machine, by the Model Context Protocol.
 
-Rule: the output is bounded, and no tool output can control a terminal; `--whole` gives the content byte for byte.
+Rule: the output is bounded, and no tool output can control a terminal; `--whole` gives the content byte for byte. Over
+MCP an agent gets what the client's keys may read, found where the client's SDK looks for them, and what came without a
+key; standard output then belongs to the protocol.
 """
 
 from __future__ import annotations
@@ -10,16 +13,29 @@ import asyncio
 import contextlib
 import datetime
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 from proxy.config.settings import Settings
+from proxy.config.types import client_keys
 from proxy.core.artifact_reading.pages import Query
 from proxy.errors import BadArtifactQuery, ProxyError
-from proxy.preflight import create_folder
-from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact, reason_of
+from proxy.preflight import create_folder, create_tenants
+from proxy.shell.artifacts.folder import (
+    META,
+    TROUBLE,
+    ArtifactFolder,
+    PrivateFolder,
+    artifact_of,
+    is_artifact,
+    reason_of,
+)
 from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.tools import ArtifactTools, Tenants
+from proxy.shell.resources.logs import configure_logging
 
 DONE: Final = 0
 NOT_DONE: Final = 1
@@ -102,6 +118,30 @@ def remove_artifacts(folder: ArtifactFolder, names: Sequence[str]) -> int:
         if not removed:
             missing = _complain(f"there is no artifact {name!a}")
     return NOT_DONE if missing else DONE
+
+
+def serve_mcp(settings: Settings) -> int:
+    """Answer one client until it is gone; the exit status."""
+    if find_spec("mcp") is None:
+        return _complain("this command needs a package that is not installed: pip install 'context-proxy[mcp]'")
+    from proxy.shell.endpoints.mcp_server import serve_stdio  # noqa: PLC0415 - needs an extra
+
+    folder = create_folder(settings)
+    if isinstance(folder, PrivateFolder) and not settings.data_dir.is_dir():
+        return _complain(f"{settings.data_dir.absolute()} is not there: --data-dir names the folder of a proxy")
+    configure_logging(settings.log, sys.stderr)
+    tenants = create_tenants(settings, folder)
+    if tenants.problem is not None:
+        return _complain(f"the secret of tenants in {folder.address} cannot be read: {tenants.problem}")
+    mine: Tenants = tuple(tenants.tenant_of(one).hex() for one in ([], *([one] for one in client_keys(os.environ))))
+    if settings.artifacts.open_on_loopback:
+        mine = (None,)
+    reader = ArtifactReader(folder, retention_days=settings.artifacts.retention_days, language=settings.language)
+    try:
+        asyncio.run(serve_stdio(ArtifactTools(reader, settings.language), mine))
+    finally:
+        reader.close()
+    return DONE
 
 
 def _found(folder: ArtifactFolder) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.commands import mcp as command
+from proxy.commands import artifacts as command
 from proxy.config.settings import Settings
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts.access import Tenants

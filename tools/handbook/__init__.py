@@ -1,4 +1,4 @@
-"""The generated part of docs/: the picture of the house, the table of its rooms, the pages of settings and API.
+"""The generated part of docs/, and config.example.yaml: settings, API, log, metrics, rooms and their picture.
 
 Rule: the top layer, beside the proxy's own commands; nothing in the proxy imports it.
 """

@@ -1,4 +1,4 @@
-"""`python -m tools.handbook NAME` prints the page or picture `docs/NAME`; make writes it."""
+"""`python -m tools.handbook PATH` prints a generated file of the repository; make writes it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tools.handbook import api_page, picture, rooms, settings_page
+from tools.handbook import api_page, picture, reference, rooms, settings_page
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    "api.md": api_page.render,
-    "architecture.svg": picture.render,
-    "rooms.md": rooms.render,
-    "settings.md": settings_page.render,
+    "config.example.yaml": reference.render,
+    "docs/api.md": api_page.render,
+    "docs/architecture.svg": picture.render,
+    "docs/log.md": reference.render_log,
+    "docs/metrics.md": reference.render_metrics,
+    "docs/rooms.md": rooms.render,
+    "docs/settings.md": settings_page.render,
 }
+"""By their paths."""
 
 if __name__ == "__main__":
     sys.stdout.write(PAGES[sys.argv[1]]())

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from proxy.config.settings import ENV_ALIASES, ENV_PREFIX, Settings
-from proxy.reference import settings_docstrings
+from tools.handbook.reference import settings_docstrings
 
 Schema = Mapping[str, Any]
 

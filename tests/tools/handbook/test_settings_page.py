@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from proxy import reference
 from proxy.config.settings import Settings
-from tools.handbook import settings_page
+from tools.handbook import reference, settings_page
 
 
 def fields(section: type[BaseModel]) -> Iterator[str]:

@@ -1,17 +1,15 @@
 """Generates `config.example.yaml` from the settings, `docs/metrics.md` from the metrics, `docs/log.md` from the events.
 
-Rule: this module describes no setting and no metric; they are described where they are declared. It lists exactly the
-events that the code writes, which a test compares. `python -m
-proxy.reference` prints the first file, `python -m proxy.reference metrics` and `… log` the others.
+Rule: settings and metrics are described where they are declared. The events listed here are exactly those that the code
+writes; a test compares them.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -312,9 +310,3 @@ def metric_families() -> list[tuple[Metric, Sequence[str]]]:
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-PAGES: Final[Mapping[str, Callable[[], str]]] = {"config": render, "metrics": render_metrics, "log": render_log}
-
-if __name__ == "__main__":
-    sys.stdout.write(PAGES[sys.argv[1] if sys.argv[1:] else "config"]())
