@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from proxy.config.types import BaseUrl, KeyFile, Section, SentKey, key_from_file
-from proxy.wire.registry import WIRES
+from proxy.wire.registry import WIRES, wire_beside
 
 WIRE_PATHS: Final[Mapping[str, str]] = {wire.name: wire.path for wire in WIRES.values() if wire.name}
 """The wires by their names in settings."""
@@ -68,8 +68,8 @@ class RoutedUpstream(UpstreamSettings):
     match: str = Field(default="*", min_length=1, examples=["claude-*"])
     """Glob over the model's name, ignoring case: `claude-*`."""
     wire: WireName | None = None
-    """The API that it serves: `/v1/chat/completions`, `/v1/messages`, `/v1/responses`, or Ollama's `/api/chat`. Empty:
-    any."""
+    """The API that it serves: `/v1/chat/completions`, `/v1/messages`, `/v1/responses`, or Ollama's own.
+    Empty: any."""
 
     @property
     def requests(self) -> str:
@@ -88,5 +88,9 @@ class RoutedUpstream(UpstreamSettings):
         return may and fnmatch.fnmatchcase(model.lower(), self.match.lower())
 
     def is_only_for(self, path: str) -> bool:
-        """Whether the settings narrow it to this path's wire: `/messages/count_tokens` belongs to `messages`."""
-        return self.wire is not None and path.startswith(WIRE_PATHS[self.wire])
+        """Whether the settings narrow it to this path's wire: `/messages/count_tokens` belongs to `messages`, and
+        `/api/tags` to `ollama`."""
+        if self.wire is None:
+            return False
+        beside = wire_beside(path.encode())
+        return path.startswith(WIRE_PATHS[self.wire]) if beside is None else beside.name == self.wire

@@ -39,7 +39,7 @@ _ADDS: Final = re.compile(
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
 """Values of `tool_choice` that force nothing. With `none` the tool stays in the list: the model does not call it, and
 the beginning of the prompt stays the same."""
-_SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
+SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
 
 
 def patterns_of(*names: str) -> Sequence[re.Pattern[bytes]]:
@@ -141,7 +141,7 @@ class Wire(ABC):
         return (
             not request.shape.is_whole
             or request.has_files
-            or any(bytes(request.members[name]) not in _SAYS_NO for name in filter(_ADDS.fullmatch, request.members))
+            or any(bytes(request.members[name]) not in SAYS_NO for name in filter(_ADDS.fullmatch, request.members))
             or (by_tools and has_others(self.tools(request), self.client_tools))
         )
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.ollama.wire import OLLAMA
+from proxy.wire.ollama.wire import OLLAMA, OLLAMA_PROMPTS
 from proxy.wire.protocol import Wire
 from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
@@ -27,7 +27,7 @@ DEFAULT: Final[Wire] = CHAT_COMPLETIONS
 """Its keys and errors are those of every path that no wire serves."""
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
-_ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS, OLLAMA)
+_ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS, OLLAMA, OLLAMA_PROMPTS)
 """A new wire is its folder and its name here."""
 WIRES: Final[Mapping[bytes, Wire]] = {wire.end: wire for wire in _ALL}
 """By the ends of their paths."""
@@ -129,12 +129,12 @@ def wire_of_body(body: bytes) -> Wire:
     '/messages'
     >>> wire_of_body(b'{"anthropic_version": "vertex-2023-10-16", "messages": []}').path
     '/messages'
-    >>> wire_of_body(b'{"messages": [], "options": {"num_ctx": 8192}}').path
-    '/api/chat'
+    >>> wire_of_body(b'{"messages": [], "options": {"num_ctx": 8192}}').path, wire_of_body(b'{"prompt": "hi"}').path
+    ('/api/chat', '/api/generate')
     """
     members = jsontext.members_if_any(body)
     if "messages" not in members:
-        return RESPONSES if "input" in members else DEFAULT
+        return RESPONSES if "input" in members else OLLAMA_PROMPTS if "prompt" in members else DEFAULT
     if _OLLAMAS & members.keys():
         return OLLAMA
     is_anthropic = bool({"system", "anthropic_version"} & members.keys()) or b'"input_schema"' in bytes(

@@ -148,6 +148,15 @@ def test_a_run_longer_than_the_window_is_never_cut_by_the_server(is_named: bool,
     assert world.upstream.received[-1].body == world.upstream.received[-2].body, "so does a replica"
 
 
+def test_a_text_longer_than_the_window_is_cut_by_the_proxy_and_not_by_the_server(ollama: Build) -> None:
+    """No refusal would say that the estimate was right."""
+    server = OllamaModel(allocates=8_192)
+    world = ollama(server)
+    asked(world, request([{"role": "user", "content": f"Why is it red?\n{long_text(1_500)}"}]))
+    assert server.cuts == 0
+    assert sent(world)[0]["content"].startswith("Why is it red?\n")
+
+
 def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> None:
     model = OllamaModel(allocates=65_536)
     world = ollama(model)
@@ -472,6 +481,15 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
     first = world.upstream.last.body.partition(b'"tools"')[0][:-3]
     asked(world, request([*back, {"role": "assistant", "content": "I see."}, {"role": "user", "content": "Go on."}]))
     assert world.upstream.last.body.startswith(first)
+
+
+@STREAMED
+def test_what_the_server_counted_is_recorded_where_our_tool_is_offered(stream: bool, ollama: Build) -> None:
+    world = ollama(server := OllamaModel())
+    asked(world, request(TASK, stream=stream))
+    done = world.logged("request_done")[0]
+    assert done["edits"] == {"retrieval_tool": 1}
+    assert (done["prompt_tokens"], done["reply_tokens"]) == (server.chats[0].prompt_tokens, len("Done."))
 
 
 def test_a_model_without_tools_is_not_offered_ours(ollama: Build) -> None:

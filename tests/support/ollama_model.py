@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -22,8 +23,30 @@ COUNTER = ByteClassCounter()
 CHAT = "/api/chat"
 GENERATE = "/api/generate"
 IMAGE_TOKENS = 768
+CREATED_AT = "2026-11-23T10:00:00.123456789Z"
 KEPT_TOKENS = 4
 """`num_keep`."""
+_REQUEST_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "model": str,
+    "messages": list,
+    "prompt": str,
+    "suffix": str,
+    "system": str,
+    "template": str,
+    "context": list,
+    "raw": bool,
+    "images": list,
+    "tools": list,
+    "stream": bool,
+    "keep_alive": (str, int, float),
+    "format": (str, dict),
+    "options": dict,
+    "think": (bool, str),
+    "truncate": bool,
+    "shift": bool,
+    "logprobs": bool,
+    "top_logprobs": int,
+}
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "role": str,
     "content": str,
@@ -65,6 +88,10 @@ class Model:
 
     num_ctx: int | None = None
     system: str = ""
+    messages: Sequence[Json] = ()
+    """What the Modelfile puts before those of a request."""
+    strips_thoughts: bool = False
+    """Whether `<think>` is taken out of what an assistant said before the last question, as for qwen3."""
     trained: int = 131_072
     shifts: bool = True
     is_native: bool = False
@@ -108,19 +135,25 @@ class OllamaModel:
     asked: list[str] = field(default_factory=list)
     """Method and path of everything else."""
     uploads: list[bytes] = field(default_factory=list)
+    count: Callable[[str], int] = COUNTER.count
+    """Of a text, in the model's tokens."""
 
     async def __call__(self, received: Received, send: Send) -> bool:
+        await self._answered(self.chat, received.body, send)
+        return True
+
+    async def _answered(self, answer: Callable[[Json], list[Json]], sent: bytes, send: Send) -> None:
         try:
-            lines = self.chat(json.loads(received.body))
+            request = decoded(sent)
+            lines = answer(request)
         except Refused as refused:
             await _send(send, json.dumps({"error": str(refused)}).encode(), b"application/json", refused.status)
-            return True
+            return
         body = as_lines(lines)
-        if json.loads(received.body).get("stream", True):
+        if request.get("stream", True):
             await self._stream(send, body)
         else:
             await _send(send, body[0].rstrip(b"\n"), b"application/json; charset=utf-8")
-        return True
 
     async def _stream(self, send: Send, pieces: Sequence[bytes]) -> None:
         if self.piece_bytes is not None:
@@ -137,8 +170,48 @@ class OllamaModel:
 
     def chat(self, sent: Json) -> list[Json]:
         """The lines of an answer, or the only object. Raises Refused."""
-        name, messages = sent.get("model"), sent.get("messages") or []
-        decoded(messages)
+        name, messages = sent.get("model") or "", sent.get("messages") or []
+        model, window = self._asked(name, sent)
+        head = {"model": name, "created_at": CREATED_AT}
+        if not messages:
+            return [{**head, "message": {"role": "assistant", "content": ""}, **self._loads(name, sent)}]
+        said_before = [*model.messages, *messages]
+        if model.system and messages[0]["role"] != "system":
+            said_before.insert(0, {"role": "system", "content": model.system})
+        if model.strips_thoughts:
+            said_before = without_thoughts(said_before)
+        tools = json.dumps(sent["tools"]) if sent.get("tools") else ""
+        kept, count, was_cut = self._prompt(model, sent, said_before, tools, window)
+        self.chats.append(Chat(sent, window, kept, count, was_cut))
+        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        if not tools:
+            said = replace(said, calls=())
+        return answered(head, said, count, self._number, is_stream=sent.get("stream", True))
+
+    def prompt(self, sent: Json) -> list[Json]:
+        """The same of a prompt."""
+        name, prompt = sent.get("model") or "", sent.get("prompt") or ""
+        model, window = self._asked(name, sent)
+        head = {"model": name, "created_at": CREATED_AT}
+        if not prompt:
+            return [{**head, "response": "", **self._loads(name, sent)}]
+        if sent.get("raw") and any(sent.get(one) for one in ("template", "system", "context")):
+            raise Refused(400, "raw mode does not support template, system, or context")
+        system = sent.get("system") or model.system
+        asked = [{"role": "user", "content": prompt, "images": sent.get("images") or []}]
+        asked = [{"role": "system", "content": system}, *asked] if system and not sent.get("raw") else asked
+        extra = len(sent.get("context") or ())
+        kept, count, was_cut = self._prompt(model, sent, asked, "", window, extra)
+        self.chats.append(Chat(sent, window, kept, count, was_cut))
+        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        lines = answered(head, replace(said, calls=()), count, None, is_stream=sent.get("stream", True))
+        return [_as_response(line) for line in lines]
+
+    @property
+    def _number(self) -> int | None:
+        return len(self.chats) if self.has_ids else None
+
+    def _asked(self, name: str, sent: Json) -> tuple[Model, int]:
         if not name:
             raise Refused(400, "model is required")
         model = self.models.get(name)
@@ -147,19 +220,15 @@ class OllamaModel:
         for wanted, needs in (("tools", "tools"), ("think", "thinking")):
             if sent.get(wanted) and needs not in model.capabilities:
                 raise Refused(400, f'"{name}" does not support {needs}')
-        window = self._loaded(name, model, (sent.get("options") or {}).get("num_ctx"))
-        head = {"model": name, "created_at": "2026-11-23T10:00:00.123456789Z"}
-        if not messages:
-            unloads = sent.get("keep_alive") == 0
-            if unloads:
-                self.loaded.pop(name, None)
-            empty = {"role": "assistant", "content": ""}
-            return [{**head, "message": empty, "done": True, "done_reason": "unload" if unloads else "load"}]
-        kept, count, was_cut = self._prompt(model, sent, window)
-        self.chats.append(Chat(sent, window, kept, count, was_cut))
-        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
-        number = len(self.chats) if self.has_ids else None
-        return answered(head, said, count, number, is_stream=sent.get("stream", True))
+        if not (sent.get("messages") or sent.get("prompt")) and sent.get("keep_alive") == 0:
+            return model, 0
+        return model, self._loaded(name, model, (sent.get("options") or {}).get("num_ctx"))
+
+    def _loads(self, name: str, sent: Json) -> Json:
+        unloads = sent.get("keep_alive") == 0
+        if unloads:
+            self.loaded.pop(name, None)
+        return {"done": True, "done_reason": "unload" if unloads else "load"}
 
     def _loaded(self, name: str, model: Model, asked: Any) -> int:
         if model.remote_window is not None:
@@ -170,26 +239,29 @@ class OllamaModel:
             self.loads.append((name, window))
         return self.loaded[name]
 
-    def _prompt(self, model: Model, sent: Json, window: int) -> tuple[list[Json], int, bool]:
+    def _prompt(
+        self, model: Model, sent: Json, messages: Sequence[Json], tools: str, window: int, extra: int = 0
+    ) -> tuple[list[Json], int, bool]:
         """What is left of the messages, the tokens of the prompt, and whether anything was left out."""
-        kept: list[Json] = list(sent["messages"])
-        if model.system and kept[0]["role"] != "system":
-            kept.insert(0, {"role": "system", "content": model.system})
-        tools = json.dumps(sent["tools"]) if sent.get("tools") else ""
+
+        def tokens() -> int:
+            return extra + tokens_of(kept, tools, self.count)
+
+        kept = list(messages)
         whole = len(kept)
         if model.remote_window is not None:
-            over = tokens_of(kept, tools) - window
+            over = tokens() - window
             if over > 0:
                 raise Refused(400, f"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)")
-        elif sent.get("truncate", True):
-            while tokens_of(kept, tools) > window and (old := _oldest(kept)) is not None:
+        elif "messages" in sent and sent.get("truncate", True):
+            while tokens() > window and (old := _oldest(kept)) is not None:
                 del kept[old]
         if model.needs_user and not any(one["role"] == "user" for one in kept):
             raise Refused(500, "no user query found in messages")
-        count = tokens_of(kept, tools)
+        count = tokens()
         if count <= window - 1:
             return kept, count, len(kept) < whole
-        if model.is_native or not sent.get("truncate", True):
+        if model.is_native or not sent.get("truncate", True) or any(one.get("images") for one in kept):
             raise Refused(400, json.dumps(native_refusal(count, window)))
         if not (model.shifts and sent.get("shift", True)):
             raise Refused(400, NO_SHIFT)
@@ -228,6 +300,9 @@ class OllamaModel:
             self.uploads.append(body)
             await self._stream(send, [b'{"status":"pulling"}\n', b'{"status":"success"}\n'])
             return
+        if scope["path"] == GENERATE and json.loads(body).keys() - {"model"}:
+            await self._answered(self.prompt, body, send)
+            return
         try:
             answer = self._beside(scope["path"], json.loads(body) if body else {})
         except Refused as refused:
@@ -261,7 +336,8 @@ class OllamaModel:
         if model.remote_window is not None:
             told |= {"remote_host": "https://ollama.com:443", "remote_model": "m"}
             told["model_info"] = {"qwen3.context_length": model.remote_window}
-        return told | {"system": model.system, "capabilities": [*model.capabilities]}
+        before = {"system": model.system, "messages": [*model.messages]}
+        return told | before | {"capabilities": [*model.capabilities]}
 
     @property
     def cuts(self) -> int:
@@ -300,10 +376,27 @@ def as_lines(lines: Sequence[Json]) -> list[bytes]:
     return [json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for line in lines]
 
 
-def tokens_of(messages: Sequence[Json], tools: str = "") -> int:
+def tokens_of(messages: Sequence[Json], tools: str = "", count: Callable[[str], int] = COUNTER.count) -> int:
     """Of a rendered prompt."""
-    texts = sum(4 + COUNTER.count(_rendered(message)) for message in messages)
-    return 3 + COUNTER.count(tools) + texts + IMAGE_TOKENS * sum(len(one.get("images") or ()) for one in messages)
+    texts = sum(4 + count(_rendered(message)) for message in messages)
+    return 3 + count(tools) + texts + IMAGE_TOKENS * sum(len(one.get("images") or ()) for one in messages)
+
+
+def without_thoughts(messages: Sequence[Json]) -> list[Json]:
+    """What an assistant thought in its texts before the last question is gone."""
+    last = max((at for at, one in enumerate(messages) if one["role"] == "user"), default=0)
+    return [
+        {**one, "content": re.sub(r"(?s)<think>.*?</think>", "", one.get("content", ""))}
+        if at < last and one["role"] == "assistant"
+        else one
+        for at, one in enumerate(messages)
+    ]
+
+
+def _as_response(line: Json) -> Json:
+    message = line.pop("message", {})
+    thought = {"thinking": message["thinking"]} if "thinking" in message else {}
+    return line if "error" in line else {**line, "response": message["content"], **thought}
 
 
 def _rendered(message: Json) -> str:
@@ -313,22 +406,45 @@ def _rendered(message: Json) -> str:
     return "\n".join(filter(None, texts))
 
 
-def decoded(messages: Any) -> None:
+def decoded(body: bytes) -> Json:
+    """The request in a body. Raises Refused."""
+    try:
+        sent: Json = json.loads(body)
+    except ValueError:
+        raise Refused(400, "invalid character looking for beginning of value") from None
+    check(sent)
+    return sent
+
+
+def check(sent: Json) -> None:
     """Raises Refused for what Go's decoder does not take."""
-    if not isinstance(messages, list):
-        raise Refused(400, "json: cannot unmarshal into Go struct field ChatRequest.messages")
-    for message in messages:
-        for name, kind in _TYPES.items():
-            if message.get(name) is not None and not isinstance(message[name], kind):
-                raise Refused(400, f"json: cannot unmarshal {type(message[name])} into Go struct field Message.{name}")
-        for image in message.get("images") or ():
-            try:
-                base64.b64decode(image, validate=True)
-            except ValueError:
-                raise Refused(400, "illegal base64 data at input byte 4") from None
+    _check(sent, _REQUEST_TYPES, "Request")
+    for name, found in (sent.get("options") or {}).items():
+        if name in ("num_ctx", "num_predict") and type(found) is not int and found is not None:
+            raise Refused(400, f'option "{name}" must be of type integer')
+    _check_images(sent)
+    for message in sent.get("messages") or ():
+        _check(message, _TYPES, "Message")
+        _check_images(message)
         for call in message.get("tool_calls") or ():
             if not isinstance(call["function"]["arguments"], dict):
                 raise Refused(400, "json: cannot unmarshal string into Go struct field ToolCallFunction.arguments")
+
+
+def _check(found: Any, types: Mapping[str, type | tuple[type, ...]], kind: str) -> None:
+    if not isinstance(found, dict):
+        raise Refused(400, f"json: cannot unmarshal {type(found)} into Go value of type api.{kind}")
+    for name, wanted in types.items():
+        if found.get(name) is not None and not isinstance(found[name], wanted):
+            raise Refused(400, f"json: cannot unmarshal {type(found[name])} into Go struct field {kind}.{name}")
+
+
+def _check_images(found: Json) -> None:
+    for image in found.get("images") or ():
+        try:
+            base64.b64decode(image, validate=True)
+        except ValueError:
+            raise Refused(400, "illegal base64 data at input byte 4") from None
 
 
 def _oldest(messages: Sequence[Json]) -> int | None:

@@ -341,7 +341,7 @@ class Ollama:
 
     def invalid(self, body: Json) -> Sequence[str]:
         try:
-            ollama_model.decoded(body["messages"])
+            ollama_model.check(body)
         except ollama_model.Refused as refused:
             return [str(refused)]
         return []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from support.ollama_model import Refused, decoded
+from support.ollama_model import Refused, check
 
 
 def complaints(body: Mapping[str, Any]) -> list[str]:
     """What is wrong with a chat."""
     try:
-        decoded(body["messages"])
+        check(dict(body))
     except Refused as refused:
         return [str(refused)]
     found, waiting = [], 0

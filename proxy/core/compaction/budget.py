@@ -293,7 +293,7 @@ def budget_for(
         or is_prompt_rated
         or profile.cuts_silently
         or profile.witness is not Witness.STATED,
-        count_may_be_wrong=not exact,
+        count_may_be_wrong=not exact and not profile.cuts_silently,  # a cut is no answer to whether it fits
         bytes_may_be_wrong=room_bytes != rules.max_request_bytes,
         chars_may_be_wrong=room_chars != rules.max_request_chars,
         max_reply_tokens=window - margin if may_lower and not is_guessed and not reply_is_apart else None,

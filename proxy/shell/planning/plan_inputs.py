@@ -190,7 +190,7 @@ class KnownInputs:
         if terms.without:
             profile = structs.replace(profile, refused=profile.refused | terms.without)
         if texts.members:  # the upstream decides whether they are prompt
-            budget = replace(budget, count_may_be_wrong=True)
+            budget = replace(budget, count_may_be_wrong=not profile.cuts_silently)
         if terms.goal_tokens is not None:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
         if terms.goal_bytes is not None:

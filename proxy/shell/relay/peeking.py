@@ -192,12 +192,6 @@ class PeekedResponse(Struct, eq=False):
         begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
         return self._wire.counted(begun + self.last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
 
-    @property
-    def prompt_tokens(self) -> int | None:
-        """The upstream's count of the prompt."""
-        counted = self.counted
-        return None if counted is None else counted.prompt
-
     async def drain(self) -> None:
         """Like UpstreamResponse.drain."""
         await self._answer.drain()

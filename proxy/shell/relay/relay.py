@@ -59,8 +59,6 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
 
 
-_COUNTING: Final = (PeekedResponse, StreamedResponse)
-"""Responses that know what the upstream counted."""
 _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
 """A response that the client may get, what it answers, and its outcome."""
 
@@ -334,18 +332,16 @@ class Relay:
     def learn_from(self, served: Served, record: RequestRecord) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, send, outcome = served
-        if isinstance(response, _COUNTING):
-            record.counted = response.counted
-        if send is None or not send.is_first or outcome.fitting_tokens is not None:
-            return
         if isinstance(response, UpstreamResponse):
             return
+        record.counted = counted = response.counted
+        if send is None or not send.is_first or outcome.fitting_tokens is not None:
+            return
         planned, went_well = send.planned, response.status < 400
+        prompt_tokens = None if counted is None else counted.prompt
         if isinstance(response, WholeResponse):
-            self._judge.learn_from_usage(planned, response.prompt_tokens, record, went_well=went_well)
+            self._judge.learn_from_usage(planned, prompt_tokens, record, went_well=went_well)
         else:
-            counted = record.counted
-            prompt_tokens = None if counted is None else counted.prompt
             is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
             is_compared = is_whole and outcome.verdict.kind is VerdictKind.ACCEPTED  # by its judge
             not_compared = None if is_compared else counted

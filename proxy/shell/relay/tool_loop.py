@@ -228,13 +228,13 @@ class WholeResponse:
         self,
         held: PeekedResponse,
         pieces: list[bytes],
-        prompt_tokens: int | None,
+        counted: Counted | None,
         rest: AsyncIterator[bytes] | None = None,
     ) -> None:
         self.status = held.status
         self.headers: Headers = held.headers
-        self.prompt_tokens = prompt_tokens
-        """The upstream's count for the first send: later rounds also hold pages."""
+        self.counted = counted
+        """The upstream's counts for the first send: later rounds also hold pages."""
         self._held = held
         self._pieces = pieces
         self._rest = rest
@@ -246,7 +246,7 @@ class WholeResponse:
         try:
             while True:
                 pieces, rest = await _read(current)
-                counted = first.prompt_tokens
+                counted = first.counted
                 if rest is not None or current.status != 200:
                     return cls(current, pieces, counted, rest)
                 came = b"".join(pieces)
@@ -308,11 +308,6 @@ class StreamedResponse:
     def hand_to(self, taker: Taker) -> None:
         """Like UpstreamResponse.hand_to."""
         self._taker = taker
-
-    @property
-    def prompt_tokens(self) -> int | None:
-        """The upstream's count for the first send."""
-        return self._first.prompt_tokens
 
     @property
     def counted(self) -> Counted | None:

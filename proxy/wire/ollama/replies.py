@@ -282,5 +282,5 @@ def _parted(line: bytes) -> tuple[bytes, bytes]:
 def says_something(line: Mapping[str, Any]) -> bool:
     """Whether a line contributes to a reply: a part of it, an error, or its end."""
     message = object_in(line, _MESSAGE)
-    is_end = bool(line.get("done") or line.get("error") or line.get("response"))
+    is_end = any(line.get(name) for name in ("done", "error", "response", "thinking"))
     return is_end or any(found for name, found in message.items() if name != "role")

@@ -1,9 +1,10 @@
-"""Ollama's own API as a wire: `/api/chat`.
+"""Ollama's own API as two wires: `/api/chat` and `/api/generate`.
 
 Rule: an unchanged request keeps its own bytes; in a changed one, every member and message that was not touched keeps
-its bytes. A request without messages loads or unloads a model, and passes unchanged.
+its bytes. A request without messages or without a prompt loads or unloads a model, and passes unchanged.
 
-https://docs.ollama.com/api/chat, and https://github.com/ollama/ollama/blob/main/server/routes.go
+https://docs.ollama.com/api/chat, https://docs.ollama.com/api/generate, and
+https://github.com/ollama/ollama/blob/main/server/routes.go
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
-from proxy.core.conversation.message import Message, ToolCall
+from msgspec.structs import replace
+
+from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Sent, Verdict, VerdictKind
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
@@ -22,7 +25,7 @@ from proxy.errors import ProxyError
 from proxy.wire.json_wire import OwnTool, names_in
 from proxy.wire.ollama.message import OllamaMessage, id_of, may_hold_images, paired
 from proxy.wire.ollama.replies import LINES, AnswerBody, AnswerStream, object_of, result_of, says_something
-from proxy.wire.protocol import Wire, patterns_of
+from proxy.wire.protocol import SAYS_NO, Wire, patterns_of
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
@@ -150,9 +153,81 @@ def _as_completion(line: Mapping[str, Any]) -> bytes:
     """A line as a chat completion would say it: only its errors, its end and its counts are read."""
     if "error" in line:
         return jsontext.dump({"error": line["error"]})
-    choice = {"message": line.get("message"), "finish_reason": line.get("done_reason")}
+    message = line.get("message", {"content": line.get("response", "")})
+    choice = {"message": message, "finish_reason": line.get("done_reason")}
     usage = {"prompt_tokens": line.get("prompt_eval_count", 0), "completion_tokens": line.get("eval_count", 0)}
     return jsontext.dump({"choices": [choice], **({"usage": usage} if line.get("done") else {})})
 
 
 OLLAMA: Final = Ollama()
+
+# Prompts
+
+_PROMPT_SHAPE: Final = SHAPE._replace(messages="")
+"""It has no list of messages."""
+_UNREAD_SHAPE: Final = _PROMPT_SHAPE._replace(is_whole=False)
+"""Of a request whose prompt is not read; the server's count says nothing about it."""
+_NOT_PLAIN: Final = frozenset(("raw", "suffix", "context", "template"))
+"""Members with which a prompt is a part of a longer text, or continues what only the server can read."""
+_RESPONSE: Final = re.compile(rb'"response"\s*:\s*"')
+
+
+class OllamaPrompts(Ollama):
+    """`/api/generate`: a prompt is a conversation of one message. One that is not plain passes unchanged."""
+
+    shape = _PROMPT_SHAPE
+    name = ""
+    path = "/api/generate"
+    end = b"/api/generate"
+    greeting = b""
+    read_members: ClassVar[frozenset[str]] = frozenset({"tools", "prompt", "images", "system"})
+
+    def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
+        """A prompt, and no stream."""
+        return {"prompt": words, "stream": False}, "response"
+
+    def parse(
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    ) -> Request:
+        """The prompt, and the images beside it, as a message of a user."""
+        request = super().parse(body, known, shared, will_be_known=will_be_known)
+        members, nothing = request.members, Conversation()
+        if any(bytes(members[name]) not in SAYS_NO for name in _NOT_PLAIN & members.keys()):
+            return replace(request, conversation=nothing, shape=_UNREAD_SHAPE)
+        prompt = members.get("prompt", b"null")
+        if bytes(memoryview(prompt)[:1]) != b'"' or bytes(prompt) in SAYS_NO:
+            return replace(request, conversation=nothing)
+        images = {name: members[name] for name in ("images",) if name in members}
+        raw = jsontext.join_object({"role": b'"user"', "content": prompt, **images})
+        return replace(request, conversation=Conversation((OllamaMessage.read(raw),)))
+
+    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
+        """The message as a prompt, and images beside it."""
+        made = {**request.members, **members}
+        for message in messages:
+            found = dict(cast(OllamaMessage, message).members())
+            made["prompt"] = found["content"]
+            made = made | {"images": found["images"]} if "images" in found else _without_images(made)
+        return jsontext.join_object(made)
+
+    def instructions(self, members: Mapping[str, Raw]) -> bytes:
+        """`system`, instead of the Modelfile's."""
+        return bytes(members.get("system", b""))
+
+    def long_members(self, request: Request) -> Mapping[str, bytes]:
+        """None if the prompt is not read."""
+        return super().long_members(request) if len(request.conversation) else {}
+
+    def with_tool(self, _: Request, __: RetrievalPolicy) -> None:
+        """A prompt has no tools."""
+
+    def is_plainly_a_reply(self, evidence: bytes) -> bool:
+        """Whether a response has begun, and there is no word of a refusal."""
+        return _RESPONSE.search(evidence) is not None and b'"error"' not in evidence and b'"length"' not in evidence
+
+
+def _without_images(members: Mapping[str, Raw]) -> dict[str, Raw]:
+    return {name: raw for name, raw in members.items() if name != "images"}
+
+
+OLLAMA_PROMPTS: Final = OllamaPrompts()

@@ -153,6 +153,12 @@ def test_an_estimate_has_four_times_the_margin_of_an_exact_count():
     assert rooms == [98_999, 95_999]
 
 
+def test_a_mere_estimate_is_trusted_where_the_upstream_cuts_instead_of_refusing():
+    for cuts, may_be_wrong in ((False, True), (True, False)):
+        profile = ModelProfile(model="m", window_tokens=8_192, witness=Witness.STATED, cuts_silently=cuts)
+        assert budget_for(profile, None, exact=False, rules=BudgetRules()).count_may_be_wrong == may_be_wrong
+
+
 def test_a_result_may_hold_a_share_of_what_usually_stays_beside_system_text_and_tools():
     windows = (1_000, 2_000, 8_000, 32_000)
     shares = [

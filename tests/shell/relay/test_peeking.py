@@ -155,14 +155,14 @@ async def test_what_the_upstream_counted_is_read_at_the_end_of_its_answer(
     answer = held(FakeAnswer(pieces, EVENTS))
     await answer.look()
     await collected(answer)
-    assert answer.prompt_tokens == counted
+    assert (answer.counted and answer.counted.prompt) == counted
 
 
 async def test_what_a_model_wrote_long_before_the_end_is_not_taken_for_a_count() -> None:
     answer = held(FakeAnswer([b'{"prompt_tokens": 7, "x": "' + b"y" * 5_000 + b'"}']))
     await answer.look()
     await collected(answer)
-    assert answer.prompt_tokens is None
+    assert answer.counted is None
 
 
 async def test_closing_closes_the_upstreams_answer() -> None:
