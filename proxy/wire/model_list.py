@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.profile import Certainty, Modality
 from proxy.core.text import jsontext
 
 MAX_NAME_CHARS: Final = 256
@@ -87,7 +87,7 @@ class ModelLimits(Struct, frozen=True):
     """Whether the proxy's own tool was refused; set only by learning."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
-    witness: Witness = Witness.STATED
+    certainty: Certainty = Certainty.STATED
     """Of the window. Guessed: it comes from the same model at another provider."""
     taken_tokens: int | None = None
     """The largest prompt that was accepted while the window was a guess; set only by learning."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.profile import Certainty, Modality
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import object_in, opened_object
 from proxy.wire.model_list import (
@@ -29,7 +29,7 @@ from proxy.wire.ollama.wire import OLLAMA
 
 OLLAMAS_OWN: Final = OLLAMA.name
 """The wire that is its own API."""
-OLLAMA_AT_LEAST: Final = ModelLimits(4_096, witness=Witness.GUESSED, cuts_silently=True, least_image_tokens=768)
+OLLAMA_AT_LEAST: Final = ModelLimits(4_096, certainty=Certainty.GUESSED, cuts_silently=True, least_image_tokens=768)
 """The default that Ollama allocates with less than 24 GiB of VRAM (https://docs.ollama.com/context-length), and what it
 counts for any image when it cuts a prompt (https://github.com/ollama/ollama/blob/main/server/prompt.go)."""
 
@@ -56,7 +56,7 @@ def ollama_loaded(body: bytes) -> ModelList:
         name = _name(entry, "model") or _name(entry, "name")
         if name:
             window = _tokens(entry.get("context_length"))
-            models[name] = replace(OLLAMA_AT_LEAST, window_tokens=window, witness=Witness.STATED)
+            models[name] = replace(OLLAMA_AT_LEAST, window_tokens=window, certainty=Certainty.STATED)
             aliases |= {name.lower(): name, name.lower().removesuffix(":latest"): name}
     return ModelList(models, aliases=aliases)
 

@@ -109,7 +109,7 @@ async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answe
         (cut,) = world.log("upstream_truncated_silently")
         assert (cut["window_tokens"], cut["level"]) == (4_096, "warning")
         assert "OLLAMA_CONTEXT_LENGTH" in cut["advice"]
-        assert [line["witness"] for line in world.log("limit_learned")] == ["usage"]
+        assert [line["evidence"] for line in world.log("limit_learned")] == ["usage"]
         status, headers, _ = await world.ask(LONG)
         assert (headers["x-context-proxy-attempts"], len(server.chats)) == ("1", 3)
         assert server.chats[2] == server.chats[1], "its prefix is the one that is in the server's cache"
@@ -124,7 +124,7 @@ async def test_half_of_a_window_is_not_the_window(tmp_path: Path, left: int) -> 
         await world.ask(body)
         await until(lambda: bool(world.log("request_done")))
         (learned,) = world.log("limit_learned")
-        assert (learned["limit_tokens"], learned["witness"]) == (2 * (left // 1_024) * 1_024, "usage")
+        assert (learned["limit_tokens"], learned["evidence"]) == (2 * (left // 1_024) * 1_024, "usage")
         assert world.log("ratio_learned") == []
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.models.profile import ModelProfile, Witness
+from proxy.core.models.profile import Certainty, ModelProfile
 
 REPLY_SHARE: Final = 16
 """A sixteenth of the window is reserved for the reply if the request sets no reply limit."""
@@ -261,7 +261,7 @@ def budget_for(
     is_rated = rate is not None and (is_guessed or rate < window)
     if rate is not None and is_rated:
         window, is_guessed = rate, False
-    is_shown = is_rated or profile.witness is Witness.LEARNED
+    is_shown = is_rated or profile.certainty is Certainty.LEARNED
     may_lower = rules.clamp_reply or (is_shown and asked_reply_tokens is not None and asked_reply_tokens >= window)
     reserve = min(window // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS, profile.output_tokens or window)
     if asked_reply_tokens is not None:
@@ -292,7 +292,7 @@ def budget_for(
         window_may_be_wrong=is_rated
         or is_prompt_rated
         or profile.cuts_silently
-        or profile.witness is not Witness.STATED,
+        or profile.certainty is not Certainty.STATED,
         count_may_be_wrong=not exact and not profile.cuts_silently,  # a cut is no answer to whether it fits
         bytes_may_be_wrong=room_bytes != rules.max_request_bytes,
         chars_may_be_wrong=room_chars != rules.max_request_chars,

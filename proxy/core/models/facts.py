@@ -37,7 +37,7 @@ IMAGE: Final = "image "
 """Followed by an `image_key`: the tokens of such an image."""
 
 THE_SERVER: Final = "*"
-"""In place of a tenant: the server's own word needs no second witness."""
+"""In place of a tenant: what the server itself reports needs no confirmation."""
 MAX_TENANTS: Final = 64
 """Remembered for one fact; the oldest go first."""
 MAX_NAMES: Final = 128

@@ -45,7 +45,7 @@ class Modality(StrEnum):
     FILE = "file"
 
 
-class Witness(StrEnum):
+class Certainty(StrEnum):
     """How the size of a window is known."""
 
     STATED = "stated"
@@ -83,7 +83,7 @@ class ModelProfile(Struct, frozen=True):
     cuts_silently: bool = False
     """Whether its upstream silently cuts a prompt that is too long: such a request is made as small as possible, and
     sent even if that is not small enough."""
-    witness: Witness = Witness.STATED
+    certainty: Certainty = Certainty.STATED
     """Of the window."""
     preamble: str = ""
     """What its upstream puts before the messages of every request."""
@@ -112,12 +112,12 @@ class ModelProfile(Struct, frozen=True):
     @property
     def window_is_guessed(self) -> bool:
         """Whether no authoritative source states the window, and nothing has shown it."""
-        return self.witness is Witness.GUESSED
+        return self.certainty is Certainty.GUESSED
 
     @property
     def certain_window_tokens(self) -> int | None:
         """The window if it is stated or learned; None if it is guessed or inferred."""
-        return self.window_tokens if self.witness in (Witness.STATED, Witness.LEARNED) else None
+        return self.window_tokens if self.certainty in (Certainty.STATED, Certainty.LEARNED) else None
 
     @property
     def is_rated(self) -> bool:

@@ -33,7 +33,7 @@ from proxy.core.models.names import (
     unpacked,
     vendor_of,
 )
-from proxy.core.models.profile import Witness
+from proxy.core.models.profile import Certainty
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, ModelLimits, as_tokens, modalities_from
 
@@ -180,7 +180,7 @@ class Catalogue:
         notes = [why] if why else []
         if self._own_server:
             notes.append("a server of your own may be set to less")
-        limits = replace(entry.limits, witness=Witness.GUESSED) if guessed else entry.limits
+        limits = replace(entry.limits, certainty=Certainty.GUESSED) if guessed else entry.limits
         return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
 
 

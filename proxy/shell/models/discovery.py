@@ -142,7 +142,7 @@ class Discovery:
         window = next((limits for limits in known if limits.window_tokens is not None), loaded)
         if asked is NOTHING or window is asked:
             return window, server.says
-        return replace(asked, window_tokens=window.window_tokens, witness=window.witness), server.says
+        return replace(asked, window_tokens=window.window_tokens, certainty=window.certainty), server.says
 
     def start(self) -> None:
         """Ask now, and from now on when `nudge` or `offer_key` triggers it. Needs a running loop."""

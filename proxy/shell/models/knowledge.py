@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import facts
 from proxy.core.models.facts import Fact, Facts, Search
-from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.profile import Certainty, Modality
 from proxy.core.overflow import Scope, Unit
 from proxy.shell.resources.bounded import with_newest
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
@@ -143,7 +143,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             rate_tokens=None if rate is None else int(rate.value),
             prompt_rate_tokens=None if of_prompts is None else int(of_prompts.value),
             cuts_silently=cut is not None or None,
-            witness=Witness.INFERRED if is_inferred else Witness.STATED if window is None else Witness.LEARNED,
+            certainty=Certainty.INFERRED if is_inferred else Certainty.STATED if window is None else Certainty.LEARNED,
         )
         if limits == NOTHING:
             return None

@@ -182,7 +182,7 @@ class Learning:
         now = self._clock()
         self._adopt(model, lambda found: found.with_cut(by, window_tokens, certain_window_tokens, now))
         self._log.info(
-            "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, witness="usage"
+            "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, evidence="usage"
         )
         self.version += 1
 

@@ -178,7 +178,7 @@ class Ollama(Struct, frozen=True):
             limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
             limits = said.OLLAMA_AT_LEAST
-        return replace(shown, window_tokens=limits.window_tokens, witness=limits.witness)
+        return replace(shown, window_tokens=limits.window_tokens, certainty=limits.certainty)
 
 
 class ByName(Struct, frozen=True):

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from proxy.config.settings import ModelSettings, Settings
 from proxy.core.models.facts import Search
 from proxy.core.models.names import asked_window
-from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
+from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.resources.bounded import BoundedMap
@@ -239,7 +239,7 @@ class ModelResolver:
     ) -> ModelProfile:
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
-        witness, taken = Witness.GUESSED, 0
+        certainty, taken = Certainty.GUESSED, 0
         learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
         plain, asked_tokens, is_stated = asked_window(model)
         sources = [source(plain) for source in self._sources]
@@ -250,20 +250,22 @@ class ModelResolver:
             is_less = learned is not None and (learned[0].window_tokens or asked_tokens) < asked_tokens
             first = (learned, stated, configured) if is_less else (stated, configured, learned)
         elif asked_tokens is not None and self._may_be_lifted(plain, asked_tokens):
-            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=asked_tokens, witness=Witness.GUESSED), _LIFT))
+            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=asked_tokens, certainty=Certainty.GUESSED), _LIFT))
         if not is_stated and configured is not None and learned is not None and _corrects(learned[0], configured[0]):
             first = (learned[0], self._correction(model, learned, configured)), configured
         for said in (*first, *sources):
             limits, phrase = said or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
-                witness = limits.witness
+                certainty = limits.certainty
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
-        if witness is Witness.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
+        if certainty is Certainty.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
-        return ModelProfile(model=plain, suffix=model.removeprefix(plain), **values, witness=witness, sources=stated_by)
+        return ModelProfile(
+            model=plain, suffix=model.removeprefix(plain), **values, certainty=certainty, sources=stated_by
+        )
 
     def _stated_window(
         self, model: str, tokens: int, configured: tuple[ModelLimits, str] | None
@@ -296,7 +298,7 @@ class ModelResolver:
 
 def _corrects(learned: ModelLimits, configured: ModelLimits) -> bool:
     """Whether a limit that a refusal has printed exactly is smaller than the configured window."""
-    if learned.witness is not Witness.LEARNED or learned.cuts_silently or learned.window_tokens is None:
+    if learned.certainty is not Certainty.LEARNED or learned.cuts_silently or learned.window_tokens is None:
         return False
     return configured.window_tokens is not None and learned.window_tokens < configured.window_tokens
 

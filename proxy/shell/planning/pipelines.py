@@ -22,7 +22,7 @@ from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.names import reply_is_apart, usual_tool_images
-from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, ToolImages, Witness
+from proxy.core.models.profile import AgentFileAccess, Certainty, Modality, ModelProfile, ToolImages
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices
@@ -125,7 +125,7 @@ class Pipelines:
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
-        was_refused = not is_replayed or profile.witness is Witness.INFERRED
+        was_refused = not is_replayed or profile.certainty is Certainty.INFERRED
         entry = entry_of(self._settings.models, capabilities.model)
         page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
         notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)

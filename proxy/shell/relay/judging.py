@@ -15,7 +15,7 @@ from proxy.core.conversation.size import Size
 from proxy.core.media.placement import modalities_in
 from proxy.core.models.facts import Search
 from proxy.core.models.names import is_own_server
-from proxy.core.models.profile import Modality, ModelProfile, Witness
+from proxy.core.models.profile import Certainty, Modality, ModelProfile
 from proxy.core.overflow import Counted, Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.retry import Attempt, AttemptKind, Outcome, room_in_rate
@@ -96,7 +96,7 @@ class Judge:
             planned.inputs.profile,
             window_tokens=window,
             input_tokens=None,
-            witness=Witness.LEARNED,
+            certainty=Certainty.LEARNED,
         )
         asked = planned.request.reply_tokens
         own = counter_for(profile.tokenizer, profile.model)
@@ -171,7 +171,7 @@ class Judge:
 
     def search_of(self, planned: Planned) -> Search | None:
         """The search that bounds a request; None if it is bound by something else."""
-        is_bound = planned.inputs.profile.witness is Witness.INFERRED
+        is_bound = planned.inputs.profile.certainty is Certainty.INFERRED
         return self._learning.search(planned.request.known_as, planned.tenant) if is_bound else None
 
     def search_of_bytes(self, planned: Planned) -> Search | None:

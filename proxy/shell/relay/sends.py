@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.config.settings import Settings
-from proxy.core.models.profile import Witness
+from proxy.core.models.profile import Certainty
 from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
 from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, AttemptKind, Outcome, Situation, Terms, next_attempts
@@ -263,7 +263,7 @@ class Sends:
             planned.request.put_in,
             planned.inputs.members,
             window_is_told=is_told,
-            is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
+            is_unnamed=not is_told and profile.certainty in (Certainty.GUESSED, Certainty.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
             reply_tokens=planned.request.reply_tokens,
         )
@@ -301,7 +301,7 @@ class Sends:
 
     async def _of_more_tokens(self, planned: Planned) -> Planned | None:
         profile, search = planned.inputs.profile, self._judge.search_of(planned)
-        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
+        may_have_grown = profile.certainty in (Certainty.LEARNED, Certainty.INFERRED) and not profile.cuts_silently
         if not may_have_grown or profile.is_rated:  # a rate is met anew when it is forgotten
             return None
         window = profile.window_tokens

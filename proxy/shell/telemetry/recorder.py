@@ -133,7 +133,7 @@ class Recorder:
             model=profile.model[:MAX_MODEL_CHARACTERS],
             window_tokens=profile.window_tokens,
             window_from=profile.sources.get("window_tokens", ""),
-            window_is=profile.witness.value,
+            window_is=profile.certainty.value,
             prompt_tokens=profile.input_tokens,
             reply_tokens=profile.output_tokens,
             room_tokens=planned.room_tokens,

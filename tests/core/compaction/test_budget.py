@@ -19,7 +19,7 @@ from proxy.core.compaction.budget import (
 )
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.models.profile import ModelProfile, Witness
+from proxy.core.models.profile import Certainty, ModelProfile
 
 COUNTS = st.integers(0, 10**6)
 PROFILES = st.builds(
@@ -54,7 +54,7 @@ def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile
 def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, tokens):
     rules = BudgetRules(max_request_chars=9)
     certain = budget_for(profile, asked, exact=True, rules=rules)
-    guessed = budget_for(replace(profile, witness=Witness.GUESSED), asked, exact=True, rules=rules)
+    guessed = budget_for(replace(profile, certainty=Certainty.GUESSED), asked, exact=True, rules=rules)
     assert guessed.admits(Size(tokens))
     assert not guessed.admits(Size(tokens, 10))
     assert guessed.high_mark == Mark(None, 9)
@@ -78,12 +78,12 @@ def test_without_a_word_about_the_reply_a_sixteenth_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("witness", "window", "rate"),
-    [(Witness.STATED, 64_000, 16_000), (Witness.GUESSED, 64_000, 16_000), (Witness.GUESSED, 8_000, 16_000)],
+    ("certainty", "window", "rate"),
+    [(Certainty.STATED, 64_000, 16_000), (Certainty.GUESSED, 64_000, 16_000), (Certainty.GUESSED, 8_000, 16_000)],
 )
-def test_a_rate_is_a_window_for_which_nothing_is_refused(witness, window, rate):
+def test_a_rate_is_a_window_for_which_nothing_is_refused(certainty, window, rate):
     rules = BudgetRules(margin_tokens=0)
-    profile = ModelProfile("m", window, witness=witness, rate_tokens=rate)
+    profile = ModelProfile("m", window, certainty=certainty, rate_tokens=rate)
     found = budget_for(profile, None, exact=True, rules=rules)
     own = budget_for(ModelProfile("m", rate), None, exact=True, rules=rules)
     assert found.certain_room_tokens == own.room_tokens
@@ -99,12 +99,12 @@ def test_a_rate_over_a_certain_window_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("witness", "window", "rate", "room"),
-    [(Witness.STATED, 64_000, 16_000, 16_000), (Witness.GUESSED, 8_000, 16_000, 16_000)],
+    ("certainty", "window", "rate", "room"),
+    [(Certainty.STATED, 64_000, 16_000, 16_000), (Certainty.GUESSED, 8_000, 16_000, 16_000)],
 )
-def test_a_rate_of_prompts_is_an_input_limit_for_which_nothing_is_refused(witness, window, rate, room):
+def test_a_rate_of_prompts_is_an_input_limit_for_which_nothing_is_refused(certainty, window, rate, room):
     rules = BudgetRules(margin_tokens=0)
-    profile = ModelProfile("m", window, witness=witness, prompt_rate_tokens=rate)
+    profile = ModelProfile("m", window, certainty=certainty, prompt_rate_tokens=rate)
     found = budget_for(profile, None, exact=True, rules=rules)
     assert found.certain_room_tokens == room
     assert not found.refuses(Size(rate * 4))
@@ -118,16 +118,16 @@ def test_a_rate_of_prompts_over_a_certain_window_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("witness", "asked", "clamped"),
+    ("certainty", "asked", "clamped"),
     [
-        (Witness.LEARNED, 8_000, 4_000),
-        (Witness.LEARNED, 7_000, None),
-        (Witness.STATED, 8_000, None),
+        (Certainty.LEARNED, 8_000, 4_000),
+        (Certainty.LEARNED, 7_000, None),
+        (Certainty.STATED, 8_000, None),
     ],
 )
-def test_a_reply_limit_that_may_stay_is_lowered_where_it_alone_fills_what_was_shown(witness, asked, clamped):
+def test_a_reply_limit_that_may_stay_is_lowered_where_it_alone_fills_what_was_shown(certainty, asked, clamped):
     rules = BudgetRules(margin_tokens=0, clamp_reply=False)
-    found = budget_for(ModelProfile("m", 8_000, witness=witness), asked, exact=True, rules=rules)
+    found = budget_for(ModelProfile("m", 8_000, certainty=certainty), asked, exact=True, rules=rules)
     assert clamped_reply(found, asked, 4_000) == clamped
 
 
@@ -155,7 +155,7 @@ def test_an_estimate_has_four_times_the_margin_of_an_exact_count():
 
 def test_a_mere_estimate_is_trusted_where_the_upstream_cuts_instead_of_refusing():
     for cuts, may_be_wrong in ((False, True), (True, False)):
-        profile = ModelProfile(model="m", window_tokens=8_192, witness=Witness.STATED, cuts_silently=cuts)
+        profile = ModelProfile(model="m", window_tokens=8_192, certainty=Certainty.STATED, cuts_silently=cuts)
         assert budget_for(profile, None, exact=False, rules=BudgetRules()).count_may_be_wrong == may_be_wrong
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES
 
-from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, Witness, offers_subagent, reach_with
-from proxy.wire.chat_completions.wire import tool_names
+from proxy.core.models.profile import AgentFileAccess, Certainty, Modality, ModelProfile, offers_subagent, reach_with
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ def test_a_refusal_counts_for_more_than_what_is_stated_and_nothing_is_neither_ye
     assert ModelProfile("m", modalities=modalities, refused=frozenset(refused)).reads(Modality.VISION) is reads
 
 
-@pytest.mark.parametrize("witness", Witness)
-def test_a_window_is_certain_where_somebody_who_must_know_has_told_it(witness):
-    profile = ModelProfile("m", window_tokens=9, witness=witness)
-    assert profile.window_is_guessed is (witness is Witness.GUESSED)
-    assert profile.certain_window_tokens == (9 if witness in (Witness.STATED, Witness.LEARNED) else None)
+@pytest.mark.parametrize("certainty", Certainty)
+def test_a_window_is_certain_where_somebody_who_must_know_has_told_it(certainty):
+    profile = ModelProfile("m", window_tokens=9, certainty=certainty)
+    assert profile.window_is_guessed is (certainty is Certainty.GUESSED)
+    assert profile.certain_window_tokens == (9 if certainty in (Certainty.STATED, Certainty.LEARNED) else None)
 
 
 def tools(*names):
@@ -57,43 +57,49 @@ def tools(*names):
     ],
 )
 def test_the_best_way_to_a_file_is_told_by_the_names(names, reach):
-    assert reach_with(tool_names(tools(*names))) is reach
+    assert reach_with(CHAT_COMPLETIONS.tool_names(tools(*names))) is reach
 
 
 def test_a_sub_agent_is_offered_whether_or_not_files_are_seen():
-    assert offers_subagent(tool_names(tools("Bash", "Task")))
-    assert not offers_subagent(tool_names(tools("Bash", "Read", "TaskList", "AgentOutput")))
+    assert offers_subagent(CHAT_COMPLETIONS.tool_names(tools("Bash", "Task")))
+    assert not offers_subagent(CHAT_COMPLETIONS.tool_names(tools("Bash", "Read", "TaskList", "AgentOutput")))
 
 
 def test_a_custom_tool_has_a_name_too():
-    assert reach_with(tool_names(b'[{"type":"custom","custom":{"name":"bash"}}]')) is AgentFileAccess.SHELL
+    assert (
+        reach_with(CHAT_COMPLETIONS.tool_names(b'[{"type":"custom","custom":{"name":"bash"}}]'))
+        is AgentFileAccess.SHELL
+    )
 
 
 def test_a_tool_may_name_itself_without_a_function():
-    assert reach_with(tool_names(b'[{"name":"bash"}]')) is AgentFileAccess.SHELL
+    assert reach_with(CHAT_COMPLETIONS.tool_names(b'[{"name":"bash"}]')) is AgentFileAccess.SHELL
 
 
 @pytest.mark.parametrize(
     "odd", [b"null", b"{}", b"[null, 1, []]", b'[{"function":"bash"}]', b'[{"function":{"name":7}}]', b"broken", b""]
 )
 def test_what_is_no_tool_list_reaches_nothing(odd):
-    assert reach_with(tool_names(odd)) is AgentFileAccess.NOTHING
+    assert reach_with(CHAT_COMPLETIONS.tool_names(odd)) is AgentFileAccess.NOTHING
 
 
 def test_no_tools_at_all_reach_nothing():
-    assert reach_with(tool_names(b"")) is AgentFileAccess.NOTHING
+    assert reach_with(CHAT_COMPLETIONS.tool_names(b"")) is AgentFileAccess.NOTHING
 
 
 def test_only_the_first_thousand_tools_are_looked_at():
-    assert reach_with(tool_names(tools(*["x"] * 999, "bash"))) is AgentFileAccess.SHELL
-    assert reach_with(tool_names(tools(*["x"] * 1_000, "bash"))) is AgentFileAccess.NOTHING
+    assert reach_with(CHAT_COMPLETIONS.tool_names(tools(*["x"] * 999, "bash"))) is AgentFileAccess.SHELL
+    assert reach_with(CHAT_COMPLETIONS.tool_names(tools(*["x"] * 1_000, "bash"))) is AgentFileAccess.NOTHING
 
 
 @given(VALUES)
 def test_no_tool_list_raises(raw):
-    assert reach_with(tool_names(raw)) in AgentFileAccess
+    assert reach_with(CHAT_COMPLETIONS.tool_names(raw)) in AgentFileAccess
 
 
 def test_without_the_folder_in_sight_only_a_shell_leads_to_an_artifact():
-    assert reach_with(tool_names(tools("Task", "Read", "Bash")), sees_files=False) is AgentFileAccess.SHELL
-    assert reach_with(tool_names(tools("Task", "Read")), sees_files=False) is AgentFileAccess.NOTHING
+    assert (
+        reach_with(CHAT_COMPLETIONS.tool_names(tools("Task", "Read", "Bash")), sees_files=False)
+        is AgentFileAccess.SHELL
+    )
+    assert reach_with(CHAT_COMPLETIONS.tool_names(tools("Task", "Read")), sees_files=False) is AgentFileAccess.NOTHING

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.models.names import last_part, spelling
-from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.profile import Certainty, Modality
 from proxy.shell.models.catalogue import Catalogue, Price, Prices, price_in, read_package
 from proxy.wire.model_list import ModelLimits
 
@@ -163,7 +163,7 @@ def test_a_name_finds_its_model_or_none(name: str, expected: str | None) -> None
 def test_all_limits_are_read() -> None:
     found = catalogue().find("gpt-5")
     assert found == (
-        ModelLimits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION}), witness=Witness.GUESSED),
+        ModelLimits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION}), certainty=Certainty.GUESSED),
         "catalogue openai/gpt-5",
     )
 
@@ -249,7 +249,7 @@ def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: An
 def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     odd = {"x": {"models": {"a-1": {}, "b-1": {"limit": {"context": "many"}}, "c-1": model(4096)}}}
     found = [Catalogue(ELSEWHERE, lambda: json.dumps(odd).encode()).find(name) for name in ("a-1", "b-1", "c-1")]
-    limits = ModelLimits(4096, None, None, frozenset({Modality.TEXT}), witness=Witness.GUESSED)
+    limits = ModelLimits(4096, None, None, frozenset({Modality.TEXT}), certainty=Certainty.GUESSED)
     assert found == [None, None, (limits, "catalogue x/c-1")]
 
 

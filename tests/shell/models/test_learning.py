@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.models.facts import Search
-from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.profile import Certainty, Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, STANDS_SECONDS, merged
@@ -915,7 +915,7 @@ CUT = "learned from usage: the upstream cut a prompt without a word"
 
 def test_a_window_that_usage_has_proven_is_kept_with_its_witness(tmp_path: Path) -> None:
     learning(tmp_path).note_cut("m", 4_096, 32_768)
-    assert learning(tmp_path).limits("m") == (ModelLimits(4_096, witness=Witness.LEARNED, cuts_silently=True), CUT)
+    assert learning(tmp_path).limits("m") == (ModelLimits(4_096, certainty=Certainty.LEARNED, cuts_silently=True), CUT)
     assert learning(tmp_path, enabled=False).limits("m") is None
 
 
@@ -936,7 +936,7 @@ def test_an_upstream_that_refuses_does_not_cut_silently(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_cut("m", 4_096, None)
     found.note_refusal("m", refusal(8_192), None)
-    assert found.limits("m") == (ModelLimits(8_192, witness=Witness.LEARNED), "learned from a refusal")
+    assert found.limits("m") == (ModelLimits(8_192, certainty=Certainty.LEARNED), "learned from a refusal")
 
 
 def test_a_prompt_far_over_a_guess_is_kept_and_one_that_is_a_little_over_is_not(tmp_path: Path) -> None:

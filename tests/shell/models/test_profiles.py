@@ -14,7 +14,7 @@ from support.waiting import until
 
 from proxy.config.settings import Settings
 from proxy.core.models.names import stating
-from proxy.core.models.profile import Modality, ModelProfile, Witness
+from proxy.core.models.profile import Certainty, Modality, ModelProfile
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver
 from proxy.wire.model_list import ModelLimits
@@ -76,7 +76,7 @@ async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
 
 def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabilities() -> None:
     assert resolver().profile("nobody-knows-1") == ModelProfile(
-        "nobody-knows-1", 128_000, witness=Witness.GUESSED, sources={"window_tokens": "default"}
+        "nobody-knows-1", 128_000, certainty=Certainty.GUESSED, sources={"window_tokens": "default"}
     )
 
 
@@ -99,7 +99,7 @@ def test_the_default_and_another_providers_entry_are_guesses() -> None:
 def test_the_catalogue_states_what_nobody_else_does() -> None:
     profile = resolver().profile("gpt-5")
     assert profile == ModelProfile(
-        "gpt-5", 400000, 272000, 128000, VISION, witness=Witness.GUESSED, sources=profile.sources
+        "gpt-5", 400000, 272000, 128000, VISION, certainty=Certainty.GUESSED, sources=profile.sources
     )
     assert set(profile.sources.values()) == {"catalogue openai/gpt-5"}
 
@@ -249,7 +249,10 @@ def test_any_string_has_a_profile(name: str) -> None:
 
 
 def test_a_window_that_was_inferred_bounds_and_is_no_evidence() -> None:
-    learned = (ModelLimits(window_tokens=9000, witness=Witness.INFERRED), "inferred from refusals that name no limit")
+    learned = (
+        ModelLimits(window_tokens=9000, certainty=Certainty.INFERRED),
+        "inferred from refusals that name no limit",
+    )
     profile = resolver(learned=learned).profile("gpt-5")
     assert (profile.window_tokens, profile.window_is_guessed, profile.certain_window_tokens) == (9000, False, None)
 
@@ -279,7 +282,7 @@ async def test_a_window_that_requests_ask_for_is_a_guess_that_lists_and_the_cata
     [
         {"models": [{"match": "m", "context_window": 50_000}]},
         {"defaults": {"context_window": 50_000}},
-        {"learned": (ModelLimits(50_000, witness=Witness.LEARNED), "learned")},
+        {"learned": (ModelLimits(50_000, certainty=Certainty.LEARNED), "learned")},
     ],
 )
 def test_a_window_of_the_settings_or_of_a_refusal_is_not_lifted(stated: dict[str, Any]) -> None:
@@ -308,8 +311,8 @@ async def test_a_window_that_a_server_of_ones_own_states_is_not_lifted() -> None
         ({"defaults": {"context_window": 9_000}}, 50_000, "the request states it"),
         ({"models": [{"match": "m", "context_window": 90_000}]}, 50_000, "the request states it"),
         ({"models": [{"match": "m", "context_window": 9_000}]}, 9_000, "the request states it"),
-        ({"learned": (ModelLimits(9_000, witness=Witness.LEARNED), "a refusal")}, 9_000, "a refusal"),
-        ({"learned": (ModelLimits(90_000, witness=Witness.LEARNED), "a refusal")}, 50_000, "the request states it"),
+        ({"learned": (ModelLimits(9_000, certainty=Certainty.LEARNED), "a refusal")}, 9_000, "a refusal"),
+        ({"learned": (ModelLimits(90_000, certainty=Certainty.LEARNED), "a refusal")}, 50_000, "the request states it"),
         ({"learned": (ModelLimits(output_tokens=500), "a refusal")}, 50_000, "the request states it"),
     ],
 )
