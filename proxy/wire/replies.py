@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, object_in, spliced
+from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.streams import SSE, Framing
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one round's stream, from which its message is assembled, and of one event: 128 000 tokens, one per event, take
 about this much. A longer stream is the final reply; from a longer event on it passes as it arrives."""
+BETWEEN_TEXTS: Final = "\n\n"
+"""The model's texts in one round and the next are two paragraphs."""
 Changes: TypeAlias = Mapping[Path, bytes | None]
 _OWN: Final = RETRIEVAL_TOOL.encode()
 
@@ -93,8 +95,8 @@ class Reply(ABC):
     """One reply over several rounds."""
 
     counts: ClassVar[type[RoundsUsage]]
-    words: ClassVar[str]
-    """The name of the text for people, among the texts of a message."""
+    texts: ClassVar[Sequence[str]]
+    """The names of a message's texts; the first is the one for people."""
 
     def __init__(self) -> None:
         self._rounds = 0
@@ -126,7 +128,7 @@ class Reply(ABC):
 
     @property
     def _has_spoken(self) -> bool:
-        return self.words in self._spoken or bool(self._said and self._said.texts.get(self.words))
+        return self.texts[0] in self._spoken or bool(self._said and self._said.texts.get(self.texts[0]))
 
     def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
         """The counts at the end of a round."""
@@ -204,6 +206,44 @@ class WholeReply(Reply):
         return spliced(self._body, changes)
 
 
+class MessageReply(WholeReply):
+    """A whole reply whose message has its calls and its texts in members of its own."""
+
+    place: ClassVar[Path]
+    """Of the message in the body."""
+    finish: ClassVar[Changes] = {}
+    """What makes a call's end a normal one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, list[str]] = {name: [] for name in self.texts}
+        """The model's texts in the finished rounds, by the member that contains them."""
+
+    def _merged(self, stopped_with: str | None = None) -> Changes:
+        changes: dict[Path, bytes | None] = {}
+        if self._said and self._said.own:
+            others = self._said.others
+            changes[*self.place, "tool_calls"] = jsontext.join_array(others) if others else None
+        for name, texts in self._texts.items():
+            if texts:
+                changes[*self.place, name] = jsontext.dump(BETWEEN_TEXTS.join([*texts, *self._text(name)]))
+        if stopped_with is not None:
+            changes |= self.finish
+        if stopped_with:
+            changes[*self.place, self.texts[0]] = jsontext.dump(stopped_with)
+        return changes
+
+    def _text(self, name: str) -> list[str]:
+        text = self._said.texts.get(name) if self._said else None
+        return [text] if text else []
+
+    def next_round(self) -> None:
+        """The next body is that of another round."""
+        for name, texts in self._texts.items():
+            texts.extend(self._text(name))
+        super().next_round()
+
+
 class StreamedReply(Reply):
     """A reply that is a stream of events."""
 
@@ -219,6 +259,8 @@ class StreamedReply(Reply):
         self._kept_bytes = 0
         self._own: set[int] = set()
         """The numbers of our calls in this round's stream."""
+        self._speaking: set[str] = set()
+        """The names of the texts that have begun in this round, if it is not the first."""
         self._held: list[bytes] = []
         """What ends the stream, once we were called."""
         self._rest = b""
@@ -287,6 +329,13 @@ class StreamedReply(Reply):
         splitter = self.framing.splitter()
         return [*splitter.feed(b"".join(self._kept)), splitter.rest]
 
+    def _paragraphs(self, said: Mapping[str, Any], at: Path) -> dict[Path, bytes | None]:
+        """What makes the texts in an event of a later round paragraphs of their own. `at`: the place of `said`."""
+        begun = {name: text for name in self.texts if (text := jsontext.string_in(said, name))}
+        new = self._spoken & begun.keys() - self._speaking
+        self._speaking |= begun.keys()
+        return {(*at, name): jsontext.dump(BETWEEN_TEXTS + begun[name]) for name in begun if name in new}
+
     def _hold(self, event: bytes) -> bytes:
         self._held.append(event)
         return b""
@@ -306,6 +355,18 @@ def content_of(event: bytes) -> Mapping[str, Any]:
     return jsontext.opened_object(SSE.data_of(event))
 
 
-def arguments_in(found: Any) -> str:
-    """The arguments of a call; a few servers send them as an object."""
-    return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
+def calls_apart(
+    calls: Iterable[Raw], own_in: Callable[[Any], tuple[object, object] | None]
+) -> tuple[tuple[OwnCall, ...], tuple[bytes, ...]]:
+    """The calls of the proxy's own tool, and the others. `own_in`: a call, opened → its id and its arguments, which a
+    few servers send as an object; None for a call of another tool."""
+    own: list[OwnCall] = []
+    others: list[bytes] = []
+    for position, raw in enumerate(map(bytes, calls)):
+        if (found := own_in(jsontext.opened(raw))) is None:
+            others.append(raw)
+        else:
+            call_id, given = found
+            arguments = given if isinstance(given, str) else jsontext.dump(given).decode("utf-8", "replace")
+            own.append(OwnCall(position, str(call_id or ""), arguments, raw))
+    return tuple(own), tuple(others)

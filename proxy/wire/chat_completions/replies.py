@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.chat_completions.message import meant_by
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
     Changes,
+    MessageReply,
     Reply,
     RoundsUsage,
     StreamedReply,
-    WholeReply,
-    arguments_in,
+    calls_apart,
     content_of,
 )
 from proxy.wire.streams import data_of
@@ -51,23 +51,15 @@ DeepSeek, Kimi and OpenRouter want back inside a turn. https://api-docs.deepseek
 
 def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
     """Read the members of an assistant message; a call with anything odd about it is the client's."""
-    own: list[OwnCall] = []
-    others: list[bytes] = []
-    calls = jsontext.items_if_any(message.get("tool_calls"))
-    for position, raw in enumerate(calls):
-        found = jsontext.opened(raw)
-        if called(found) == RETRIEVAL_TOOL:
-            own.append(
-                OwnCall(
-                    position, str(found.get("id") or ""), arguments_in(found["function"].get("arguments")), bytes(raw)
-                )
-            )
-        else:
-            others.append(bytes(raw))
+    own, others = calls_apart(jsontext.items_if_any(message.get("tool_calls")), _own_in)
     sent_back = {"role": b'"assistant"', "content": b"null"}
     sent_back |= {name: raw for name in _SENT_BACK if (raw := bytes(message.get(name, b"null"))) != b"null"}
     texts = {name: text for name in TEXT_MEMBERS if isinstance(text := jsontext.opened(message.get(name)), str)}
-    return AssistantMessage(jsontext.join_object(sent_back), tuple(own), tuple(others), meant_by(others), texts)
+    return AssistantMessage(jsontext.join_object(sent_back), own, others, meant_by(others), texts)
+
+
+def _own_in(call: Any) -> tuple[object, object] | None:
+    return (call.get("id"), call["function"].get("arguments")) if called(call) == RETRIEVAL_TOOL else None
 
 
 TEXT_MEMBERS: Final = ("content", "reasoning_content", "reasoning")
@@ -165,8 +157,6 @@ def _merge(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 BROKEN_OFF: Final = ("length", "content_filter")
 """Finish reasons that leave a call incomplete, or unwanted: the response as received is final."""
-BETWEEN_TEXTS: Final = "\n\n"
-"""The model's texts in one round and the next are two paragraphs."""
 
 _MESSAGE: Final[Path] = ("choices", 0, "message")
 _DELTA: Final[Path] = ("choices", 0, "delta")
@@ -176,16 +166,14 @@ _PLAIN_END: Final = b'"stop"'
 
 class _Answer(Reply):
     counts = AnswerUsage
-    words = TEXT_MEMBERS[0]
+    texts = TEXT_MEMBERS
 
 
-class AnswerBody(_Answer, WholeReply):
+class AnswerBody(_Answer, MessageReply):
     """A chat completion."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._texts: dict[str, list[str]] = {name: [] for name in TEXT_MEMBERS}
-        """The model's texts in the finished rounds, by the member that contains them."""
+    place = _MESSAGE
+    finish: ClassVar[Changes] = {_FINISH: _PLAIN_END}
 
     def _read(self, reply: Mapping[str, Any]) -> AssistantMessage | None:
         if not isinstance((choice_of(reply) or {}).get("message"), dict):
@@ -195,30 +183,6 @@ class AnswerBody(_Answer, WholeReply):
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return (choice_of(reply) or {}).get("finish_reason") in BROKEN_OFF
-
-    def _merged(self, stopped_with: str | None = None) -> Changes:
-        changes: dict[Path, bytes | None] = {}
-        if self._said and self._said.own:
-            others = self._said.others
-            changes[*_MESSAGE, "tool_calls"] = jsontext.join_array(others) if others else None
-        for name, texts in self._texts.items():
-            if texts:
-                changes[*_MESSAGE, name] = jsontext.dump(BETWEEN_TEXTS.join([*texts, *self._text(name)]))
-        if stopped_with is not None:
-            changes[_FINISH] = _PLAIN_END
-        if stopped_with:
-            changes[*_MESSAGE, self.words] = jsontext.dump(stopped_with)
-        return changes
-
-    def _text(self, name: str) -> list[str]:
-        text = self._said.texts.get(name) if self._said else None
-        return [text] if text else []
-
-    def next_round(self) -> None:
-        """The next body is that of another completion."""
-        for name, texts in self._texts.items():
-            texts.extend(self._text(name))
-        super().next_round()
 
 
 # A stream
@@ -249,8 +213,6 @@ class AnswerStream(_Answer, StreamedReply):
         self._indexes: dict[int, int] = {}
         """Of the client's calls: index in this round's stream → index for the client."""
         self._finish: object = None
-        self._speaking: set[str] = set()
-        """The members that have contained text in this round, if it is not the first."""
 
     def _is_plain(self, piece: bytes) -> bool:
         # A third line feed would begin the next event, and be hidden with it.
@@ -298,7 +260,7 @@ class AnswerStream(_Answer, StreamedReply):
         """The last chunk contains the sentence, if the model has not said a word."""
         changes = {_FINISH: _PLAIN_END}
         if not self._has_spoken:
-            changes[_DELTA] = jsontext.dump({self.words: sentence})
+            changes[_DELTA] = jsontext.dump({self.texts[0]: sentence})
         ended = [_rewritten(event, changes) if _finishes(event) else event for event in self._held]
         return b"".join([*ended, self._rest])
 
@@ -353,13 +315,7 @@ class AnswerStream(_Answer, StreamedReply):
         }
         if "role" in delta:
             changes[(*_DELTA, "role")] = None
-        for name in TEXT_MEMBERS:
-            text = delta.get(name)
-            if isinstance(text, str) and text:
-                if name in self._spoken and name not in self._speaking:
-                    changes[(*_DELTA, name)] = jsontext.dump(BETWEEN_TEXTS + text)
-                self._speaking.add(name)
-        return changes
+        return changes | self._paragraphs(delta, _DELTA)
 
 
 def _rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:

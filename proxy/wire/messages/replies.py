@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, object_in, spliced
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
@@ -26,6 +26,7 @@ from proxy.wire.replies import (
     StreamedReply,
     WholeReply,
     added,
+    calls_apart,
     content_of,
 )
 from proxy.wire.streams import data_of
@@ -117,32 +118,17 @@ def is_own(block: Any) -> bool:
 
 def said_in(blocks: Sequence[bytes]) -> AssistantMessage:
     """Read the blocks of a response."""
-    own: list[OwnCall] = []
-    others: list[bytes] = []
-    meant: list[Any] = []
-    texts: list[str] = []
-    calls = 0
-    for raw in blocks:
-        block = jsontext.opened(raw)
-        if (text := text_in(block)) is not None:
-            texts.append(text)
-        if kind_of(block) != CALL:
-            continue
-        if is_own(block):
-            arguments = jsontext.dump(block.get("input")).decode("utf-8", "replace")
-            own.append(OwnCall(calls, str(block.get("id") or ""), arguments, raw))
-        else:
-            others.append(raw)
-            meant.append(block)
-        calls += 1
-    message = jsontext.join_object({"role": b'"assistant"', "content": jsontext.join_array(_sent_back(blocks))})
-    return AssistantMessage(message, tuple(own), tuple(others), meant_by(meant), {TEXT: "\n".join(filter(None, texts))})
+    opened = [(raw, jsontext.opened(raw)) for raw in blocks]
+    own, others = calls_apart([raw for raw, block in opened if kind_of(block) == CALL], _own_in)
+    # Some models begin with an empty text, which no client sends back: "text content blocks must be non-empty".
+    sent_back = [raw for raw, block in opened if text_in(block) != ""]
+    message = jsontext.join_object({"role": b'"assistant"', "content": jsontext.join_array(sent_back)})
+    words = "\n".join(filter(None, (text_in(block) for _, block in opened)))
+    return AssistantMessage(message, own, others, meant_by([jsontext.opened(raw) for raw in others]), {TEXT: words})
 
 
-def _sent_back(blocks: Sequence[bytes]) -> list[bytes]:
-    """The blocks that a client would send back: without empty texts, with which some models begin, because the API
-    refuses them: "messages: text content blocks must be non-empty"."""
-    return [raw for raw in blocks if text_in(jsontext.opened(raw)) != ""]
+def _own_in(block: Any) -> tuple[object, object] | None:
+    return (block.get("id"), block.get("input")) if is_own(block) else None
 
 
 def result_of(call_id: str, text: str) -> bytes:
@@ -221,7 +207,7 @@ _STARTS: Final = (b'"content_block_start"', b'"message_start"')
 
 class _Answer(Reply):
     counts = AnswerUsage
-    words = TEXT
+    texts = (TEXT,)
 
 
 class AnswerBody(_Answer, WholeReply):

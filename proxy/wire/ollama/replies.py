@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.ollama.message import meant_by
-from proxy.wire.replies import Changes, Reply, RoundsUsage, StreamedReply, WholeReply, arguments_in
+from proxy.wire.replies import Changes, MessageReply, Reply, RoundsUsage, StreamedReply, calls_apart
 from proxy.wire.streams import Framing, Splitter
 
 # Lines
@@ -91,26 +91,20 @@ _TEXTS: Final = ("content", "thinking")
 _SENT_BACK: Final = (*_TEXTS, "tool_calls")
 _MESSAGE: Final = "message"
 _CALLS: Final[Path] = (_MESSAGE, "tool_calls")
-_BETWEEN_TEXTS: Final = "\n\n"
-"""The model's texts in one round and the next are two paragraphs."""
 _BROKEN_OFF: Final = "length"
 
 
 def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
     """Read the members of a model's message."""
-    own: list[OwnCall] = []
-    others: list[bytes] = []
-    for position, raw in enumerate(jsontext.items_if_any(message.get("tool_calls"))):
-        found = jsontext.opened(raw)
-        if is_own(found):
-            arguments = arguments_in(found["function"].get("arguments"))
-            own.append(OwnCall(position, jsontext.string_in(found, "id"), arguments, bytes(raw)))
-        else:
-            others.append(bytes(raw))
+    own, others = calls_apart(jsontext.items_if_any(message.get("tool_calls")), _own_in)
     sent_back = {name: bytes(message[name]) for name in _SENT_BACK if bytes(message.get(name, b"null")) != b"null"}
     texts = {name: text for name in _TEXTS if isinstance(text := jsontext.opened(message.get(name)), str)}
     raw = jsontext.join_object({"role": b'"assistant"', **sent_back})
-    return AssistantMessage(raw, tuple(own), tuple(others), meant_by(others), texts)
+    return AssistantMessage(raw, own, others, meant_by(others), texts)
+
+
+def _own_in(call: Any) -> tuple[object, object] | None:
+    return (call.get("id"), call["function"].get("arguments")) if is_own(call) else None
 
 
 def is_own(call: Any) -> bool:
@@ -133,7 +127,7 @@ def _calls_in(line: Mapping[str, Any]) -> list[Any]:
 
 class _Answer(Reply):
     counts = LineUsage
-    words = _TEXTS[0]
+    texts = _TEXTS
 
     def _counted(self) -> Changes:
         """The counts of all rounds in the end of a later one."""
@@ -141,13 +135,10 @@ class _Answer(Reply):
         return {(name,): jsontext.dump(found) for name, found in told.items() if name != _BOTH}
 
 
-class AnswerBody(_Answer, WholeReply):
+class AnswerBody(_Answer, MessageReply):
     """A reply that is one object."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._texts: dict[str, list[str]] = {name: [] for name in _TEXTS}
-        """The model's texts in the finished rounds."""
+    place: ClassVar[Path] = (_MESSAGE,)
 
     def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
         return counts_in(reply)
@@ -159,27 +150,6 @@ class AnswerBody(_Answer, WholeReply):
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return reply.get("done_reason") == _BROKEN_OFF
-
-    def _merged(self, stopped_with: str | None = None) -> Changes:
-        changes: dict[Path, bytes | None] = {}
-        if self._said and self._said.own:
-            changes[_CALLS] = jsontext.join_array(self._said.others) if self._said.others else None
-        for name, before in self._texts.items():
-            if before:
-                changes[_MESSAGE, name] = jsontext.dump(_BETWEEN_TEXTS.join([*before, *self._text(name)]))
-        if stopped_with:
-            changes[_MESSAGE, self.words] = jsontext.dump(stopped_with)
-        return changes
-
-    def _text(self, name: str) -> list[str]:
-        text = self._said.texts.get(name) if self._said else None
-        return [text] if text else []
-
-    def next_round(self) -> None:
-        """The next body is that of another round."""
-        for name, before in self._texts.items():
-            before.extend(self._text(name))
-        super().next_round()
 
 
 _SIGN_OF_CALLS: Final = b'"tool_calls"'
@@ -193,8 +163,6 @@ class AnswerStream(_Answer, StreamedReply):
     def _begin(self) -> None:
         super()._begin()
         self._finish: object = None
-        self._speaking: set[str] = set()
-        """The members that have contained text in this round, if it is not the first."""
         self._count = 0
         """Calls of this round so far."""
 
@@ -218,15 +186,10 @@ class AnswerStream(_Answer, StreamedReply):
 
     def _told(self, event: bytes, line: Mapping[str, Any]) -> bytes:
         """A line without our calls, as one of the first round's."""
-        message, changes = object_in(line, _MESSAGE), self._call_changes(line)
+        changes = self._call_changes(line)
         is_shorter = bool(changes)
         if self._rounds:
-            for name in _TEXTS:
-                text = message.get(name)
-                if isinstance(text, str) and text:
-                    if name in self._spoken and name not in self._speaking:
-                        changes[_MESSAGE, name] = jsontext.dump(_BETWEEN_TEXTS + text)
-                    self._speaking.add(name)
+            changes |= self._paragraphs(object_in(line, _MESSAGE), (_MESSAGE,))
         if line.get("done"):
             self._round_usage = counts_in(line)
             changes |= self._counted() if self._rounds and self._round_usage else {}
@@ -258,14 +221,14 @@ class AnswerStream(_Answer, StreamedReply):
             texts = {name: text + jsontext.string_in(said, name) for name, text in texts.items()}
             if _calls_in(found):
                 calls += jsontext.items(jsontext.members(jsontext.members(line)[_MESSAGE])["tool_calls"])
-        told = {name: jsontext.dump(text) for name, text in texts.items() if text or name == self.words}
+        told = {name: jsontext.dump(text) for name, text in texts.items() if text or name == self.texts[0]}
         return said_in(told | {"tool_calls": jsontext.join_array(calls)})
 
     def stopped(self, sentence: str) -> bytes:
         """The last line contains the sentence, if the model has not said a word."""
         if self._has_spoken:
             return self.last_words()
-        said: Changes = {(_MESSAGE, self.words): jsontext.dump(sentence)}
+        said: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(sentence)}
         return b"".join([*(spliced(line.strip(), said) + b"\n" for line in self._held), self._rest])
 
 

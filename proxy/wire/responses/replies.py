@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, object_in, spliced
 from proxy.wire.json_wire import error_in_body
@@ -25,7 +25,7 @@ from proxy.wire.replies import (
     RoundsUsage,
     StreamedReply,
     WholeReply,
-    arguments_in,
+    calls_apart,
     content_of,
 )
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
@@ -122,27 +122,26 @@ def is_linked(response: Mapping[str, Any]) -> bool:
 
 def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
     """Read the output of a response. `is_stored`: whether its server keeps it, so that reasoning needs only its id."""
-    own: list[OwnCall] = []
-    others: list[bytes] = []
     sent_back: list[bytes] = []
+    calls: list[bytes] = []
     texts: list[str] = []
-    position = 0
     for raw in map(bytes, output):
-        head, item = head_of(raw), jsontext.opened(raw)
-        if head.kind is Kind.REASONING and not is_stored and not _can_come_back(item):
+        kind, item = head_of(raw).kind, jsontext.opened(raw)
+        if kind is Kind.REASONING and not is_stored and not _can_come_back(item):
             continue
         sent_back.append(raw)
-        if head.kind is Kind.CALL:
-            if is_own_call(item):
-                own.append(OwnCall(position, head.id, arguments_in(item.get("arguments")), raw))
-            else:
-                others.append(raw)
-            position += 1
-        elif head.kind is Kind.MESSAGE:
+        if kind is Kind.CALL:
+            calls.append(raw)
+        elif kind is Kind.MESSAGE:
             texts += [text for _, text in texts_at(item, ())]
+    own, others = calls_apart(calls, _own_in)
     meant = [meant_by(jsontext.opened(raw)) for raw in others]
     spoken = {CONTENT: "\n\n".join(texts)} if any(texts) else {}
-    return AssistantMessage(b",".join(sent_back), tuple(own), tuple(others), meant, spoken)
+    return AssistantMessage(b",".join(sent_back), own, others, meant, spoken)
+
+
+def _own_in(item: Any) -> tuple[object, object] | None:
+    return (item.get("call_id") or item.get("id"), item.get("arguments")) if is_own_call(item) else None
 
 
 def _can_come_back(item: Any) -> bool:
@@ -212,7 +211,7 @@ def said_by_us(sentence: str, number: int) -> dict[str, Any]:
 
 class _Response(Reply):
     counts = ResponseUsage
-    words = CONTENT
+    texts = (CONTENT,)
 
     def _and_before(self, said: AssistantMessage, shown: Sequence[bytes]) -> AssistantMessage:
         """The message with what the client has before it, if the client answers it too."""
