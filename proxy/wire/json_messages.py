@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -56,6 +56,21 @@ def leniently(kind: type[_Head], raw: Raw | None) -> _Head:
         elif isinstance(opened, str) or "str" not in annotation:
             found[name] = opened
     return kind(**found)
+
+
+class Reader(Generic[_Head]):
+    """Reads a head in one go if every member is of the usual type, otherwise leniently, with the same result."""
+
+    def __init__(self, kind: type[_Head]) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def __call__(self, raw: Raw) -> _Head:
+        """The head of any JSON value."""
+        try:
+            return self._decoder.decode(raw)
+        except jsontext.UNREADABLE:
+            return leniently(self._kind, raw)
 
 
 def meant(arguments: Any) -> Any:

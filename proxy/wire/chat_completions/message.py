@@ -25,7 +25,7 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, object_in, spliced
-from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage, leniently, meant
+from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage, Reader, meant
 from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
 # Calls
@@ -149,8 +149,8 @@ class _Inside(msgspec.Struct, gc=False):
     function_call: Any = msgspec.UNSET
 
 
-_head: Final = msgspec.json.Decoder(_Head)
-_inside: Final = msgspec.json.Decoder(_Inside)
+_head: Final = Reader(_Head)
+_inside: Final = Reader(_Inside)
 
 
 class ChatMessage(JsonMessage, frozen=True):
@@ -168,10 +168,7 @@ class ChatMessage(JsonMessage, frozen=True):
     def read(cls, raw: Raw) -> Self:
         """A view of any JSON value; a value that is no object has no role."""
         kept = bytes(raw)
-        try:
-            head = _head.decode(kept)
-        except jsontext.UNREADABLE:
-            head = leniently(_Head, kept)
+        head = _head(kept)
         calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
         reasoning_bytes = len(bytes(head.reasoning_content))
         role = ROLES.get(head.role, head.role)
@@ -187,10 +184,7 @@ class ChatMessage(JsonMessage, frozen=True):
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined: contents, tool calls, reasoning."""
-        try:
-            inside = _inside.decode(self.raw)
-        except jsontext.UNREADABLE:
-            inside = leniently(_Inside, self.raw)
+        inside = _inside(self.raw)
         content = inside.content
         if isinstance(content, str) and inside == _Inside(content):  # the usual case, and every message is asked
             return content

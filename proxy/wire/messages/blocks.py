@@ -17,7 +17,7 @@ import msgspec
 from proxy.core.content_types.texts import is_address, last_of
 from proxy.core.conversation.message import Attachment, ImageView, Route, Shape, Shown
 from proxy.core.text import jsontext
-from proxy.wire.json_messages import LONG, MAX_CALLS, leniently
+from proxy.wire.json_messages import LONG, MAX_CALLS, Reader, leniently
 from proxy.wire.media import attachment_of as attachment_of_any
 from proxy.wire.media import name_in
 
@@ -243,7 +243,7 @@ class _Head(msgspec.Struct, gc=False):
     content: msgspec.Raw = msgspec.Raw()
 
 
-_head: Final = msgspec.json.Decoder(_Head)
+_head: Final = Reader(_Head)
 _heads: Final = msgspec.json.Decoder(list[BlockHead])
 
 
@@ -253,10 +253,7 @@ def said_in(raw: bytes) -> tuple[str, bytes]:
     >>> said_in(b'{"role":"user","content":"hi"}'), said_in(b"7")
     (('user', b'"hi"'), ('', b''))
     """
-    try:
-        head = _head.decode(raw)
-    except jsontext.UNREADABLE:
-        head = leniently(_Head, raw)
+    head = _head(raw)
     return head.role, bytes(head.content)
 
 

@@ -38,7 +38,7 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.json_messages import JsonMessage, leniently
+from proxy.wire.json_messages import JsonMessage, Reader
 from proxy.wire.media import may_hold_media
 
 _CONTENT: Final[Path] = ("content",)
@@ -74,8 +74,8 @@ class _Inside(msgspec.Struct, gc=False):
     tool_calls: Any = None
 
 
-_head: Final = msgspec.json.Decoder(_Head)
-_inside: Final = msgspec.json.Decoder(_Inside)
+_head: Final = Reader(_Head)
+_inside: Final = Reader(_Inside)
 
 
 def may_hold_images(raw: bytes) -> bool:
@@ -99,10 +99,7 @@ class OllamaMessage(JsonMessage, frozen=True):
     def read(cls, raw: Raw) -> Self:
         """A view of any JSON value; a value that is no object has no role."""
         kept = bytes(raw)
-        try:
-            head = _head.decode(kept)
-        except jsontext.UNREADABLE:
-            head = leniently(_Head, kept)
+        head = _head(kept)
         calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
         role = head.role.lower()
         is_result = role in TOOL_ROLES
@@ -122,10 +119,7 @@ class OllamaMessage(JsonMessage, frozen=True):
 
     def text(self) -> str:
         """Everything in it that a model reads as text."""
-        try:
-            inside = _inside.decode(self.raw)
-        except jsontext.UNREADABLE:
-            inside = leniently(_Inside, self.raw)
+        inside = _inside(self.raw)
         if isinstance(inside.content, str) and not (inside.thinking or inside.tool_calls):
             return inside.content
         texts = [text for text in (inside.content, inside.thinking) if isinstance(text, str)]

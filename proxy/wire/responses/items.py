@@ -15,7 +15,7 @@ import msgspec
 from proxy.core.conversation.message import ImageView, ToolCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw
-from proxy.wire.json_messages import leniently, meant
+from proxy.wire.json_messages import Reader, meant
 
 
 class Kind(IntEnum):
@@ -110,7 +110,7 @@ class _Members(msgspec.Struct, gc=False):
     approval_request_id: str | None = None
 
 
-_members: Final = msgspec.json.Decoder(_Members)
+_members: Final = Reader(_Members)
 
 
 def head_of(raw: Raw) -> Head:
@@ -119,14 +119,10 @@ def head_of(raw: Raw) -> Head:
     >>> [head_of(raw).kind.name for raw in (b'{"role":"user","content":"hi"}', b'{"id":"rs_1"}', b'"hi"', b"7")]
     ['MESSAGE', 'REFERENCE', 'MESSAGE', 'OTHER']
     """
-    try:
-        found = _members.decode(raw)
-    except jsontext.UNREADABLE:
-        if bytes(raw)[:1] == b'"':
-            return Head(Kind.MESSAGE, "", "user")
-        found = leniently(_Members, raw)
+    found = _members(raw)
     kind_name, role = found.type or "", found.role or ""
     if not kind_name:
+        role = "user" if bytes(raw)[:1] == b'"' else role
         # Messages and references may omit their type.
         kind = Kind.MESSAGE if role else Kind.REFERENCE if found.id else Kind.OTHER
         return Head(kind, "", role, "", "", found.id or "", role == "assistant")
