@@ -10,12 +10,10 @@ import base64
 import re
 from typing import Any, Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.compaction.plan import Compressed
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
 from proxy.wire.model_list import LARGEST_TOKENS
@@ -60,7 +58,7 @@ def asked_in(body: bytes) -> Asked:
     if most_tokens is not None:
         most_tokens = min(most_tokens, LARGEST_TOKENS)
     kept = {name: raw for name, raw in request.members.items() if name in ("model", SHAPE.messages)}
-    return Asked(replace(request, members=kept), options.get("protect_recent") or 0, most_tokens)
+    return Asked(structs.replace(request, members=kept), options.get("protect_recent") or 0, most_tokens)
 
 
 def hash_in(body: bytes) -> str:

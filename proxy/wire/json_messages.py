@@ -30,8 +30,7 @@ from proxy.core.conversation.message import (
     ToolCall,
     Words,
 )
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.media import addresses_in, with_replaced
 
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}

@@ -13,8 +13,7 @@ from typing import Any, Final, NotRequired
 from typing_extensions import TypedDict
 
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.errors import ContextOverflow, ProxyError
 
 _MAX_MESSAGE_CHARS: Final = 2_000

@@ -26,8 +26,7 @@ from proxy.core.content_types.media_type import BINARY
 from proxy.core.content_types.texts import data_url, decoded, is_address, last_of, looks_decoded_by_force
 from proxy.core.conversation.message import Attachment, Replacement, Shape
 from proxy.core.conversation.references import REMOTE
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, spliced, string_in
+from proxy.core.text import Path, jsontext
 
 Replace: TypeAlias = Callable[[Attachment], Replacement | None]
 """The replacement of a found content; None leaves it."""
@@ -144,16 +143,16 @@ def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
     for member, shape, holding in _PARTS:
         if member in part:
             return _held(shape, part[member], holding, part)
-    kind = string_in(part, "type")
+    kind = jsontext.string_in(part, "type")
     if kind == "input_file":
         return _held(Shape.FILE, part, _FILE)
     if kind == "resource":
         resource = part.get("resource")
-        return _held(Shape.BLOCK, resource, "blob", part, {"name": last_of(string_in(resource, "uri"))})
+        return _held(Shape.BLOCK, resource, "blob", part, {"name": last_of(jsontext.string_in(resource, "uri"))})
     source = part.get("source", part)
-    if kind not in _BLOCK_TYPES or string_in(source, "type") == "text":
+    if kind not in _BLOCK_TYPES or jsontext.string_in(source, "type") == "text":
         return None
-    if is_address(address := string_in(source, "url")):
+    if is_address(address := jsontext.string_in(source, "url")):
         return Attachment(Shape.BLOCK, address=address, declared=f"{kind}/*", name=name_in(source, part))
     return _held(Shape.BLOCK, source, "data", part)
 
@@ -168,7 +167,7 @@ def _held(shape: Shape, inside: Any, holding: str, *around: Any) -> Attachment |
     for member in (holding, "data") if holding == _FILE else (holding,):
         if isinstance(text := inside.get(member), str):
             return written(shape, text, declared_in(inside), name)
-    elsewhere = (string_in(inside, member) for member in ("file_url", "file_id", "url") if holding == _FILE)
+    elsewhere = (jsontext.string_in(inside, member) for member in ("file_url", "file_id", "url") if holding == _FILE)
     address = next(filter(None, elsewhere), "")
     return Attachment(shape, address=address, name=name) if address else None
 
@@ -192,7 +191,9 @@ def name_in(*members: Any) -> str:
     """
     for one in members:
         stating = [one, *_about(one)]
-        if found := next((found for name in _FILE_NAMES for each in stating if (found := string_in(each, name))), ""):
+        if found := next(
+            (found for name in _FILE_NAMES for each in stating if (found := jsontext.string_in(each, name))), ""
+        ):
             return found
     return ""
 
@@ -200,7 +201,7 @@ def name_in(*members: Any) -> str:
 def declared_in(*members: Any) -> str:
     """The media type that objects state for their content, in the same places."""
     stating = (one for member in members for one in (member, *_about(member)))
-    return next((found for one in stating for name in _TYPE_NAMES if (found := string_in(one, name))), "")
+    return next((found for one in stating for name in _TYPE_NAMES if (found := jsontext.string_in(one, name))), "")
 
 
 def _about(found: Any) -> list[Any]:
@@ -224,7 +225,7 @@ def _routed_addresses(text: str) -> Iterator[str]:
     …}`, and either with `"artifact": "artifact:ID"` or `content` instead of the part. A `text` is text."""
     is_routed = '"routing"' in text and text.lstrip().startswith("{")
     found: Any = jsontext.opened(text.encode("utf-8", "surrogatepass")) if is_routed else None
-    if string_in(found, "routing") not in _ROUTED:
+    if jsontext.string_in(found, "routing") not in _ROUTED:
         return
     for member in _ROUTED_MEMBERS:
         item = found.get(member)
@@ -292,14 +293,14 @@ def _in_json(text: str, replace: Replace, nested: int) -> str | None:
     opened: Any = jsontext.opened(raw)
     if not isinstance(opened, dict | list) or not _is_small(opened):
         return None
-    if isinstance(opened, dict) and string_in(opened, "routing") in _ROUTED and nested == 0:
+    if isinstance(opened, dict) and jsontext.string_in(opened, "routing") in _ROUTED and nested == 0:
         changes = _routed_changes(opened, replace)
     else:
         changes = dict(_changes(opened, (), replace, nested))
     if not changes:
         return text
     try:
-        return spliced(raw, changes).decode("utf-8", "surrogatepass")
+        return jsontext.spliced(raw, changes).decode("utf-8", "surrogatepass")
     except (jsontext.NotJson, RecursionError):
         return None
 
@@ -399,7 +400,7 @@ def _changes(
 def _whole(found: Mapping[str, Any], around: str) -> Attachment | None:
     """The content that an object is: a block, or the bytes of a buffer if they are no text."""
     if not _is_buffer(found):
-        block = attachment_of(found) if string_in(found, "type") else None
+        block = attachment_of(found) if jsontext.string_in(found, "type") else None
         is_one = block is not None and _holds_content(block, found)
         return structs.replace(_in_text(block), name=block.name or around) if block and is_one else None
     try:

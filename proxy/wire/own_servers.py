@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from proxy.core.models.profile import Certainty, Modality
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import object_in, opened_object
 from proxy.wire.model_list import (
     MAX_MODELS,
     MAX_NAME_CHARS,
@@ -39,7 +38,7 @@ _NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)
 
 def is_ollama(body: bytes) -> bool:
     """GET /api/version: `{"version": "0.15.5"}`. LM Studio answers any path with 200 and an `error`."""
-    answer = opened_object(body)
+    answer = jsontext.opened_object(body)
     return isinstance(answer.get("version"), str) and "error" not in answer
 
 
@@ -52,7 +51,7 @@ def ollama_loaded(body: bytes) -> ModelList:
     """
     models: dict[str, ModelLimits] = {}
     aliases: dict[str, str] = {}
-    for entry in _objects(opened_object(body).get("models")):
+    for entry in _objects(jsontext.opened_object(body).get("models")):
         name = _name(entry, "model") or _name(entry, "name")
         if name:
             window = _tokens(entry.get("context_length"))
@@ -69,10 +68,10 @@ def ollama_model(body: bytes) -> ModelLimits:
     >>> ollama_model(b'{"parameters": "num_ctx   8192\\\\nstop   \\\\"x\\\\""}').window_tokens
     8192
     """
-    answer = opened_object(body)
+    answer = jsontext.opened_object(body)
     trained = [
         tokens
-        for name, value in object_in(answer, "model_info").items()
+        for name, value in jsontext.object_in(answer, "model_info").items()
         if name.endswith(".context_length") and (tokens := _tokens(value))
     ]
     largest = min(trained, default=None)
@@ -104,7 +103,7 @@ def _preamble(answer: Mapping[str, Any]) -> str | None:
 
 def is_koboldcpp(body: bytes) -> bool:
     """GET /api/extra/version: `{"result": "KoboldCpp", …}`. It answers Ollama's paths, too, so it is asked first."""
-    return opened_object(body).get("result") == "KoboldCpp"
+    return jsontext.opened_object(body).get("result") == "KoboldCpp"
 
 
 def koboldcpp_window(body: bytes) -> ModelList:
@@ -112,19 +111,21 @@ def koboldcpp_window(body: bytes) -> ModelList:
 
     It keeps the end of a longer prompt (gpttype_adapter.cpp: "truncate to front of the prompt if its too long").
     """
-    return ModelList(any_name=_cut(_window(opened_object(body).get("value"))))
+    return ModelList(any_name=_cut(_window(jsontext.opened_object(body).get("value"))))
 
 
 def is_llama_cpp_router(body: bytes) -> bool:
     """GET /props of a server that loads models by name: `{"role": "router", …}`; it has no window itself."""
-    return opened_object(body).get("role") == "router"
+    return jsontext.opened_object(body).get("role") == "router"
 
 
 def llama_cpp_window(body: bytes) -> ModelList:
     """GET /props: `default_generation_settings.n_ctx`, one slot's window, whatever a request calls the model.
     https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md#get-props-get-server-global-properties
     """
-    return ModelList(any_name=_window(object_in(opened_object(body), "default_generation_settings").get("n_ctx")))
+    return ModelList(
+        any_name=_window(jsontext.object_in(jsontext.opened_object(body), "default_generation_settings").get("n_ctx"))
+    )
 
 
 def lm_studio_v1(body: bytes) -> ModelList:
@@ -132,12 +133,12 @@ def lm_studio_v1(body: bytes) -> ModelList:
     instances; the smallest of several counts. https://lmstudio.ai/docs/developer/rest/list
     """
     models: dict[str, ModelLimits] = {}
-    for entry in _objects(opened_object(body).get("models")):
+    for entry in _objects(jsontext.opened_object(body).get("models")):
         if "loaded_instances" not in entry:
             continue
         facts, windows = limits_of(entry), []
         for instance in _objects(entry["loaded_instances"]):
-            window = _tokens(object_in(instance, "config").get("context_length"))
+            window = _tokens(jsontext.object_in(instance, "config").get("context_length"))
             models[_name(instance, "id")] = replace(facts, window_tokens=window)
             windows.append(window)
         smallest = min((window for window in windows if window), default=None)
@@ -151,7 +152,7 @@ def lm_studio_v0(body: bytes) -> ModelList:
     window that a model could be loaded with. https://lmstudio.ai/docs/developer/rest/endpoints
     """
     models: dict[str, ModelLimits] = {}
-    for entry in _objects(opened_object(body).get("data")):
+    for entry in _objects(jsontext.opened_object(body).get("data")):
         if (name := _name(entry, "id")) and "state" in entry:
             allocated = _tokens(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
             models[name] = replace(limits_of(entry), window_tokens=allocated)
@@ -163,7 +164,7 @@ def tgi_limits(body: bytes) -> ModelList:
     prompt.
     https://huggingface.github.io/text-generation-inference/#/Text%20Generation%20Inference/get_model_info
     """
-    answer = opened_object(body)
+    answer = jsontext.opened_object(body)
     if not _name(answer, "model_id"):
         return ModelList()
     prompt = _tokens(answer.get("max_input_tokens")) or _tokens(answer.get("max_input_length"))
@@ -174,10 +175,10 @@ def tabby_window(body: bytes) -> ModelList:
     """GET /v1/model of TabbyAPI: `parameters.max_seq_len` of the loaded model.
     https://github.com/theroyallab/tabbyAPI/blob/main/endpoints/core/types/model.py
     """
-    answer = opened_object(body)
+    answer = jsontext.opened_object(body)
     if answer.get("owned_by") != "tabbyAPI":
         return ModelList()
-    return ModelList(any_name=_window(object_in(answer, "parameters").get("max_seq_len")))
+    return ModelList(any_name=_window(jsontext.object_in(answer, "parameters").get("max_seq_len")))
 
 
 def docker_window(body: bytes) -> ModelLimits:
@@ -185,7 +186,7 @@ def docker_window(body: bytes) -> ModelLimits:
     https://github.com/docker/model-runner (ModelConfigEntry)
     """
     entries = _objects(jsontext.opened(body))
-    windows = [_window(object_in(entry, "Config").get("context-size")) for entry in entries]
+    windows = [_window(jsontext.object_in(entry, "Config").get("context-size")) for entry in entries]
     return min(
         (limits for limits in windows if limits.window_tokens),
         key=lambda limits: limits.window_tokens or 0,

@@ -20,8 +20,7 @@ from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.errors import ProxyError
 from proxy.wire.error_bodies import judge_answer
 from proxy.wire.json_wire import OwnTool, error_body, error_in_body, has_others

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, object_in, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.streams import SSE, Framing
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
@@ -132,7 +131,7 @@ class Reply(ABC):
 
     def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
         """The counts at the end of a round."""
-        return object_in(reply, "usage")
+        return jsontext.object_in(reply, "usage")
 
     def _counted(self) -> Changes:
         """What makes the counts of this round, which is not the first, those of all rounds."""
@@ -203,7 +202,7 @@ class WholeReply(Reply):
     def _told(self, changes: Changes) -> bytes:
         if self._rounds and self._round_usage:
             changes = {**changes, **self._counted()}
-        return spliced(self._body, changes)
+        return jsontext.spliced(self._body, changes)
 
 
 class MessageReply(WholeReply):

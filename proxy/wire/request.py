@@ -18,9 +18,7 @@ from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.models.names import stating
 from proxy.core.models.profile import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
-from proxy.core.text import jsontext
-from proxy.core.text.discreet import Discreet
-from proxy.core.text.jsontext import Path, Raw
+from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")

@@ -14,7 +14,7 @@ from support.strategies import conversation, exchange, pairing_faults, part, pip
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import ImageLimit
-from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import Size, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages

@@ -38,7 +38,7 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import ImageLimit
 from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.content_types import ContentKind, media_type
-from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import Size, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import AgentFileAccess, Modality, ToolImages

@@ -32,7 +32,7 @@ from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict, judge
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.error_bodies import report_of
 from proxy.wire.protocol import Reply, Wire

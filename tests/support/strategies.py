@@ -12,8 +12,7 @@ from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.compaction.steps import compaction_steps, last_resorts
 from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.size import Size
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import Size, TrackedMessage
 from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.writing import ArtifactAccess, Notices

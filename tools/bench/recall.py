@@ -18,7 +18,7 @@ from proxy.config.settings import Settings
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.compaction.plan import Pipeline, Progress, plan
 from proxy.core.conversation.message import Conversation, Message
-from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import Size
 from proxy.core.models.profile import AgentFileAccess, ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter

@@ -25,7 +25,7 @@ from proxy.core.artifact_reading.pages import Query, read
 from proxy.core.artifact_reading.search import Search, part_at
 from proxy.core.compaction.plan import Pipeline, Progress, plan
 from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import Size
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
 from proxy.core.text.lines import LineIndex

@@ -16,9 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from proxy.core.text import jsontext
-from proxy.core.text.discreet import Discreet
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Discreet, Raw, jsontext
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Span, begin_of, whole_characters
 from proxy.errors import BadArtifactQuery, RangeOutside
 

@@ -13,8 +13,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from proxy.core.conversation.size import Size
-from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport, Size
 from proxy.core.models.profile import Certainty, ModelProfile
 
 REPLY_SHARE: Final = 16

@@ -12,14 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation.exchange import is_quotable
 from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.conversation.size import MESSAGE_TOKENS, Size
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import MESSAGE_TOKENS, Size, TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in, names_of_lines
 from proxy.core.tokens.counters import Counter
@@ -276,7 +274,7 @@ class LinePool(Struct, frozen=True):
             _forget(sources, trace)
         in_hand = {trace.source for trace in chain.from_iterable(traces[-NEWEST_CALLS:])}
         left = {source: _latest(texts) for source, texts in sources.items()}
-        return _Choice(replace(self, sources=left), in_hand, known).made(room_tokens, counter)
+        return _Choice(structs.replace(self, sources=left), in_hand, known).made(room_tokens, counter)
 
 
 class _Choice:

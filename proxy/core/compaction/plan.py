@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
@@ -26,11 +25,10 @@ from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change, are_interchangeable
 from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
-from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import LocalStep, MessageReport, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import NOTHING, LocalStep, MessageReport, Size, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 from proxy.core.tokens.counters import Counter
 
 _WORTH_ANOTHER_CUT: Final = 0.1
@@ -111,15 +109,17 @@ class Progress(Struct):
                 return None
             entries.append((own, other))
         windows = [(point, point.window.exchanged(entries)) for point in (*self.earlier, self)]
-        *earlier, last = [None if window is None else replace(point, window=window) for point, window in windows]
-        return last and replace(last, earlier=tuple([point for point in earlier if point is not None]))
+        *earlier, last = [
+            None if window is None else structs.replace(point, window=window) for point, window in windows
+        ]
+        return last and structs.replace(last, earlier=tuple([point for point in earlier if point is not None]))
 
     def within(self, shared: int) -> Progress | None:
         """The last point that the first `shared` messages lead to; None if all points are beyond."""
         points = [*self.earlier, self]
         for index in reversed(range(len(points))):
             if points[index].messages <= shared:
-                return replace(points[index], earlier=tuple(points[:index]))
+                return structs.replace(points[index], earlier=tuple(points[:index]))
         return None
 
 
@@ -203,8 +203,8 @@ def plan(
     lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):
         progress = _walked(progress, messages[:stop], pipeline)
-        earlier_points = (*progress.earlier, replace(progress.copy(), earlier=()))
-        progress = replace(progress, earlier=earlier_points[-_STEPS_BACK:])
+        earlier_points = (*progress.earlier, structs.replace(progress.copy(), earlier=()))
+        progress = structs.replace(progress, earlier=earlier_points[-_STEPS_BACK:])
     if progress.messages < lasting:
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
@@ -239,14 +239,14 @@ def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline
     the model works on, and stays; what is older goes as far as needed, and no further, because the client's next turn
     begins without these pages."""
     if pipeline.is_replayed:
-        progress = replace(progress, window=_ended(progress.window, pipeline).copy())
+        progress = structs.replace(progress, window=_ended(progress.window, pipeline).copy())
     budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
     resorts = pipeline.last_resorts if reading.may_cut else ()
     pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
     said = (index for index in range(reading.told - 1, -1, -1) if messages[index].role == "assistant")
     progress = _walked(progress, messages, pipeline)
     progress.window.held_from = next(said, 0)
-    return replace(progress, window=_ended(progress.window, pipeline))
+    return structs.replace(progress, window=_ended(progress.window, pipeline))
 
 
 def _lasting(messages: Sequence[Message]) -> int:
@@ -434,7 +434,9 @@ class Compressed(Discreet, frozen=True):
     def without(self, lost: Collection[str]) -> Compressed:
         """The same, but messages from which one of these artifacts was taken go back as they came: it could not be
         kept."""
-        return replace(self, entries=tuple([_restored(entry, lost) for entry in self.entries])) if lost else self
+        return (
+            structs.replace(self, entries=tuple([_restored(entry, lost) for entry in self.entries])) if lost else self
+        )
 
 
 def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 0) -> Compressed:

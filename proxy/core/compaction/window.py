@@ -29,8 +29,14 @@ from proxy.core.conversation.exchange import (
     separator,
 )
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
-from proxy.core.conversation.size import Size
-from proxy.core.conversation.tracked_message import MessageReport, TrackedMessage, before_a_user, done_again, with_media
+from proxy.core.conversation.tracked_message import (
+    MessageReport,
+    Size,
+    TrackedMessage,
+    before_a_user,
+    done_again,
+    with_media,
+)
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.lines import utf8_length

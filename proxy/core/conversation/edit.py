@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import Address, Content, Item
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 
 
 class Reason(StrEnum):

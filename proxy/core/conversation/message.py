@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.content_types import MediaType
 from proxy.core.content_types.texts import decoded, last_of
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 
 
 class Shape(StrEnum):
@@ -73,7 +72,7 @@ class Attachment(Discreet, frozen=True):
     def fetched(self, content: bytes, declared: str, name: str) -> Attachment:
         """The same after its content was fetched; a name that was stated beside the address stays."""
         stated = self.name if self.name != last_of(self.address) else ""
-        return replace(self, address="", plain=content, declared=declared, name=stated or name, is_fetched=True)
+        return structs.replace(self, address="", plain=content, declared=declared, name=stated or name, is_fetched=True)
 
     def content(self) -> bytes | None:
         """Its bytes; None if its base64 is broken."""

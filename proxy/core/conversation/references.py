@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 
 MAX_REFERENCES: Final = 32
 """Of one message; further ones stay as they are."""

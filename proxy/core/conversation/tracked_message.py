@@ -1,26 +1,94 @@
-"""One message on its way: as it came, as it would be sent, the edits between the two, and what is told of it.
+"""One message on its way: how large it is, as it came, as it would be sent, the edits between the two, and the report
+of them.
 
-Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes. Edits are made one after
-another: each applies to the message as the previous ones left it. A report for people who ask why holds sizes, reasons
-and names, never content; it is made when its message is read or changed, and is the same object in all later turns, so
-that the record of a long conversation costs the next request nothing.
+Rule: a size is a function of the message and the counter alone. An entry never changes; an edited one is a new one,
+measured on its rendered bytes. Edits are made one after another: each applies to the message as the previous ones left
+it. A report for people who ask why holds sizes, reasons and names, never content; it is made when its message is read
+or changed, and is the same object in all later turns, so that the record of a long conversation costs the next request
+nothing.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Moved, Reason
-from proxy.core.conversation.message import SYSTEM_ROLES, Message
-from proxy.core.conversation.size import NOTHING, Size, size_of
+from proxy.core.conversation.message import SYSTEM_ROLES, ImageView, Message
 from proxy.core.notices.resume import PageRead
 from proxy.core.notices.writing import Notices
+from proxy.core.text import Raw
 from proxy.core.tokens.counters import Counter
+from proxy.core.tokens.images import image_size, tokens_of_image
+
+MESSAGE_TOKENS: Final = 4
+"""The frame of a message: role and separators. https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
+counts 3 plus those of the role."""
+REPLY_PRIMING_TOKENS: Final = 3
+"""Every reply is primed with `<|start|>assistant<|message|>`. Same source."""
+OTHER_MEDIA_TOKENS: Final = 765
+"""For audio and files, whose cost cannot be known from outside: as much as an image of usual size."""
+_IMAGE_HEAD_CHARACTERS: Final = 87_384
+"""Base64 of the first 64 KiB: JPEG has its dimensions after the EXIF block, which is at most that long."""
+
+
+class Size(msgspec.Struct, frozen=True, gc=False):
+    """How large something is. A struct, because sizes are added by the thousand."""
+
+    tokens: int = 0
+    chars: int = 0
+    """Characters of text that the model reads."""
+    bytes: int = 0
+    """Bytes of JSON."""
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.tokens + other.tokens, self.chars + other.chars, self.bytes + other.bytes)
+
+    def __sub__(self, other: Size) -> Size:
+        return Size(self.tokens - other.tokens, self.chars - other.chars, self.bytes - other.bytes)
+
+
+NOTHING: Final = Size()
+
+
+def size_of(message: Message, counter: Counter) -> Size:
+    """The size of a message; its texts are counted together, as a model reads them."""
+    text = message.text()
+    tokens = MESSAGE_TOKENS + counter.count(text)
+    for image in message.media():
+        tokens += OTHER_MEDIA_TOKENS if image is None else tokens_of_image(counter, *seen(image))
+    return Size(tokens, len(text), len(message.raw))
+
+
+def size_of_tools(tools: Raw | None, counter: Counter) -> Size:
+    """The size of `tools`, counted as JSON: slightly more than what servers make of it."""
+    if tools is None:
+        return Size()
+    text = bytes(tools).decode("utf-8", "replace")
+    return Size(counter.count(text), len(text), len(text.encode("utf-8", "replace")))
+
+
+def seen(image: ImageView) -> tuple[tuple[int, int] | None, str | None]:
+    """Size of an image in pixels, if known, and its detail."""
+    return _pixel_size(image.url), image.detail
+
+
+def _pixel_size(url: object) -> tuple[int, int] | None:
+    """Width and height of an image in a data URL."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    start = url.find(";base64,") + len(";base64,")
+    head = url[start : start + _IMAGE_HEAD_CHARACTERS]
+    try:
+        return image_size(base64.b64decode(head[: len(head) // 4 * 4]))
+    except (binascii.Error, ValueError):
+        return None
+
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool whose result it is, notices) → edits of that message."""
@@ -99,9 +167,9 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
         if len(message.raw) >= len(self.message.raw) and any(edit.reason not in _MAY_LENGTHEN for edit in edits):
             return self
         size = size_of(message, counter)
-        edited = replace(self, message=message, size=size, edits=(*self.edits, *edits))
+        edited = msgspec.structs.replace(self, message=message, size=size, edits=(*self.edits, *edits))
         if all(edit.reason is Reason.ROUTE_MEDIA for edit in edits):
-            return replace(edited, whole=message, whole_size=size)
+            return msgspec.structs.replace(edited, whole=message, whole_size=size)
         return edited
 
     def prepared_again(self, steps: Sequence[LocalStep], notices: Notices, counter: Counter) -> TrackedMessage:
@@ -111,7 +179,7 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     def followed_by(self, messages: Sequence[Message], counter: Counter) -> TrackedMessage:
         """The entry with messages that are sent right after it."""
         size = sum((size_of(message, counter) for message in messages), NOTHING)
-        return replace(self, following=tuple(messages), following_size=size)
+        return msgspec.structs.replace(self, following=tuple(messages), following_size=size)
 
 
 def prepared(
@@ -125,7 +193,7 @@ def prepared(
 ) -> TrackedMessage:
     """A message after the local steps. `read`: the page of an artifact that its call asked for."""
     entry = TrackedMessage.of(index, message, tool, counter, read)
-    notices = notices if read is None else replace(notices, read=read)
+    notices = notices if read is None else msgspec.structs.replace(notices, read=read)
     for step in steps:
         edits = tuple(step(index, entry.message, tool, notices))
         if edits:

@@ -33,7 +33,7 @@ from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.catalogue import MEDIA, say
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.tool import is_page
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 
 MAX_SHOWN: Final = 32
 """Contents of one message that are shown although they were not sent as media: a page has hundreds of icons."""

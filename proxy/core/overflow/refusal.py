@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proxy.core.compaction.plan import Plan
-from proxy.core.conversation.size import REPLY_PRIMING_TOKENS
+from proxy.core.conversation.tracked_message import REPLY_PRIMING_TOKENS
 from proxy.core.notices.catalogue import Language
 from proxy.core.overflow.report import Unit, Verdict, VerdictKind
 

@@ -20,8 +20,7 @@ import msgspec
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
-from proxy.core.text import jsontext
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet, jsontext
 
 RETRIEVAL_TOOL: Final = "read_artifact"
 """The proxy's own tool."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
-Raw: TypeAlias = msgspec.Raw | bytes
-"""The bytes of one JSON value, as they were received."""
+from proxy.core.text import Path, Raw
 
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -270,10 +269,6 @@ def _encoded(text: str) -> bytes:
 def _kind(found: Any) -> str:
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(found), "a number")
-
-
-Path: TypeAlias = tuple[str | int, ...]
-"""A place in a message: names of members and indexes of items. Empty: the message itself."""
 
 
 def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:

@@ -19,9 +19,8 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Address
 from proxy.core.notices.resume import Resume, written_length
 from proxy.core.notices.writing import Notices
-from proxy.core.text import jsontext
+from proxy.core.text import Raw, jsontext
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
-from proxy.core.text.jsontext import Raw
 from proxy.core.text.lines import count_lines, utf8_length
 
 _MEMBERS: Final = frozenset({"status", "data"})

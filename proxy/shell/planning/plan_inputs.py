@@ -16,7 +16,7 @@ from msgspec import structs
 
 from proxy.core.compaction.budget import Budget, budget_for
 from proxy.core.compaction.plan import Pipeline
-from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
+from proxy.core.conversation.tracked_message import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models.facts import Search
 from proxy.core.models.names import has_open_weights
 from proxy.core.models.profile import AgentFileAccess, ModelProfile, offers_subagent, reach_with

@@ -21,7 +21,7 @@ from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Resolved
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request

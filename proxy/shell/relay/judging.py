@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.exchange import unpaired
-from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import Size
 from proxy.core.media.placement import modalities_in
 from proxy.core.models.facts import Search
 from proxy.core.models.names import is_own_server

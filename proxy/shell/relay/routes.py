@@ -14,8 +14,7 @@ from msgspec import Struct
 from starlette.types import Scope, Send
 
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest, ProxyError, UpstreamUnreachable
 from proxy.shell.http.bodies import plain_body
 from proxy.shell.planning.planner import Planner

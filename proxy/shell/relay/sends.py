@@ -20,7 +20,7 @@ from proxy.core.models.profile import Certainty
 from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
 from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, AttemptKind, Outcome, Situation, Terms, next_attempts
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.http.bodies import Received

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.core.compaction.plan import Plan
-from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import Size
 from proxy.core.notices.catalogue import Language
 from proxy.core.overflow import Counted
 from proxy.core.overflow.retry import Terms

@@ -23,8 +23,7 @@ from proxy.core.conversation.message import (
     Shown,
     ToolCall,
 )
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, object_in, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage, Reader, meant
 from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
@@ -43,7 +42,9 @@ def name_of(tool: Any) -> str:
     >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
     ('ls', 'sh', 'cat')
     """
-    return jsontext.string_in(object_in(tool, "function") or object_in(tool, "custom") or tool, "name")
+    return jsontext.string_in(
+        jsontext.object_in(tool, "function") or jsontext.object_in(tool, "custom") or tool, "name"
+    )
 
 
 def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
@@ -52,7 +53,7 @@ def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
 
 
 def _meant(call: Any) -> list[Any]:
-    function = object_in(call, "function")
+    function = jsontext.object_in(call, "function")
     if not function:
         return [call]
     return [call.get("id"), function.get("name"), meant(function.get("arguments"))]
@@ -93,7 +94,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
         return {"type": member, member: {"url": shown.address}}
     encoded = base64.b64encode(shown.content).decode()
     url = f"data:{shown.found.mime};base64,{encoded}"
-    old = object_in(jsontext.opened(shown.like), member)
+    old = jsontext.object_in(jsontext.opened(shown.like), member)
     kept = {name: said for name, said in old.items() if not (shown.is_fetched and name in ADDRESSED)}
     match shown.route:
         case Route.AUDIO:
@@ -260,14 +261,14 @@ class ChatMessage(JsonMessage, frozen=True):
         if any(at[0] in (_CALLS, _ONE_CALL) for at in found):
             objects = {at for at, _, written in self._arguments() if isinstance(written, dict)}
             found |= {at: jsontext.dump_object(cast(str, changes[at])) for at in objects & found.keys()}
-        return self.read(spliced(self.raw, found))
+        return self.read(jsontext.spliced(self.raw, found))
 
     def unsealed(self) -> Self | None:
         """Without the members in which gateways carry such reasoning."""
         if self.role != "assistant" or not any(sign in self.raw for sign in _SIGNS_OF_SEALS):
             return self
         gone: dict[Path, bytes | None] = {(name,): None for name in _SEALED if name in self.members()}
-        return self.read(spliced(self.raw, gone)) if gone else self
+        return self.read(jsontext.spliced(self.raw, gone)) if gone else self
 
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""
@@ -280,7 +281,7 @@ class ChatMessage(JsonMessage, frozen=True):
         found = list(jsontext.items(self.members()[_CALLS]))
         for position, call in calls.items():
             found.insert(position, call)
-        return self.read(spliced(self.raw, {(_CALLS,): jsontext.join_array(found)}))
+        return self.read(jsontext.spliced(self.raw, {(_CALLS,): jsontext.join_array(found)}))
 
 
 def texts_of(content: Any) -> Iterator[str]:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, object_in, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.chat_completions.message import meant_by
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
@@ -72,7 +71,7 @@ def called(call: Any) -> str:
     >>> called({"function": {"name": "ls"}}), called({"type": "custom"}), called(None)
     ('ls', '', '')
     """
-    return jsontext.string_in(object_in(call, "function"), "name")
+    return jsontext.string_in(jsontext.object_in(call, "function"), "name")
 
 
 def result_of(call_id: str, text: str) -> bytes:
@@ -125,7 +124,7 @@ def assembled(chunks: Iterable[Any]) -> dict[str, Raw]:
     calls: list[dict[str, Any]] = []
     order = CallOrder()
     for chunk in chunks:
-        delta = object_in(choice_of(chunk), "delta")
+        delta = jsontext.object_in(choice_of(chunk), "delta")
         _merge(message, {name: found for name, found in delta.items() if name != "tool_calls"})
         for position, item in enumerate(jsontext.listed(delta.get("tool_calls"))):
             if isinstance(item, dict):
@@ -272,7 +271,7 @@ class AnswerStream(_Answer, StreamedReply):
     def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
         """An event without our calls, under the name of the first round."""
         choice = choice_of(chunk)
-        delta = object_in(choice, "delta")
+        delta = jsontext.object_in(choice, "delta")
         self._failed |= "error" in chunk and choice is None
         self._finish = (choice.get("finish_reason") if choice else None) or self._finish
         changes: dict[Path, bytes | None] = self._call_changes(delta)
@@ -319,7 +318,7 @@ class AnswerStream(_Answer, StreamedReply):
 
 
 def _rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
-    return b"data: " + spliced(data_of(event), changes) + b"\n\n"
+    return b"data: " + jsontext.spliced(data_of(event), changes) + b"\n\n"
 
 
 def _finishes(event: bytes) -> bool:
@@ -329,7 +328,7 @@ def _finishes(event: bytes) -> bool:
 
 def _parted(event: bytes) -> tuple[bytes, bytes]:
     """An event of the end as (the model's words in it, the end alone)."""
-    delta = object_in(choice_of(content_of(event)), "delta")
+    delta = jsontext.object_in(choice_of(content_of(event)), "delta")
     if all(not found for found in delta.values()) or not _finishes(event):
         return b"", event
     return _rewritten(event, {_FINISH: b"null", ("usage",): None}), _rewritten(event, {_DELTA: b"{}"})
@@ -340,4 +339,4 @@ def _says_nothing(chunk: Mapping[str, Any]) -> bool:
     choice = choice_of(chunk)
     if choice is None or choice.get("finish_reason") is not None or chunk.get("usage"):
         return False
-    return all(not found for found in object_in(choice, "delta").values())
+    return all(not found for found in jsontext.object_in(choice, "delta").values())

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.wire.chat_completions.message import ChatMessage, name_of
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of
 from proxy.wire.error_bodies import holds_nothing

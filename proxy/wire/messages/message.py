@@ -15,7 +15,6 @@ from itertools import chain
 from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.core.conversation.message import (
     TOOL_ROLES,
@@ -32,8 +31,7 @@ from proxy.core.conversation.message import (
     ToolCall,
     Words,
 )
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import ROLES, JsonMessage
 from proxy.wire.media import addresses_in, may_hold_media
 from proxy.wire.messages.blocks import (
@@ -264,11 +262,11 @@ class ApiMessage(JsonMessage, frozen=True):
         """The message with these changes; everything else keeps its bytes."""
         found = {cast(Path, at): self._written_at(cast(Path, at), new) for at, new in changes.items()}
         if self.form is Form.RESULT and (behind := found.get(())) is not None:
-            return replace(self, raw=behind[1:-1], form=Form.RUN)
+            return msgspec.structs.replace(self, raw=behind[1:-1], form=Form.RUN)
         if self.form is Form.ALONE and _BEHIND[self.form] in found:
-            return replace(self, raw=spliced(self.raw, found), form=Form.WHOLE)
-        raw = spliced(self._json, found)
-        return replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
+            return msgspec.structs.replace(self, raw=jsontext.spliced(self.raw, found), form=Form.WHOLE)
+        raw = jsontext.spliced(self._json, found)
+        return msgspec.structs.replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
 
     def _written_at(self, at: Path, new: Content) -> bytes | None:
         if new is None:
@@ -315,7 +313,7 @@ class ApiMessage(JsonMessage, frozen=True):
         }
         if not gone:
             return self
-        return replace(self, raw=spliced(self.raw, gone)) if len(gone) < len(blocks) else None
+        return msgspec.structs.replace(self, raw=jsontext.spliced(self.raw, gone)) if len(gone) < len(blocks) else None
 
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""
@@ -332,7 +330,7 @@ class ApiMessage(JsonMessage, frozen=True):
             places = [at for at, raw in enumerate(found) if kind_of(jsontext.opened(raw)) == CALL]
             behind = places[-1] + 1 if places else len(found)
             found.insert(places[position] if position < len(places) else behind, call)
-        return self.again(spliced(self.raw, {("content",): jsontext.join_array(found)}))
+        return self.again(jsontext.spliced(self.raw, {("content",): jsontext.join_array(found)}))
 
     def unmarked(self) -> bytes:
         """Its bytes without cache marks, and with a single text as a string: clients make it a list to mark it."""
@@ -340,14 +338,14 @@ class ApiMessage(JsonMessage, frozen=True):
         if _MARK in raw:
             opened = jsontext.opened(self._json)
             marks = dict.fromkeys(_marks(opened))
-            raw = spliced(self._json, marks) if marks else raw
+            raw = jsontext.spliced(self._json, marks) if marks else raw
             raw = raw[1:-1] if self.form is Form.RUN and marks else raw
         if self.form is not Form.WHOLE:
             return raw
         content = jsontext.opened_object(raw).get("content")
         first = content[0] if isinstance(content, list) and len(content) == 1 else None
         if isinstance(first, Mapping) and first.keys() == {"type", "text"} and text_in(first) is not None:
-            return spliced(raw, {("content",): jsontext.dump(first["text"])})
+            return jsontext.spliced(raw, {("content",): jsontext.dump(first["text"])})
         return raw
 
 

@@ -16,8 +16,7 @@ import msgspec
 
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, object_in, spliced
+from proxy.core.text import Path, jsontext
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
 from proxy.wire.replies import (
     Changes,
@@ -155,7 +154,7 @@ def event_of(name: str, data: bytes) -> bytes:
 
 def rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
     """An event with changes in its data."""
-    return event_of(str(content_of(event).get("type")), spliced(data_of(event), changes))
+    return event_of(str(content_of(event).get("type")), jsontext.spliced(data_of(event), changes))
 
 
 def blocks_of(events: Iterable[Mapping[str, Any]]) -> list[bytes] | None:
@@ -272,7 +271,7 @@ class AnswerStream(_Answer, StreamedReply):
         found = content_of(event)
         match found.get("type"):
             case "message_start":
-                self._round_usage = {**self._round_usage, **object_in(found.get("message"), "usage")}
+                self._round_usage = {**self._round_usage, **jsontext.object_in(found.get("message"), "usage")}
                 return b"" if self._rounds else event
             case "content_block_start" if isinstance(index := found.get("index"), int):
                 self._begin_block(index, found.get("content_block"))
@@ -280,8 +279,8 @@ class AnswerStream(_Answer, StreamedReply):
             case "content_block_delta" | "content_block_stop" if isinstance(index := found.get("index"), int):
                 return self._renumbered(event, index)
             case "message_delta":
-                self._failed |= object_in(found, "delta").get("stop_reason") in BROKEN_OFF
-                self._round_usage = {**self._round_usage, **object_in(found, "usage")}
+                self._failed |= jsontext.object_in(found, "delta").get("stop_reason") in BROKEN_OFF
+                self._round_usage = {**self._round_usage, **jsontext.object_in(found, "usage")}
                 if self._rounds and isinstance(usage := found.get("usage"), dict):
                     event = rewritten(event, {("usage",): jsontext.dump(self._usage.told(usage))})
                 return self._hold(event) if self._own else event

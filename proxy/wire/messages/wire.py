@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_wire import OwnTool, names_in
 from proxy.wire.messages.blocks import IMAGE, kind_of, texts_of

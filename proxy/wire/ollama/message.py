@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation.exchange import paired_by_order
@@ -36,8 +35,7 @@ from proxy.core.conversation.message import (
     Shown,
     ToolCall,
 )
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import JsonMessage, Reader
 from proxy.wire.media import may_hold_media
 
@@ -110,8 +108,8 @@ class OllamaMessage(JsonMessage, frozen=True):
         made = self.read(raw)
         if made.is_open:
             answers = self.answers if self.role == made.role else ""
-            return replace(made, answers=answers, is_open=not answers)
-        return replace(made, calls=self.calls) if len(made.calls) == len(self.calls) else made
+            return msgspec.structs.replace(made, answers=answers, is_open=not answers)
+        return msgspec.structs.replace(made, calls=self.calls) if len(made.calls) == len(self.calls) else made
 
     def said(self) -> tuple[Path, Raw]:
         """Its `content`."""
@@ -195,7 +193,7 @@ class OllamaMessage(JsonMessage, frozen=True):
                 found[path] = jsontext.dump_object(cast(str, new))
             else:
                 found[path] = None if new is None else jsontext.dump(new)
-        return self.again(spliced(self.raw, found))
+        return self.again(jsontext.spliced(self.raw, found))
 
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
         """Another message with this content."""
@@ -220,8 +218,8 @@ class OllamaMessage(JsonMessage, frozen=True):
             written.insert(position, raw)
             (call,) = calls_in(jsontext.join_array([raw]))
             known.insert(position, ToolCall(f"{_PLACE}{_PLACE}{position}", call.name))
-        made = self.read(spliced(self.raw, {(_CALLS,): jsontext.join_array(written)}))
-        return replace(made, calls=tuple(known))
+        made = self.read(jsontext.spliced(self.raw, {(_CALLS,): jsontext.join_array(written)}))
+        return msgspec.structs.replace(made, calls=tuple(known))
 
 
 def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
@@ -254,7 +252,7 @@ def paired(messages: Iterable[Message]) -> Sequence[Message]:
 
 
 def _answering(result: OllamaMessage, call_id: str) -> OllamaMessage:
-    return replace(result, answers=call_id, is_open=not call_id)
+    return msgspec.structs.replace(result, answers=call_id, is_open=not call_id)
 
 
 _IS_OPEN: Final = attrgetter("is_open")

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, object_in, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.ollama.message import meant_by
 from proxy.wire.replies import Changes, MessageReply, Reply, RoundsUsage, StreamedReply, calls_apart
 from proxy.wire.streams import Framing, Splitter
@@ -119,7 +118,7 @@ def result_of(call_id: str, text: str, name: str = RETRIEVAL_TOOL) -> bytes:
 
 
 def _calls_in(line: Mapping[str, Any]) -> list[Any]:
-    return jsontext.listed(object_in(line, _MESSAGE).get("tool_calls"))
+    return jsontext.listed(jsontext.object_in(line, _MESSAGE).get("tool_calls"))
 
 
 # Replies
@@ -189,11 +188,11 @@ class AnswerStream(_Answer, StreamedReply):
         changes = self._call_changes(line)
         is_shorter = bool(changes)
         if self._rounds:
-            changes |= self._paragraphs(object_in(line, _MESSAGE), (_MESSAGE,))
+            changes |= self._paragraphs(jsontext.object_in(line, _MESSAGE), (_MESSAGE,))
         if line.get("done"):
             self._round_usage = counts_in(line)
             changes |= self._counted() if self._rounds and self._round_usage else {}
-        told = spliced(event.strip(), changes) + b"\n" if changes else event
+        told = jsontext.spliced(event.strip(), changes) + b"\n" if changes else event
         return b"" if is_shorter and not (line.get("done") or says_something(object_of(told))) else told
 
     def _call_changes(self, line: Mapping[str, Any]) -> dict[Path, bytes | None]:
@@ -202,7 +201,7 @@ class AnswerStream(_Answer, StreamedReply):
         for call in calls:
             if is_own(call):
                 self._own.add(self._count)
-            elif self._own and "index" in object_in(call, "function"):
+            elif self._own and "index" in jsontext.object_in(call, "function"):
                 kept.append({**call, "function": {**call["function"], "index": self._count - len(self._own)}})
             else:
                 kept.append(call)
@@ -217,7 +216,7 @@ class AnswerStream(_Answer, StreamedReply):
         texts = dict.fromkeys(_TEXTS, "")
         for line in self._kept_events():
             found = object_of(line)
-            said = object_in(found, _MESSAGE)
+            said = jsontext.object_in(found, _MESSAGE)
             texts = {name: text + jsontext.string_in(said, name) for name, text in texts.items()}
             if _calls_in(found):
                 calls += jsontext.items(jsontext.members(jsontext.members(line)[_MESSAGE])["tool_calls"])
@@ -229,7 +228,7 @@ class AnswerStream(_Answer, StreamedReply):
         if self._has_spoken:
             return self.last_words()
         said: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(sentence)}
-        return b"".join([*(spliced(line.strip(), said) + b"\n" for line in self._held), self._rest])
+        return b"".join([*(jsontext.spliced(line.strip(), said) + b"\n" for line in self._held), self._rest])
 
 
 def _parted(line: bytes) -> tuple[bytes, bytes]:
@@ -239,11 +238,13 @@ def _parted(line: bytes) -> tuple[bytes, bytes]:
         return b"", line
     ends: Changes = {(name,): None for name in found.keys() - {"model", "created_at", _MESSAGE, "done"}}
     silent: Changes = {(_MESSAGE,): jsontext.dump({"role": "assistant", "content": ""})}
-    return spliced(line.strip(), {**ends, ("done",): b"false"}) + b"\n", spliced(line.strip(), silent) + b"\n"
+    return jsontext.spliced(line.strip(), {**ends, ("done",): b"false"}) + b"\n", jsontext.spliced(
+        line.strip(), silent
+    ) + b"\n"
 
 
 def says_something(line: Mapping[str, Any]) -> bool:
     """Whether a line contributes to a reply: a part of it, an error, or its end."""
-    message = object_in(line, _MESSAGE)
+    message = jsontext.object_in(line, _MESSAGE)
     is_end = any(line.get(name) for name in ("done", "error", "response", "thinking"))
     return is_end or any(found for name, found in message.items() if name != "role")

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Sent, Verdict, VerdictKind
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.errors import ProxyError
 from proxy.wire.json_wire import OwnTool, names_in
 from proxy.wire.ollama.message import OllamaMessage, id_of, may_hold_images, paired

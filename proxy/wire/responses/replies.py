@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Path, Raw, object_in, spliced
+from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_wire import error_in_body
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
@@ -29,7 +28,7 @@ from proxy.wire.replies import (
     content_of,
 )
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
-from proxy.wire.responses.reading import read_items
+from proxy.wire.responses.message import read_items
 from proxy.wire.streams import data_of
 
 # Counts
@@ -292,7 +291,7 @@ class ReplyStream(_Response, StreamedReply):
             return event  # perhaps a comment, which keeps the connection alive
         name = jsontext.string_in(found, "type")
         if self._is_linked is None:
-            response = object_in(found, "response")
+            response = jsontext.object_in(found, "response")
             self._id, self._is_linked = jsontext.string_in(response, "id"), is_linked(response)
         if name in _BEGINNINGS and self._rounds:
             return b""
@@ -301,7 +300,7 @@ class ReplyStream(_Response, StreamedReply):
         if self._is_of_ours(found):
             return b""
         if name in _ENDS:
-            self._final, self._round_usage = found, object_in(found.get("response"), "usage")
+            self._final, self._round_usage = found, jsontext.object_in(found.get("response"), "usage")
         if self._is_changed and (name in _ENDS or self._held):
             return self._hold(event)
         if self._must_wait(name, found):
@@ -330,7 +329,11 @@ class ReplyStream(_Response, StreamedReply):
         if name != _ADDED:
             return bool(self._waiting) and name not in _ENDS
         index = found.get("output_index")
-        if object_in(found, "item").get("type") != "reasoning" or not self._is_linked or not isinstance(index, int):
+        if (
+            jsontext.object_in(found, "item").get("type") != "reasoning"
+            or not self._is_linked
+            or not isinstance(index, int)
+        ):
             return False
         self._thoughts.add(index)
         return True
@@ -350,7 +353,7 @@ class ReplyStream(_Response, StreamedReply):
         if isinstance(index := found.get("output_index"), int):
             hidden = sum(own < index for own in self._own)
             made["output_index",] = jsontext.dump(len(self._before) + index - hidden)
-        response = object_in(found, "response")
+        response = jsontext.object_in(found, "response")
         if output is not None and isinstance(response.get("output"), list):  # what the client has seen
             made["response", "output"] = output
         if self._rounds and self._id and "id" in response:
@@ -358,7 +361,7 @@ class ReplyStream(_Response, StreamedReply):
         if self._rounds and isinstance(usage := response.get("usage"), dict):
             made["response", "usage"] = jsontext.dump(self._usage.told(usage))
         named = [line for line in event.splitlines() if line.startswith((b"event:", b"id:"))]
-        return b"\n".join([*named, b"data: " + spliced(data_of(event), made), b"", b""])
+        return b"\n".join([*named, b"data: " + jsontext.spliced(data_of(event), made), b"", b""])
 
     def _too_long(self) -> bytes:
         if self._kept_bytes <= MAX_KEPT_BYTES and self._events.held_bytes <= MAX_KEPT_BYTES:
@@ -383,7 +386,7 @@ class ReplyStream(_Response, StreamedReply):
         if self._final.get("type") != _COMPLETED:
             return None
         items = self._items()
-        is_stored = object_in(self._final, "response").get("store") is not False
+        is_stored = jsontext.object_in(self._final, "response").get("store") is not False
         said = said_in([*items.values()], is_stored=is_stored)
         shown = [raw for index, raw in items.items() if index not in self._own]
         return self._and_before(said, shown) if len(said.own) == len(self._own) else None

@@ -13,18 +13,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.text import Raw, jsontext
 from proxy.wire.json_wire import MAX_NAMES, OwnTool
 from proxy.wire.protocol import Wire, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import Kind
-from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
-from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
+from proxy.wire.responses.message import (
+    ResponsesMessage,
+    as_one_exchange,
+    brings_tools,
+    may_hold_images,
+    read_held,
+    read_items,
+)
 from proxy.wire.responses.replies import (
     ReplyBody,
     ReplyStream,
@@ -183,7 +187,7 @@ class Responses(Wire):
             shape = shape._replace(items_add_tools=True)
         if shape.is_whole and (is_there(request.members, "prompt") or any(map(_is_reference, new))):
             shape = PART_UNSEEN._replace(items_add_tools=shape.items_add_tools)
-        return request if shape is request.shape else replace(request, shape=shape)
+        return request if shape is request.shape else msgspec.structs.replace(request, shape=shape)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """Each message is one item or several; a plain text stays one if it is the only message."""
@@ -247,7 +251,7 @@ class Responses(Wire):
         body = self.render(request, messages, {PREVIOUS: jsontext.dump(name)})
         whole = self.parse(body, will_be_known=False)
         put_in = (*range(len(results)), *(index + len(results) for index in request.put_in))
-        return replace(whole, model=request.model, put_in=put_in, is_rewritten=True)
+        return msgspec.structs.replace(whole, model=request.model, put_in=put_in, is_rewritten=True)
 
     def unanswered_in(self, refusal: str) -> str:
         """By OpenAI's words, which name one call."""

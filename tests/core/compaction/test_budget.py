@@ -17,8 +17,7 @@ from proxy.core.compaction.budget import (
     clamped_reply,
     in_model_tokens,
 )
-from proxy.core.conversation.size import Size
-from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport, Size
 from proxy.core.models.profile import Certainty, ModelProfile
 
 COUNTS = st.integers(0, 10**6)

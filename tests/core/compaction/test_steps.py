@@ -38,8 +38,7 @@ from proxy.core.compaction.steps import (
 from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Argument
-from proxy.core.conversation.size import Size, size_of
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import Size, TrackedMessage, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import ToolImages

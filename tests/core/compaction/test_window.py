@@ -17,8 +17,7 @@ from proxy.core.compaction.window import (
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Carried
-from proxy.core.conversation.size import Size, size_of
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import Size, TrackedMessage, size_of
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 

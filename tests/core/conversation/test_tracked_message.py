@@ -10,7 +10,6 @@ from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import Carried, Parts, Words
-from proxy.core.conversation.size import size_of
 from proxy.core.conversation.tracked_message import (
     MAX_ROLE_CHARACTERS,
     MAX_TOOL_CHARACTERS,
@@ -18,6 +17,7 @@ from proxy.core.conversation.tracked_message import (
     TrackedMessage,
     before_a_user,
     done_again,
+    size_of,
     with_media,
 )
 from proxy.core.tokens.counters import ByteClassCounter

@@ -6,7 +6,7 @@ import pytest
 from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import Size
 from proxy.core.overflow.refusal import does_not_fit, refused_twice
 
 SECRET = "the secret of the user "

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.json_bytes import BLANKS, STRINGS, VALUES, spelled_array, spelled_object
 
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import spliced
 
 
 @given(st.lists(VALUES, max_size=6), BLANKS)
@@ -123,7 +122,7 @@ def test_splicing_changes_what_it_names_and_nothing_else(members, data):
     changed = data.draw(st.sets(st.sampled_from(names)) if names else st.just(set()))
     taken_out = data.draw(st.sets(st.sampled_from(sorted(changed))) if changed else st.just(set()))
     changes = {(name,): None if name in taken_out else b"[ 1 ]" for name in changed}
-    found = jsontext.members(spliced(raw, changes))
+    found = jsontext.members(jsontext.spliced(raw, changes))
     expected = {
         name: b"[ 1 ]" if name in changed else value
         for name, (_, value) in zip(names, members, strict=True)
@@ -137,38 +136,40 @@ def test_splicing_changes_what_it_names_and_nothing_else(members, data):
 def test_items_are_changed_and_taken_out_by_their_place(items, data):
     place = data.draw(st.integers(0, len(items) - 1))
     raw = spelled_array(items)
-    assert list(map(bytes, jsontext.items(spliced(raw, {(place,): b'"new"'})))) == [
+    assert list(map(bytes, jsontext.items(jsontext.spliced(raw, {(place,): b'"new"'})))) == [
         *items[:place],
         b'"new"',
         *items[place + 1 :],
     ]
-    assert list(map(bytes, jsontext.items(spliced(raw, {(place,): None})))) == items[:place] + items[place + 1 :]
+    assert (
+        list(map(bytes, jsontext.items(jsontext.spliced(raw, {(place,): None})))) == items[:place] + items[place + 1 :]
+    )
 
 
 def test_what_lies_deep_is_reached_and_its_neighbours_keep_their_bytes():
     raw = b'{"role" : "tool","content":[ {"type":"text" ,"text":"a"},  {"type":"text","text": "b"} ],"x":1.0}'
-    assert spliced(raw, {("content", 1, "text"): b'"c"'}) == (
+    assert jsontext.spliced(raw, {("content", 1, "text"): b'"c"'}) == (
         b'{"role":"tool","content":[{"type":"text" ,"text":"a"},{"type":"text","text":"c"}],"x":1.0}'
     )
 
 
 def test_an_empty_path_is_the_value_itself():
-    assert spliced(b"[1]", {(): b"2"}) == b"2"
+    assert jsontext.spliced(b"[1]", {(): b"2"}) == b"2"
 
 
 def test_a_member_that_is_not_there_is_added_or_was_out_already():
-    assert spliced(b'{"a":1}', {("b",): b"2"}) == b'{"a":1,"b":2}'
-    assert spliced(b'{"a":1}', {("b",): None, ("c", "d"): b"2"}) == b'{"a":1}'
+    assert jsontext.spliced(b'{"a":1}', {("b",): b"2"}) == b'{"a":1,"b":2}'
+    assert jsontext.spliced(b'{"a":1}', {("b",): None, ("c", "d"): b"2"}) == b'{"a":1}'
 
 
 def test_a_path_through_something_else_is_not_json_of_that_kind():
     with pytest.raises(jsontext.NotJson):
-        spliced(b'{"a":1}', {("a", "b"): b"2"})
+        jsontext.spliced(b'{"a":1}', {("a", "b"): b"2"})
 
 
 def test_a_value_that_nothing_changes_keeps_its_bytes():
-    assert spliced(b'{ "a" : 1 }', {}) == b'{ "a" : 1 }'
-    assert spliced(b"[ 1 ]", {}) == b"[ 1 ]"
+    assert jsontext.spliced(b'{ "a" : 1 }', {}) == b'{ "a" : 1 }'
+    assert jsontext.spliced(b"[ 1 ]", {}) == b"[ 1 ]"
 
 
 @pytest.mark.parametrize(

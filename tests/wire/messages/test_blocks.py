@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from support.messages_conversations import DOCUMENT, IMAGE, MARK, PNG, histories, result, spelled, text, use
 
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import string_in
 from proxy.wire.messages.blocks import (
     brings_tools,
     heads_in,
@@ -189,7 +188,7 @@ def test_the_content_of_a_message_is_the_same_opened_and_unopened(history):
 def test_heads_say_of_each_block_what_it_says_itself(blocks):
     heads = heads_in(raw(blocks))
     assert [head.type for head in heads] == [kind_of(block) for block in blocks]
-    assert [head.id for head in heads] == [string_in(block, "id") for block in blocks]
+    assert [head.id for head in heads] == [jsontext.string_in(block, "id") for block in blocks]
     assert [head.tool_use_id for head in heads] == [
         block.get("tool_use_id", "") if isinstance(block, dict) else "" for block in blocks
     ]

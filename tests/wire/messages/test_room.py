@@ -10,7 +10,7 @@ from support.strategies import pipeline
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for, clamped_reply
 from proxy.core.compaction.plan import plan
 from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.size import Size
+from proxy.core.conversation.tracked_message import Size
 from proxy.core.models.profile import ModelProfile
 from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import sizes_of

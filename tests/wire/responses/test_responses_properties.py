@@ -13,7 +13,7 @@ from support.strategies import budgets, pipeline
 from support.valid_responses import complaints
 
 from proxy.core.compaction.plan import plan
-from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import Size, size_of
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.request import Request
 from proxy.wire.responses.wire import HELD, RESPONSES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from proxy.core.text.discreet import Discreet
+from proxy.core.text import Discreet
 
 
 class Kind(StrEnum):
