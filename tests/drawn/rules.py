@@ -130,7 +130,7 @@ async def _asked(case: Case, turn: Turn, agent: Agent, side: Side) -> Seen:
     body = agent.request(turn)
     key = b"Bearer sk-other" if agent.is_other else b"Bearer sk-drawn"
     answer = await _called(side.app, agent.spelling.path, key, body)
-    assert answer.is_whole or turn.fault == "broken", "the response broke off"
+    assert answer.is_whole or turn.fault == "broken", f"the response broke off: {answer.status} {answer.text[-300:]}"
     said = None
     if answer.status == 200 and side.upstream.accepted and turn.fault != "broken":
         with contextlib.suppress(ErrorInReply):
@@ -158,7 +158,7 @@ async def _called(app: ASGIApp, path: str, key: bytes, body: bytes) -> Received:
     start, *pieces = sent
     content = b"".join([piece.get("body", b"") for piece in pieces])
     named = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-    return Received(start["status"], named, content, is_whole=not pieces[-1].get("more_body", False))
+    return Received(start["status"], named, content, is_whole=bool(pieces) and not pieces[-1].get("more_body"))
 
 
 def most_lost(case: Case) -> int:

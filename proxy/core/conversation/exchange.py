@@ -83,28 +83,38 @@ def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> li
     first message that counts as newest, if it is not that of the newest unit.
 
     A later user message goes together with the last unit of its turn, and the last unit of the first turn stays if
-    another turn follows, so that two user messages never come to follow each other.
+    another turn follows, so that two user messages never come to follow each other. The message that the newest units
+    answer goes as well; if they begin with words, these separate the first user message from the next one.
 
     >>> roles = ["system", "user", "assistant", "assistant", "user", "assistant", "user"]
     >>> units = [ToolExchange(index, index + 1, role) for index, role in enumerate(roles)]
     >>> [[unit.start for unit in together] for together in removable(units)]
     [[2], [5, 4]]
+    >>> [[unit.start for unit in together] for together in removable(units, held_from=5)]
+    [[2], [4, 3]]
     """
-    newest = newest_units(units, held_from)
-    always = (first_request(units), separator(units), last_request(units), *newest)
+    newest, separating = newest_units(units, held_from), separator(units)
+    always = (first_request(units), separating, last_request(units), *newest)
     staying = {unit.start for unit in always if unit is not None}
+    last_asked = max((unit.start for unit in units if unit.role == "user"), default=-1)
     found: list[tuple[ToolExchange, ...]] = []
     asked: tuple[ToolExchange, ...] = ()
     turn_begins = 0
+
+    def end_turn(*more: ToolExchange) -> None:
+        if asked and len(found) > turn_begins:
+            found[-1] += (*asked, *more)
+        elif asked:
+            found.append((*asked, *more))
+
     for unit in units:
         if unit.role == "user":
-            if asked and len(found) > turn_begins:
-                found[-1] += asked
-            elif asked:
-                found.append(asked)
+            end_turn()
             asked = () if unit.must_stay or unit.start in staying else (unit,)
             turn_begins = len(found)
         elif newest and unit.start >= newest[0].start:
+            if asked and asked[0].start < last_asked:
+                end_turn(*([] if unit.calls or separating is None or separating.must_stay else [separating]))
             asked = ()
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))

@@ -311,7 +311,8 @@ class Relay:
         UpstreamEmpty."""
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
-        if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
+        is_ours = self._settings.overflow.retry or pending.again is not None  # a page is not the client's
+        if (outcome.verdict.is_overflow or was_in_vain) and is_ours:
             done = [cure.cures for cure in pending.cures]
             said = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
             raise overflow(said, send.planned, outcome.verdict)

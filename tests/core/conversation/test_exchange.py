@@ -61,15 +61,22 @@ def test_the_oldest_is_offered_first(roles):
     assert offered == sorted(offered)
 
 
-@given(st.lists(st.integers(1, 4), min_size=2, max_size=5))
-def test_no_two_user_messages_come_to_stand_in_a_row_however_much_goes(turns):
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(0, 25))
+def test_no_two_user_messages_come_to_stand_in_a_row_however_much_goes(turns, held):
     roles = ["system"] + [role for count in turns for role in ("user", *["assistant"] * count)]
-    units = units_of(roles)
-    offered = removable(units)
+    units = units_of([*roles, "user"])
+    offered = removable(units, held if roles[held : held + 1] == ["assistant"] else None)
     for count in range(len(offered) + 1):
         gone = {unit.start for together in offered[:count] for unit in together}
         left = [unit.role for unit in units if unit.start not in gone]
         assert "user user" not in " ".join(left)
+
+
+def test_the_message_that_the_newest_units_answer_goes_last():
+    units = units_of(["user", "assistant", "user", "assistant", "assistant", "user"])
+    assert removable(units, held_from=4) == [(units[3], units[2], units[1])]
+    assert removable([*units[:4], replace(units[4], calls=True), units[5]], held_from=4) == [(units[3], units[2])]
+    assert removable(units[:5], held_from=4) == [(units[3],)], "it is the last one of the user"
 
 
 def test_what_stands_between_the_first_two_user_messages_is_the_last_of_their_turn():
