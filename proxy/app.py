@@ -26,13 +26,12 @@ from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
-from proxy.shell.endpoints.services import Current, Services
+from proxy.shell.endpoints.services import Current, Note, Readiness, Services, upstream_check
 from proxy.shell.models.catalogue import Prices
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Destination, Explainer
 from proxy.shell.operator.overview import Overview, Priced
-from proxy.shell.operator.readiness import Note, Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
@@ -183,7 +182,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         readiness,
         notes,
         history,
-        Overview(history, readiness.looked, priced, state=notes.get("state")),
+        Overview(history, readiness.problems, priced, state=notes.get("state")),
         Explainer(settings, [backend.destination for backend in backends], store.place_of, ways.here),
         ArtifactRoute(reader, rights, inherited.replacements),
         running,

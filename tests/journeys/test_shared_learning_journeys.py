@@ -14,8 +14,8 @@ from support.journey import PATIENCE_SECONDS, World, one_call
 from support.state_server import StateServer, needs_state_server
 
 from proxy.__main__ import main
+from proxy.shell.endpoints import services
 from proxy.shell.models import shared_state
-from proxy.shell.operator import readiness
 from proxy.shell.resources import state_contact
 from proxy.shell.telemetry import shared_decisions
 
@@ -29,7 +29,7 @@ LONG = " ".join(f"word-{number}" for number in range(9_000))
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateServer]:
     monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.05)
     monkeypatch.setattr(shared_decisions, "EXCHANGE_SECONDS", 0.05)
-    monkeypatch.setattr(readiness, "READY_SECONDS", 0.0)
+    monkeypatch.setattr(services, "READY_SECONDS", 0.0)
     found = StateServer(tmp_path)
     found.start()
     yield found

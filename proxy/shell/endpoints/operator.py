@@ -33,12 +33,11 @@ from proxy.shell.endpoints.responses import (
     refusal,
     shaped,
 )
-from proxy.shell.endpoints.services import SERVICES, Reload, Services, services_of
+from proxy.shell.endpoints.services import SERVICES, NotReady, Ready, Reload, Services, services_of
 from proxy.shell.http.bodies import plain_body, read_body
 from proxy.shell.http.clients import STATE_KEY
 from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
-from proxy.shell.operator.readiness import NotReady, Ready
 from proxy.shell.telemetry.entries import Conversation
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted

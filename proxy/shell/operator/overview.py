@@ -18,7 +18,6 @@ from typing_extensions import TypedDict
 from proxy.core.conversation.edit import Reason
 from proxy.core.overflow.retry import AttemptKind
 from proxy.shell.models.catalogue import Price, Prices
-from proxy.shell.operator.readiness import Looked, Note
 from proxy.shell.telemetry.entries import Detail, Running, Summary
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS, Wanted
@@ -194,15 +193,15 @@ class Overview:
     def __init__(
         self,
         history: History,
-        looked: Callable[[], Awaitable[Looked]],
+        problems: Callable[[], Awaitable[Mapping[str, str]]],
         upstreams: Sequence[Priced],
         clock: Callable[[], float] = time.time,
-        state: Note | None = None,
+        state: Callable[[], str | None] | None = None,
     ) -> None:
-        """`looked`: what was found when everything was last checked. `state`: why nothing is shared with other
+        """`problems`: what was wrong at the last check, by name. `state`: why nothing is shared with other
         replicas; None where nothing is to be."""
         self._history = history
-        self._looked = looked
+        self._problems = problems
         self._upstreams = upstreams
         self._clock = clock
         self._state = state
@@ -211,7 +210,7 @@ class Overview:
         """The last hours."""
         now = self._clock()
         since = now - hours * 3600
-        problems = (await self._looked()).problems
+        problems = await self._problems()
         by_model = await self._history.slots(since, "model", "upstream")
         models = await asyncio.to_thread(self._by_model, by_model)
         upstreams = [

@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple, NotRequired
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Final, NotRequired
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 from typing_extensions import TypedDict
 
 from proxy.core.compaction.budget import Budget
@@ -117,30 +118,19 @@ class Conversation(TypedDict):
     """The latest, the oldest of them first."""
 
 
-class _Packed(Struct):
-    """An entry as JSON."""
-
-    id: Count
-    ended: Sum
-    trouble: Annotated[int, msgspec.Meta(ge=0, le=2)]
-    summary: Summary
-    sums: dict[str, Sum]
-    blocks: list[Block] | None
-
-
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """What is kept of a finished request."""
 
-    ended: float
+    ended: Sum
     """Unix time."""
     summary: Summary
-    blocks: Sequence[Block] | None
+    blocks: list[Block] | None
     """The last messages, one by one; None: they are not kept."""
-    sums: Mapping[str, float]
+    sums: dict[str, Sum]
     """What it adds to the sums of its five minutes, by name."""
-    trouble: int = 0
-    """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
-    id: int | None = None
+    trouble: Annotated[int, Meta(ge=0, le=2)] = 0
+    """2 if it failed or was refused, 1 if that was cured, else 0."""
+    id: Count | None = None
     """In the file of another replica; None: it was served here."""
 
 
@@ -262,7 +252,7 @@ def packed(entry: Entry, number: int) -> bytes | None:
     even its line is too large."""
     sums = {name: +found for name, found in entry.sums.items() if found}  # the sign makes numbers of truths
     for blocks in (entry.blocks, None) if entry.summary.get("edits") else (None,):
-        whole = jsontext.dump({**entry._asdict(), "id": number, "sums": sums, "blocks": blocks})
+        whole = jsontext.dump(asdict(entry) | {"id": number, "sums": sums, "blocks": blocks})
         if len(whole) <= MAX_UNPACKED_BYTES and len(message := zlib.compress(whole, 1)) <= MAX_BYTES:
             return message
     return None
@@ -273,10 +263,10 @@ def unpacked(message: bytes) -> Entry | None:
     unpacking = zlib.decompressobj()
     try:
         whole = unpacking.decompress(message, MAX_UNPACKED_BYTES)
-        found = msgspec.convert(jsontext.value(whole), _Packed)
+        found = msgspec.convert(jsontext.value(whole), Entry)
     except (zlib.error, jsontext.NotJson, msgspec.ValidationError):
         return None
-    return Entry(found.ended, found.summary, found.blocks, found.sums, found.trouble, found.id)
+    return None if found.id is None else found
 
 
 def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:

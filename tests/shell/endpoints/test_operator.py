@@ -8,8 +8,7 @@ import pytest
 
 from proxy.shell.endpoints.api import EachRequest, create_api
 from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.services import Current
-from proxy.shell.operator.readiness import Check, Readiness
+from proxy.shell.endpoints.services import Check, Current, Readiness
 
 
 @pytest.mark.parametrize(

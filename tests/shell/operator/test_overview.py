@@ -12,7 +12,6 @@ import pytest
 
 from proxy.shell.models.catalogue import Catalogue, Prices
 from proxy.shell.operator.overview import BARS, MAX_HOURS, Overview, Priced
-from proxy.shell.operator.readiness import Looked
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
 
@@ -39,8 +38,8 @@ class Stage:
 
         return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read))
 
-    async def _ask(self) -> Looked:
-        return Looked(not self.problems, self.problems)
+    async def _ask(self) -> dict[str, str]:
+        return self.problems
 
     def served(self, ago: float = 60.0, sent: int = 1_000, survived: bool | None = None, **members: Any) -> None:
         line = {

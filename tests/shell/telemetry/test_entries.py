@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.tracked_message import MessageReport
@@ -146,7 +147,7 @@ def test_what_arrives_is_what_was_sent_whatever_the_model_is_called(name: str) -
     sent = entry([BLOCK], model=name, edits={"old_exchange": 2}, tokens_before=7)
     message = packed(sent, 12)
     assert message is not None
-    assert unpacked(message) == sent._replace(id=12)
+    assert unpacked(message) == replace(sent, id=12)
 
 
 def test_a_long_or_unedited_request_goes_without_its_messages() -> None:
@@ -160,19 +161,19 @@ def test_a_long_or_unedited_request_goes_without_its_messages() -> None:
     assert found.blocks is None
     unedited = packed(entry(blocks[:1]), 1)
     assert unedited is not None
-    assert unpacked(unedited) == entry(None)._replace(id=1)
+    assert unpacked(unedited) == replace(entry(None), id=1)
     assert packed(entry(problem=made.randbytes(MAX_BYTES).hex()), 1) is None
 
 
 def changed(**members: Any) -> bytes:
     """A packed entry with something else in it."""
-    whole: dict[str, Any] = {**entry()._asdict(), "id": 1, "sums": {"requests": 1}}
+    whole: dict[str, Any] = {**asdict(entry()), "id": 1, "sums": {"requests": 1}}
     summary = {**whole["summary"], **members.pop("summary", {})}
     return zlib.compress(jsontext.dump({**whole, "summary": summary, **members}))
 
 
 def test_what_others_pack_is_unpacked() -> None:
-    assert unpacked(changed()) == entry()._replace(id=1, sums={"requests": 1})
+    assert unpacked(changed()) == replace(entry(), id=1, sums={"requests": 1})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.shell.telemetry import ledger as module
 from proxy.shell.telemetry.entries import Entry
@@ -57,7 +58,7 @@ def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) ->
 
 def told(*entries: Entry, by: Ledger) -> list[Entry]:
     """Entries as their file numbers them."""
-    return [one._replace(id=number) for one, number in zip(entries, by.add(entries), strict=True)]
+    return [replace(one, id=number) for one, number in zip(entries, by.add(entries), strict=True)]
 
 
 def test_what_a_replica_tells_has_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
@@ -91,9 +92,9 @@ def test_requests_of_the_same_microsecond_have_ids_one_after_the_other(ledger: L
 
 
 def test_of_two_workers_that_hear_the_same_one_takes_it(ledger: Ledger) -> None:
-    heard = [entry("a")._replace(id=7)]
+    heard = [replace(entry("a"), id=7)]
     assert ledger.take(heard, "0-0", "1-0", 0.0) == "1-0"
-    assert ledger.take([entry("b")._replace(id=8)], "0-0", "1-0", 0.0) == "1-0"
+    assert ledger.take([replace(entry("b"), id=8)], "0-0", "1-0", 0.0) == "1-0"
     assert ids(ledger) == ["a"]
     assert ledger.take([], "1-0", "0-5", 0.0) == ledger.position() == "0-5"
 

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.shell.artifacts.folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.operator import readiness
-from proxy.shell.operator.readiness import NOT_READY_SECONDS, READY_SECONDS, Readiness
+from proxy.shell.endpoints import services
+from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS, Readiness
 
 
 class Check:
@@ -98,7 +98,7 @@ async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
 
 
 async def test_a_check_that_hangs_is_a_reason(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(services, "LOOK_SECONDS", 0.01)
     check = Check()
     check.gate.clear()
     found = Readiness({"upstream": check}, {"store": Check()})
