@@ -24,6 +24,7 @@ PATHS = {
     "/v1/responses": "post",
     "/v1/responses/compact": "post",
     "/api/chat": "post",
+    "/api/generate": "post",
     "/v1/{path}": "get",
     "/-/reload": "post",
     "/healthz": "get",
