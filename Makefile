@@ -35,10 +35,10 @@ define install
 	@touch $1/made
 endef
 
-.venv/made: requirements/dev.lock pyproject.toml tools/build_hooks.py
+.venv/made: requirements/dev.lock pyproject.toml proxy/__init__.py tools/build_hooks.py
 	$(call install,.venv,requirements/dev.lock,480,--no-build-isolation)
 
-.demo/made: requirements/run.lock pyproject.toml tools/build_hooks.py
+.demo/made: requirements/run.lock pyproject.toml proxy/__init__.py tools/build_hooks.py
 	$(call install,.demo,requirements/run.lock,120)
 
 demo: .demo/made ## one agent's work with and without the proxy, then the dashboard; ONCE=1 ends after the work
@@ -80,6 +80,8 @@ validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by th
 	.deploy-tools/bin/hadolint Dockerfile
 	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	.deploy-tools/bin/kubernetes-validate --strict --quiet $(MANIFESTS)
 	@for unit in $$(command -v systemd-analyze >/dev/null && ls deploy/systemd/*.service); do \

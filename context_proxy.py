@@ -15,7 +15,7 @@ OWN_MARK: Final = '"""context-proxy:'
 """How `proxy/__init__.py` of this project begins."""
 OTHERS_FILE: Final = "proxy.py"
 """In the package of `proxy.py`, and in ours never."""
-ADVICE: Final = "Give it an environment of its own: uvx context-proxy, pipx install context-proxy, or its container."
+ADVICE: Final = "Give it an environment of its own: python3 -m venv, pipx, uv tool install, or its container."
 
 
 def main() -> int:

@@ -42,7 +42,7 @@ def test_a_package_of_the_same_name_is_a_sentence_and_is_not_imported(tmp_path):
     ended = started_in(tmp_path, "serve")
     assert ended.returncode == 1
     assert ended.stderr.startswith("context-proxy cannot run: `import proxy` leads to ")
-    assert "pipx install context-proxy" in ended.stderr
+    assert "an environment of its own: python3 -m venv" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
 

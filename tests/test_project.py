@@ -17,6 +17,7 @@ from tools.handbook import reference
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LOCKS = [ROOT / "requirements" / f"{name}.lock" for name in ("run", "dev", "image", "docs")]
 
@@ -68,6 +69,34 @@ def test_the_version_stands_in_one_place():
         if f'"{__version__}"' in path.read_text() and path != ROOT / "proxy" / "__init__.py"
     ]
     assert elsewhere == []
+
+
+RELEASES = re.findall(r"^## (?:(Unreleased)|(\d+\.\d+\.\d+) – (\d{4}-\d{2}-\d{2}))$", CHANGELOG, re.MULTILINE)
+NEWEST = next(release[1:] for release in RELEASES if release[1])
+"""Version and date of the newest release."""
+
+
+def test_the_changelog_begins_with_this_version():
+    """A release is the first section; between releases the version is that of the next one, with `.dev0`."""
+    assert len(RELEASES) == len(re.findall(r"^## ", CHANGELOG, re.MULTILINE))
+    assert (__version__, RELEASES[0][0]) == (NEWEST[0], "") or (
+        re.fullmatch(r"\d+\.\d+\.\d+\.dev0", __version__) and RELEASES[0][0] == "Unreleased"
+    )
+
+
+def test_the_documents_name_the_newest_release_and_no_other():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (citation["version"], str(citation["date-released"])) == NEWEST
+    for path in (*DOCUMENTS, *(ROOT / "deploy").rglob("*.*"), *(ROOT / ".github").glob("*.md")):
+        named = re.findall(r"context[-_]proxy(?:==|-|:|@v?)(\d+(?:\.\d+)+)", path.read_text())
+        assert set(named) <= {NEWEST[0], NEWEST[0].rpartition(".")[0]}, path
+
+
+def test_no_document_offers_a_release_that_is_not_published():
+    """The comment in docs/install.md is the switch."""
+    shown = {path.name: re.sub(r"<!--.*?-->", "", path.read_text(), flags=re.DOTALL) for path in DOCUMENTS}
+    offers = [name for name, text in shown.items() if re.search(r"(?:uvx|pipx install|tool install) '?context-", text)]
+    assert bool(offers) == ("install.md" in offers) == ("No release is on a package" not in shown["install.md"])
 
 
 def targets():
