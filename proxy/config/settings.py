@@ -217,6 +217,10 @@ class OverflowSettings(Section):
     keepalive_seconds: float | None = Field(default=None, gt=0)
     """Interval of the SSE comments for a client that waits for a stream, until the first event, and while an artifact
     is read for its model; a refusal that follows one is an event in a 200. Empty: send nothing before the response."""
+    forbid_silent_cuts: bool = False
+    """`true`: a request that the proxy has shortened for Ollama's own API says `"truncate": false`, unless it states
+    `truncate` itself. The server should then refuse what it would cut, and the refusal is cured. Off, because it was
+    not tried on a real server."""
 
 
 class MediaSettings(Section):

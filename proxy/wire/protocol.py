@@ -198,6 +198,10 @@ class Wire(ABC):
         """The message that answers a call of the proxy's own tool."""
         return self.result_of(call.id, text)
 
+    def forbidding_cuts(self, _: Request) -> Mapping[str, Raw]:
+        """Members that ask the upstream to refuse a prompt that it would otherwise cut silently."""
+        return {}
+
     # A conversation that the upstream holds
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:

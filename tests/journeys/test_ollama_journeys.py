@@ -11,13 +11,15 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, long_text
 from support.media_samples import PNG, data_url
-from support.ollama_model import CHAT, Json, Model, OllamaModel, Said, tokens_of
+from support.ollama_model import CHAT, COUNTER, Json, Model, OllamaModel, Said, tokens_of
 from support.serving import serving
 
 from proxy.app import create_app
 from proxy.config.settings import Settings
+from proxy.shell.models import discovery
 
 Build = Callable[..., World]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])
@@ -285,6 +287,24 @@ def test_an_answer_to_a_prompt_that_was_cut_is_asked_for_again(ollama: Build) ->
     assert world.log("upstream_truncated_silently")
 
 
+@STREAMED
+@pytest.mark.parametrize("forbids", [False, True])
+def test_a_server_may_be_asked_to_refuse_what_it_would_cut(forbids: bool, stream: bool, ollama: Build) -> None:
+    """Its tokens are half as long as the proxy takes them for, so its count of what it has left looks right."""
+    server = OllamaModel(allocates=8_192, count=lambda text: 2 * COUNTER.count(text))
+    world = ollama(server, overflow={"forbid_silent_cuts": forbids}, learning={"enabled": False})
+    for _ in range(2):
+        answer = asked(world, request(grown(30), stream=stream))
+        assert (answer.status_code, words(answer)) == (200, "Done.")
+        assert answer.headers["x-context-proxy-attempts"] == ("2" if forbids else "1")
+        assert server.chats[-1].was_cut != forbids
+    assert json.loads(world.upstream.last.body).get("truncate") == (False if forbids else None)
+    asked(world, request(grown(30), stream=stream, truncate=True))
+    assert json.loads(world.upstream.last.body)["truncate"] is True
+    asked(world, request(TASK, stream=stream, tools=[]))
+    assert "truncate" not in json.loads(world.upstream.last.body), "as it came"
+
+
 def test_what_is_too_long_by_itself_is_refused_as_a_text(ollama: Build) -> None:
     world = ollama(models=[{"match": "gpt-4o", "context_window": 8_000}])
     answer = asked(world, request([{"role": "system", "content": LONG}, TASK[1]], model="gpt-4o"))
@@ -358,6 +378,32 @@ def test_clients_find_it_at_the_root_and_browsers_the_dashboard(ollama: Build) -
     head = world.client.head(root)
     assert (head.status_code, head.text) == (200, "")
     assert "<html" in world.client.get(root, headers={"accept": "text/html,*/*"}).text
+
+
+def test_a_server_that_comes_up_later_is_found_by_those_who_look_for_it(
+    ollama: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They look at the root, or ask for the models, before their first chat."""
+    monkeypatch.setattr(discovery, "RETRY_SECONDS", 0.05)
+    is_up: list[bool] = []
+    server = OllamaModel()
+
+    async def starting(scope: Scope, receive: Receive, send: Send) -> None:
+        if is_up or scope["type"] != "http":
+            await server.serve(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body"})
+
+    world = ollama(server)
+    with serving(starting) as address:
+        settings = Settings(upstream={"base_url": address}, data_dir=world.folder)
+        with serving(create_app(settings)) as proxy:
+            world.proxies.append(proxy)
+            root = proxy.removesuffix("/v1")
+            assert world.client.get(f"{root}/api/tags").status_code == 503
+            is_up.append(True)
+            assert recognised(world, 1) == root
 
 
 def test_the_root_is_the_dashboard_where_no_upstream_is_an_ollama(build: Build) -> None:

@@ -77,6 +77,11 @@ class Pipelines:
         """Which agents are offered the proxy's own tool."""
         return self._settings.artifacts.retrieval_tool
 
+    @property
+    def forbids_silent_cuts(self) -> bool:
+        """Whether an upstream is asked to refuse what it would cut."""
+        return self._settings.overflow.forbid_silent_cuts
+
     def reply_is_apart(self, model: str) -> bool:
         """Whether its upstream accepts a reply limit that goes beyond the window."""
         return reply_is_apart(model, self._settings.upstream.base_url)

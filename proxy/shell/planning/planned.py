@@ -112,6 +112,8 @@ class Planned(Struct):
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
+    forbids_silent_cuts: bool = False
+    """Whether the upstream is asked to refuse what it would cut."""
     reading: Reading | None = None
     """What the proxy has read for the model since the client's request."""
     _last_sent: weakref.ref[LastSent] | None = None
@@ -200,7 +202,8 @@ class Planned(Struct):
         """What to send: the request's bytes if nothing changes."""
         if not self._is_rendered and self.reply_tokens is None:
             return self.request.body
-        members = dict(self.members)
+        members = dict(self.wire.forbidding_cuts(self.request)) if self.forbids_silent_cuts else {}
+        members |= self.members
         if self.reply_tokens is not None:
             members |= self.wire.limiting(self.request, self.reply_tokens)
         if self.offered and self.inputs.terms.tools is not None:

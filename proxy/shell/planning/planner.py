@@ -372,6 +372,7 @@ class Planner:
             last_sent,
             resolved,
             offered=offered,
+            forbids_silent_cuts=made.changed and self._pipelines.forbids_silent_cuts,
             reading=reading,
         )
 

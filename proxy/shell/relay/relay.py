@@ -174,7 +174,9 @@ class Relay:
 
     @property
     def own_wire(self) -> str:
-        """The wire that is the upstream's own API; empty as long as it is not recognised as such a server."""
+        """The wire that is the upstream's own API; empty as long as it is not recognised as such a server. Its clients
+        look for it before their first chat, so the upstream is asked again if it was not up before."""
+        self._models.discovery.nudge()
         return self._models.discovery.own_wire
 
     def _asked_at_once(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned:

@@ -98,6 +98,10 @@ class Ollama(Wire):
         """This API has no way to."""
         return False
 
+    def forbidding_cuts(self, request: Request) -> Mapping[str, Raw]:
+        """`truncate`, unless the client says it itself."""
+        return {} if "truncate" in request.members else {"truncate": b"false"}
+
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """It names the tool, and the call if that has an id."""
         return result_of(id_of(call.id), text, call.name)
