@@ -239,7 +239,7 @@ _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response
 _OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
 _NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
 """Members of a message or a delta that hold nothing a model said."""
-_OF_A_BEGINNING: Final = frozenset({"index", "delta"})
+_OF_A_BEGINNING: Final = frozenset({"index", "delta", "finish_reason"})
 """Members of a choice that may stand before anything is said; a finish reason may not, but for a cut."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
@@ -333,13 +333,10 @@ def _tells_no_part(value: Any) -> bool:
     return all(
         isinstance(choice, dict)
         and isinstance(choice.get("delta"), dict)
-        and not any(inner for name, inner in choice.items() if name not in _OF_A_BEGINNING and not _is_cut(name, inner))
+        and not any(inner for name, inner in choice.items() if name not in _OF_A_BEGINNING)
+        and (not choice.get("finish_reason") or means_cut(str(choice["finish_reason"])))
         for choice in choices
     )
-
-
-def _is_cut(name: str, value: Any) -> bool:
-    return name == "finish_reason" and isinstance(value, str) and means_cut(value)
 
 
 def _holds_nothing(value: Any) -> bool:

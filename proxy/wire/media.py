@@ -125,14 +125,8 @@ def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> b
         or other_part.search(raw) is not None
         or b";base64," in raw
         or (_NAME.search(raw) is not None and any(sign in raw for sign in _DECLARED))
-        or _may_be_decoded_by_force(raw)
-    )
-
-
-def _may_be_decoded_by_force(raw: bytes) -> bool:
-    """U+FFFD or a control character, literal or escaped; or a document that is all ASCII."""
-    return (
-        (b"\xef" in raw and b"\xef\xbf\xbd" in raw)  # one byte is found much faster than three
+        # Decoded by force: U+FFFD or a control character, literal or escaped; or a document that is all ASCII.
+        or (b"\xef" in raw and b"\xef\xbf\xbd" in raw)  # one byte is found much faster than three
         or (b"\\" in raw and any(escaped in raw for escaped in (b"\\u00", b"\\ufffd", b"\\uFFFD")))
         or (b"%" in raw and b"%PDF-" in raw)
     )

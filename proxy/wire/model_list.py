@@ -156,7 +156,8 @@ def parse(body: bytes) -> ModelList:
         models.setdefault(name, limits_of(entry))
         for alias in (name, *_aliases(entry)):
             aliases.setdefault(alias.lower(), name)
-    return ModelList(models, _served_under_any_name(entries, models), aliases)
+    is_llama_cpp = len(models) == 1 and jsontext.string_in(entries[0], "owned_by") == "llamacpp"
+    return ModelList(models, next(iter(models.values())) if is_llama_cpp else NOTHING, aliases)
 
 
 def limits_of(entry: Mapping[str, Any]) -> ModelLimits:
@@ -218,11 +219,6 @@ def _aliases(entry: Mapping[str, Any]) -> Iterator[str]:
     for alias in found[:100] if isinstance(found, list) else ():
         if isinstance(alias, str) and len(alias) <= MAX_NAME_CHARS:
             yield alias
-
-
-def _served_under_any_name(entries: list[Any], models: Mapping[str, ModelLimits]) -> ModelLimits:
-    alone = len(models) == 1 and isinstance(entries[0], dict) and entries[0].get("owned_by") == "llamacpp"
-    return next(iter(models.values())) if alone else NOTHING
 
 
 def _places(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -162,7 +162,9 @@ def wire_beside(path: bytes) -> Wire | None:
     """
     if _VERSIONED.match(path):
         return None
-    return next((wire for end, wire in WIRES.items() if wire.is_on_host and path.startswith(_folder_of(end))), None)
+    return next(
+        (wire for end, wire in WIRES.items() if wire.is_on_host and path.startswith(end[: end.rindex(b"/") + 1])), None
+    )
 
 
 def whose_key(headers: Sequence[tuple[bytes, bytes]]) -> tuple[Wire, str] | None:
@@ -191,10 +193,6 @@ def _wire_at_end(path: bytes) -> tuple[Wire, bytes, bytes] | None:
     if vertex is not None and vertex[1] != _VERTEX_COUNTS:
         return MESSAGES, VERSION + plain if plain.startswith(_WITHOUT_VERSION) else plain, vertex[1]
     return None
-
-
-def _folder_of(path: bytes) -> bytes:
-    return path[: path.rindex(b"/") + 1]
 
 
 def _on_host(path: bytes, base_path: bytes) -> bytes:

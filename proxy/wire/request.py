@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -382,7 +383,7 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     if count + len(items) > MAX_ITEMS:
         return None
     read = shape.read(items)
-    head = _members_before_messages(known)
+    head = dict(takewhile(lambda member: member[0] != name, known.members.items()))
     if (rest.startswith(b",") and not read) or head.keys() & tail.keys() - {name}:
         return None
     # Copied, because a view of any of them would keep alive a second copy of everything new.
@@ -391,15 +392,6 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     ends = tuple([end + place for place in _ends_from(new, 0, items, read)])
     both = {**head, **tail}
     return known.followed(count, body, both, messages, ends, asked_in(known.shape, both))
-
-
-def _members_before_messages(known: Request) -> dict[str, Raw]:
-    head: dict[str, Raw] = {}
-    for name, raw in known.members.items():
-        if name == known.shape.messages:
-            break
-        head[name] = raw
-    return head
 
 
 def _ends(

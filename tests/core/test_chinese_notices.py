@@ -99,9 +99,9 @@ def about_reading():
         yield reading_notices.page_header(page, CUT.id, "zh")
     for following in (None, "81-"):
         yield reading_notices.hits_header(Hits("字".encode(), 3, 1, 80, following, 300), CUT.id, "zh")
-    yield own_tool.unnamed("zh")
-    yield own_tool.too_many(4, "zh")
-    yield own_tool.last_reading(4, "zh")
+    yield own_tool.notice("unnamed", "zh")
+    yield own_tool.notice("many", "zh", calls=4)
+    yield own_tool.notice("last", "zh", rounds=4)
     yield own_tool.stopped(4, "zh")
     yield own_tool.withheld("zh")
     for kind in (

@@ -330,9 +330,11 @@ class _Choice:
 
     def _telling(self) -> Iterator[int]:
         """The lines that are worth something by themselves: usually few, and the others need not be considered."""
-        for index, (source, _) in enumerate(self._lines):
-            if source in self._in_hand or not self._unknown[index] <= self._known:
-                yield index
+        return (
+            index
+            for index, (source, _) in enumerate(self._lines)
+            if source in self._in_hand or not self._unknown[index] <= self._known
+        )
 
     def _worth(self, index: int) -> float:
         """Worth of a line per character."""
@@ -349,10 +351,9 @@ class _Choice:
         return worth * self._freshness[age] / (len(text) + _LINE_OVERHEAD)
 
     def _neighbours(self, index: int) -> Iterable[int]:
-        source = self._lines[index][0]
-        for neighbour in (index - 1, index + 1):
-            if 0 <= neighbour < len(self._lines) and not self._done[neighbour] and self._lines[neighbour][0] == source:
-                yield neighbour
+        source, lines = self._lines[index][0], self._lines
+        beside = (at for at in (index - 1, index + 1) if 0 <= at < len(lines))
+        return [at for at in beside if not self._done[at] and lines[at][0] == source]
 
     def _grouped(self, chosen: Sequence[int]) -> list[tuple[str, list[str]]]:
         found: list[tuple[str, list[str]]] = []

@@ -209,14 +209,10 @@ class DescribeOldMedia(Struct, frozen=True):
             excess = window.over(goal)
             if excess is None or not excess.bytes:
                 return
-            if _holds_media(entry):
+            # It may have brought media that are sent elsewhere.
+            if entry.original.role in TOOL_ROLES and (entry.moved or entry.message.media()):
                 steps = self.showing(0)
                 yield Change(redone=entry.prepared_again(steps, self.notices, self.counter))
-
-
-def _holds_media(entry: TrackedMessage) -> bool:
-    """Whether a tool result brought media, wherever they are sent."""
-    return entry.original.role in TOOL_ROLES and bool(entry.moved or entry.message.media())
 
 
 class DescribeImages(Struct, frozen=True):
@@ -302,7 +298,8 @@ class LeaveOutExchanges(Struct, frozen=True):
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""
-        tasks, second_turn = window.tasks(), _start_of_second_turn(window)
+        turns = [unit.start for unit in window.units if unit.role == "user"]
+        tasks, second_turn = window.tasks(), turns[1] if len(turns) > 1 else len(window.entries)
         for units in window.removable():
             if tasks and units[0].start >= second_turn:
                 yield from self._shorter_first_turn(window, goal, tasks)
@@ -335,11 +332,6 @@ class LeaveOutExchanges(Struct, frozen=True):
             tokens = entry.size.tokens - (over.tokens or entry.size.tokens)
             least = max(self.task_tokens, tokens)
             yield from excerpted([entry], least, self.notices, Reason.LONG_OLD_TEXT, _TEXT_LIMITS)
-
-
-def _start_of_second_turn(window: ContextWindow) -> int:
-    users = [unit.start for unit in window.units if unit.role == "user"]
-    return users[1] if len(users) > 1 else len(window.entries)
 
 
 def _is_long_text(entry: TrackedMessage) -> bool:

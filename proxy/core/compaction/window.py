@@ -282,9 +282,7 @@ class ContextWindow(Struct, eq=False):
 
     def in_unit(self, unit: ToolExchange) -> Iterator[TrackedMessage]:
         """The kept messages of a unit."""
-        for entry in self.entries[unit.start : unit.stop]:
-            if entry is not None:
-                yield entry
+        return (entry for entry in self.entries[unit.start : unit.stop] if entry is not None)
 
     def _of(self, units: Iterable[ToolExchange], role: str) -> list[TrackedMessage]:
         """The kept messages of some units that have a role."""
@@ -305,9 +303,7 @@ class ContextWindow(Struct, eq=False):
 
     def before(self, index: int) -> Iterator[TrackedMessage]:
         """The kept messages before an index, the oldest first."""
-        for entry in self.entries[: max(0, index)]:
-            if entry is not None:
-                yield entry
+        return (entry for entry in self.entries[: max(0, index)] if entry is not None)
 
     def removable(self) -> list[tuple[ToolExchange, ...]]:
         """What may go, the oldest first."""

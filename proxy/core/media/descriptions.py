@@ -8,7 +8,6 @@ type and the address without its query are shown: none of them can contain a sen
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -66,11 +65,6 @@ def friendly_kind(kind: ContentKind, language: Language) -> str:
     ('image', 'binary file')
     """
     return say(KINDS, kind, language)
-
-
-def laid_out(title: str, facts: Sequence[str], reason: str) -> str:
-    """The text that replaces media: what it is, what is known about it, and why it is not shown."""
-    return "\n".join((title, *facts, reason))
 
 
 class OmissionReason(StrEnum):
@@ -141,7 +135,7 @@ def description(
     can_be_handed_over = (artifact is not None and notices.kept) or address.startswith("http")
     if notices.subagent and can_be_handed_over and why in _CAPABILITY:
         reason += say(MEDIA, "subagent", language)
-    return laid_out(say(MEDIA, "title", language, name=name), told, reason)
+    return "\n".join((say(MEDIA, "title", language, name=name), *told, reason))
 
 
 def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in: str = "") -> str:
@@ -166,7 +160,7 @@ def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in:
     reason = say(FETCHES, "reason", language, reason=why)
     reason += say(FETCHES, "kept_in", language, kept_in=kept_in) if kept_in else ""
     title = say(FETCHES, "title", language, address=_USER_AND_PASSWORD.sub("", address))
-    return laid_out(title, [say(FETCHES, "and", language).join(facts)], reason)
+    return "\n".join((title, say(FETCHES, "and", language).join(facts), reason))
 
 
 def default_name(found: MediaType) -> str:

@@ -106,11 +106,6 @@ class Routes(Struct, frozen=True):
     max_images: int | None = None
     """Of one message."""
 
-    @property
-    def states_nothing(self) -> bool:
-        """Whether nothing is known of what the model reads."""
-        return self.modalities is None and not self.refused and not self.is_strict
-
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model reads it; None if nobody states it."""
         if modality in self.refused:
@@ -196,7 +191,8 @@ class _Placing:
     def placed(self) -> MediaPlacement:
         """A content that is here."""
         attachment, routes = self.attachment, self.routes
-        if self._is_as_received and routes.states_nothing and not self.is_too_many and not self._is_over_a_limit():
+        is_unstated = routes.modalities is None and not routes.refused and not routes.is_strict
+        if self._is_as_received and is_unstated and not self.is_too_many and not self._is_over_a_limit():
             return self._stays()
         content = attachment.content()
         self.found = media_type(content or b"", attachment.declared, attachment.name)

@@ -96,7 +96,8 @@ class Notices(Struct, frozen=True):
         """An excerpt with its notice in the gap. `brief`: the same in as few words as possible, for small excerpts."""
         notice = self._shown(shown, artifact, self.resume(shown), brief=brief) + self._names(names)
         rescued = "".join(f"{line}\n" for line in shown.rescued)
-        return "".join([_closed(shown.head), self._framed(notice), rescued, shown.tail])
+        line_end = "\n" if shown.head and not shown.head.endswith("\n") else ""
+        return "".join([shown.head, line_end, self._framed(notice), rescued, shown.tail])
 
     def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
         """A notice without names, at least as long as that of any excerpt of this text, so that room can be set aside
@@ -266,7 +267,3 @@ def is_ours(text: str) -> bool:
             return True
         start = text.find(MARK, end)
     return False
-
-
-def _closed(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"

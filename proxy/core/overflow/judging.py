@@ -34,8 +34,6 @@ from proxy.core.overflow.sentences import (
     Evidence,
     Strength,
     TextEvidence,
-    has_a_condition,
-    is_about_results,
     is_about_the_model,
     normalised,
     refused_media,
@@ -109,7 +107,7 @@ def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
         return ended
     if report.is_silent:  # llama-cpp-python and LM Studio refuse this way
         return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
-    if not report.has_error or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
+    if not (report.texts or report.codes) or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
         return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
     if report.is_bare_text:  # plain text is trusted only as much as a server error
         verdict = plausible(_of_error(replace(report, status=500), sent), sent)
@@ -154,7 +152,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
             verdict,
             evidence=first.path,
             upstream_message=first.text[:_MAX_MESSAGE_CHARS],
-            is_conditional=any(has_a_condition(one.text) for one in evidence.readings),
+            is_conditional=any(words.CONDITION.search(one.text) for one in evidence.readings),
         )
     match kind:
         case VerdictKind.MEDIA:
@@ -265,7 +263,7 @@ def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
         verdict,
         refused=refused_media(refusing),
         refuses_model=bool(texts) and is_about_the_model(whole),
-        refuses_in_results=is_about_results(whole),
+        refuses_in_results=words.TOOL_MESSAGE.search(whole) is not None,
     )
 
 

@@ -164,17 +164,18 @@ def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]
             continue  # a range of sizes begins at zero or one
         before = bones[: match.start()]
         for role, index in indices.items():
-            is_prompt = role is Role.REQUESTED and Role.PROMPT not in indices and _is_of_prompt(before)
+            is_prompt = (
+                role is Role.REQUESTED
+                and Role.PROMPT not in indices
+                and PROMPT.search(before) is not None
+                and REPLY.search(before) is None
+            )
             found.by_role[Role.PROMPT if is_prompt else role].append((numbers[index].value, _exactness(numbers[index])))
         if equation.scope:
             found.scope = Scope(equation.scope)
         found.note_scope(bones[: match.end()][-120:])
         return set(indices.values())
     return set()
-
-
-def _is_of_prompt(text: str) -> bool:
-    return PROMPT.search(text) is not None and REPLY.search(text) is None
 
 
 def _exactness(number: Number) -> Exactness:

@@ -189,9 +189,6 @@ def costs_seen(
     if held * _TOO_HIGH <= seen <= held * _TOO_LOW:
         return {}
     # One sum cannot tell several new sizes apart, so all of them are scaled alike.
-    found = {image_key(*image): _rounded_up(costs[image] * seen / held) for image in new}
+    steps = {image: math.ceil(round(costs[image] * seen / held / _STEP_TOKENS, 6)) for image in new}
+    found = {image_key(*image): count * _STEP_TOKENS for image, count in steps.items()}
     return found if all(cost <= LARGEST_IMAGE_TOKENS for cost in found.values()) else {}
-
-
-def _rounded_up(tokens: float) -> int:
-    return math.ceil(round(tokens / _STEP_TOKENS, 6)) * _STEP_TOKENS

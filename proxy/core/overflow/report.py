@@ -237,10 +237,6 @@ class ErrorReport(Struct):
     def is_success(self) -> bool:
         return 200 <= self.status < 300
 
-    @property
-    def has_error(self) -> bool:
-        return bool(self.texts or self.codes)
-
 
 class Sent(Struct, frozen=True):
     """Our own knowledge of the request; None if unknown."""

@@ -256,24 +256,6 @@ def _media_in(text: str) -> frozenset[Modality]:
     return frozenset(modality for modality, named in words.KINDS_OF_MEDIA.items() if named.search(text))
 
 
-def is_about_results(text: str) -> bool:
-    """Whether a normalised refusal is about media in tool results.
-
-    >>> is_about_results("image urls are only allowed for messages with role user, but this one has role tool")
-    True
-    """
-    return words.TOOL_MESSAGE.search(text) is not None
-
-
-def has_a_condition(text: str) -> bool:
-    """Whether a normalised refusal holds only beside something else in the request, or for some models behind a name.
-
-    >>> has_a_condition("image inputs are not supported with n > 1"), has_a_condition("image input is not supported")
-    (True, False)
-    """
-    return words.CONDITION.search(text) is not None
-
-
 def is_about_the_model(text: str) -> bool:
     """Whether a normalised refusal applies to all content of that kind, not just this one or this place.
 
@@ -304,13 +286,9 @@ class TextEvidence(Struct, frozen=True):
     def strength(self) -> Strength:
         """Of the best sentence; a fair one becomes strong if numbers prove it or a second sentence is about length."""
         strength = self.best.strength
-        if strength is Strength.FAIR and (self.figures.proves_overflow or self._is_backed):
-            return Strength.STRONG
-        return strength
-
-    @property
-    def _is_backed(self) -> bool:
-        return sum(bool(reading.strength or words.CONTEXT.search(reading.text)) for reading in self.readings) > 1
+        about_length = (reading for reading in self.readings if reading.strength or words.CONTEXT.search(reading.text))
+        is_backed = self.figures.proves_overflow or len(list(about_length)) > 1
+        return Strength.STRONG if strength is Strength.FAIR and is_backed else strength
 
     @property
     def vetoes(self) -> frozenset[VerdictKind]:

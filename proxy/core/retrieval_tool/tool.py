@@ -179,19 +179,14 @@ _ALLOWED: Final = {"grep": MAX_PATTERN_CHARACTERS, "context": MAX_CONTEXT}
 """The maximum of a parameter, where the text states it."""
 
 
-def unnamed(language: Language) -> str:
-    """The result of a call that names no artifact."""
-    return _line("unnamed", language)
-
-
 def failed(name: str, error: ProxyError, language: Language) -> str:
     """The result of a call whose artifact cannot be read, or not in this way."""
-    return _line("failed", language, name=name, problem=_problem(error, language))
+    return notice("failed", language, name=name, problem=_problem(error, language))
 
 
 def not_searched(error: ProxyError, language: Language) -> str:
     """The result of a search that could not be made."""
-    return _line("unsearched", language, problem=_problem(error, language))
+    return notice("unsearched", language, problem=_problem(error, language))
 
 
 def _problem(error: ProxyError, language: Language) -> str:
@@ -200,21 +195,6 @@ def _problem(error: ProxyError, language: Language) -> str:
         return say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
     kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in NOT_READ), "other")
     return say(NOT_READ, kind, language, message=error.message, code=error.code or "")
-
-
-def too_many(calls: int, language: Language) -> str:
-    """The result of a call beyond the number that is answered in one round."""
-    return _line("many", language, calls=calls)
-
-
-def no_room(name: str, language: Language) -> str:
-    """The result of a call for whose page there is no room, however small it is."""
-    return _line("no_room", language, name=name)
-
-
-def last_reading(rounds: int, language: Language) -> str:
-    """Added to the result in the last round."""
-    return "\n" + _line("last", language, rounds=rounds)
 
 
 def stopped(rounds: int, language: Language) -> str:
@@ -232,8 +212,9 @@ def lacking_result(language: Language) -> str:
     return say(HISTORY, "lacking", language)
 
 
-def _line(name: str, language: Language, /, **values: object) -> str:
-    return framed(say(READING, name, language, **values)) + "\n"
+def notice(kind: str, language: Language, /, **values: object) -> str:
+    """A result without a page, or what is added to one: by its kind in the catalogue, with the values in its phrase."""
+    return framed(say(READING, kind, language, **values)) + "\n"
 
 
 def is_page(message: Message, tool: str) -> bool:

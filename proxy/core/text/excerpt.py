@@ -153,7 +153,8 @@ def _cut(text: str, limits: ExcerptLimits) -> tuple[str, str, str, dict[int, str
     if not rescued:
         return head, gap, tail, rescued
     # Beginning and end make room, and what they give up may report failures too, so the search is repeated.
-    taken = _room_of(rescued.values())
+    lines = list(rescued.values())
+    taken = _Room(sum(map(utf8_length, lines)) + len(lines), sum(map(len, lines)) + len(lines), len(lines))
     head, gap, tail = _ends(text, room - taken, limits)
     return head, gap, tail, _rescued(gap, taken)
 
@@ -162,8 +163,8 @@ def _ends(text: str, room: _Room, limits: ExcerptLimits) -> tuple[str, str, str]
     """Beginning, gap and end; the end gets what the beginning leaves."""
     shares = {Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: limits.head_share}
     head = _taken(text, room.share(shares[limits.direction]))
-    rest = text[len(head) :]
-    tail = "" if limits.direction is Direction.HEAD else _taken_from_end(rest, room - _room_of_text(head))
+    rest, left = text[len(head) :], room - _Room(utf8_length(head), len(head), count_lines(head))
+    tail = "" if limits.direction is Direction.HEAD else _taken_from_end(rest, left)
     return head, rest[: len(rest) - len(tail)], tail
 
 
@@ -217,16 +218,6 @@ def _base64_before(kept: str, following: str) -> int:
     run = kept[len(kept) - inside :][-_BASE64_CHARACTERS:] + following[:beyond]
     kinds = (str.islower, str.isupper, str.isdigit)
     return inside if all(any(map(is_kind, run)) for is_kind in kinds) else 0
-
-
-def _room_of_text(text: str) -> _Room:
-    return _Room(utf8_length(text), len(text), count_lines(text))
-
-
-def _room_of(lines: Iterable[str]) -> _Room:
-    """The space that lines need, each with its line feed."""
-    found = list(lines)
-    return _Room(sum(map(utf8_length, found)) + len(found), sum(map(len, found)) + len(found), len(found))
 
 
 def _rescued(gap: str, room: _Room) -> dict[int, str]:

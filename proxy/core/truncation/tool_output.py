@@ -142,7 +142,8 @@ class TruncateToolOutput(Struct, frozen=True):
         if not (message.role in TOOL_ROLES or (is_system and tool)) or tool in self.never:
             return
         limits = self.limits_of(tool)
-        if (_surely_admitted(message.raw, limits) and not _may_quote(message.raw)) or is_page(message, tool):
+        may_quote = b"ontext-" in message.raw.lower() or b"\\u00" in message.raw  # a notice, or escaped letters of one
+        if (_surely_admitted(message.raw, limits) and not may_quote) or is_page(message, tool):
             return
         for at, text in message.texts():
             if is_system and utf8_length(text) < LEAST_SYSTEM_BYTES:
@@ -177,11 +178,6 @@ def _as_quoted(index: int, at: Address, text: str, shown: str, tool: str) -> Edi
     return Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
 
 
-def _may_quote(raw: bytes) -> bool:
-    """Whether a message may contain a foreign notice, as it is or with escaped letters."""
-    return b"ontext-" in raw.lower() or b"\\u00" in raw
-
-
 def shortened_result(
     index: int,
     at: Address,
@@ -201,7 +197,8 @@ def shortened_result(
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
         return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
-    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
+    is_json = text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]")
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json" if is_json else "txt")  # opened by viewers
     text_bytes = utf8_length(text)
     # A text of many short lines may have fewer bytes than its limit; its replacement is still shorter.
     shortened = _excerpted(
@@ -253,8 +250,3 @@ def _surely_admitted(raw: bytes, limits: ExcerptLimits) -> bool:
     smallest = min(limits.max_bytes, limits.max_chars if limits.max_chars is not None else limits.max_bytes)
     line_feeds = raw.count(b"\\n") + raw.count(b"\\u000")
     return len(raw) <= smallest and (len(raw) < limits.max_lines or line_feeds < limits.max_lines)
-
-
-def _suffix(text: str) -> str:
-    """`json` for text that looks like it, so that viewers open it correctly; otherwise `txt`."""
-    return "json" if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]") else "txt"

@@ -22,7 +22,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Carried, Content, Shown, Words
 from proxy.core.notices.catalogue import Language
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, unnamed
+from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, notice
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
 from proxy.shell.artifacts.reader import SEARCH_SECONDS, ArtifactReader, Stored
@@ -108,7 +108,7 @@ class ArtifactTools:
     async def read(self, wanted: Wanted | None, tenants: Tenants, max_bytes: int) -> ToolText:
         """The result of `read_artifact`, of about `max_bytes`; `wanted` None: the call named no artifact."""
         if wanted is None:
-            return ToolText(unnamed(self._language), is_failure=True)
+            return ToolText(notice("unnamed", self._language), is_failure=True)
         try:
             query = Query.parse(wanted.asked) or Query()
             stored = await self._found(wanted.artifact, tenants, is_use=True)

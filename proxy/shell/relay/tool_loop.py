@@ -29,11 +29,8 @@ from proxy.core.retrieval_tool.hidden_calls import (
 )
 from proxy.core.retrieval_tool.tool import (
     Wanted,
-    last_reading,
-    no_room,
+    notice,
     stopped,
-    too_many,
-    unnamed,
     wanted_by,
     withheld,
 )
@@ -191,7 +188,9 @@ class ToolLoop(Struct):
             texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
         else:
             language = self.retrieval.language
-            texts = [no_room(one.artifact, language) if one else unnamed(language) for one in wanted]
+            texts = [
+                notice("no_room", language, name=one.artifact) if one else notice("unnamed", language) for one in wanted
+            ]
         wire = self.planned.wire
         results = [wire.result(call, text) for call, text in zip(said.own, texts, strict=True)]
         messages = [wire.message(raw) for raw in (said.message, *results)]
@@ -202,9 +201,9 @@ class ToolLoop(Struct):
     async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
         """The text that answers each call."""
         texts = await asyncio.gather(*(self._text(one, page_bytes) for one in wanted[:MAX_CALLS]))
-        texts += [too_many(MAX_CALLS, self.retrieval.language)] * (len(wanted) - MAX_CALLS)
+        texts += [notice("many", self.retrieval.language, calls=MAX_CALLS)] * (len(wanted) - MAX_CALLS)
         if self.count == MAX_ROUNDS:
-            texts[-1] += last_reading(MAX_ROUNDS, self.retrieval.language)
+            texts[-1] += "\n" + notice("last", self.retrieval.language, rounds=MAX_ROUNDS)
         return texts
 
     async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:

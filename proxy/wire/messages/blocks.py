@@ -167,11 +167,6 @@ def meant_by(content: Any) -> list[list[Any]]:
     return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
 
 
-def answered_by(block: Mapping[str, Any]) -> str:
-    """The id of the call that a result answers."""
-    return jsontext.string_in(block, "tool_use_id")
-
-
 # Blocks with media
 
 _SHAPES: Final = {IMAGE: Shape.IMAGE, DOCUMENT: Shape.FILE}
@@ -274,7 +269,6 @@ def heads_in(content: bytes) -> Sequence[BlockHead]:
 def may_bring_tools(heads: Sequence[BlockHead]) -> bool:
     """Whether blocks with these heads may add tools. Most are texts, calls, and results that are a plain text, which do
     not; the others have to be opened."""
-    for head in heads:
-        if head.type not in _NO_TOOLS and (head.type != RESULT or bytes(head.content)[:1] == b"["):
-            return True
-    return False
+    return any(
+        head.type not in _NO_TOOLS and (head.type != RESULT or bytes(head.content)[:1] == b"[") for head in heads
+    )

@@ -18,7 +18,6 @@ from proxy.wire.messages.blocks import (
     COMPACTION,
     RESULT,
     THINKING,
-    answered_by,
     brings_tools,
     holds_compaction,
     kind_of,
@@ -59,12 +58,8 @@ def changes_what_was_read(raw: bytes) -> bool:
 
 def loop_start(messages: Sequence[Message]) -> int:
     """The index after the last user message: there the running tool loop begins."""
-    said = (index for index in range(len(messages) - 1, -1, -1) if _is_said(messages[index]))
-    return next(said, -1) + 1
-
-
-def _is_said(message: Message) -> bool:
-    return message.role == "user" and not message.is_companion
+    asked = (at for at, message in enumerate(messages) if message.role == "user" and not message.is_companion)
+    return max(asked, default=-1) + 1
 
 
 def count_of_items(messages: Sequence[Message]) -> int:
@@ -189,7 +184,10 @@ def _several(whole: ApiMessage) -> list[ApiMessage]:
     found = []
     for place, ((start, stop), (begin, end)) in enumerate(zip(runs, pieces, strict=True)):
         if kinds[start]:
-            found.append(_result(kept[begin:end], opened[start], whole, frame, place))
+            block, raw = opened[start], kept[begin:end]
+            answers, must_stay = jsontext.string_in(block, "tool_use_id"), brings_tools(raw, block.get("content"))
+            part = replace(whole, raw=raw, role="tool", answers=answers, must_stay=must_stay)
+            found.append(replace(part, form=Form.RESULT, frame=frame, place=place))
         else:
             found.append(_beside(kept[begin:end], opened[start:stop], whole, frame, place, is_before=start < last))
     return found
@@ -207,19 +205,6 @@ def _spans(kept: bytes, content: bytes, raws: Sequence[bytes]) -> list[tuple[int
         spans.append((position, position + len(raw)))
         position += len(raw)
     return spans
-
-
-def _result(raw: bytes, block: dict[str, Any], whole: ApiMessage, frame: Frame, place: int) -> ApiMessage:
-    return replace(
-        whole,
-        raw=raw,
-        role="tool",
-        answers=answered_by(block),
-        must_stay=brings_tools(raw, block.get("content")),
-        form=Form.RESULT,
-        frame=frame,
-        place=place,
-    )
 
 
 def _beside(

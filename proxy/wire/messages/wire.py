@@ -159,7 +159,7 @@ class Messages(Wire):
     ) -> Request:
         """Raises MalformedRequest. If the upstream holds the conversation, the new messages are not parsed."""
         request = super().parse(body, known, shared, will_be_known=will_be_known)
-        if not _goes_on_a_thread(request.members):
+        if kind_of(jsontext.opened(request.members.get(_THREAD))) != "continue":
             return request
         items = [bytes(item) for item in jsontext.items(dict(jsontext.members(body))[SHAPE.messages])]
         new = Conversation((ignored(items),))
@@ -267,10 +267,6 @@ class Messages(Wire):
         # Line ends in JSON are white space, and most clients do not read data of several lines.
         told = self.error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ")
         return b"event: error\ndata: " + told + b"\n\n"
-
-
-def _goes_on_a_thread(members: Mapping[str, Any]) -> bool:
-    return kind_of(jsontext.opened(members.get(_THREAD))) == "continue"
 
 
 MESSAGES: Final = Messages()

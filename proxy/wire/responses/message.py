@@ -39,7 +39,6 @@ from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage
 from proxy.wire.media import attachment_of, may_hold_media
 from proxy.wire.responses.items import (
-    ADDITIONAL_TOOLS,
     FOUND_TOOLS,
     LOCAL_SHELL,
     Head,
@@ -261,11 +260,6 @@ def _role_of(head: Head) -> str:
         case Kind.REFERENCE | Kind.COMPACTION:
             return "reference"
     return "item"
-
-
-def brings_tools(message: ResponsesMessage) -> bool:
-    """Whether it adds tools to those of the request."""
-    return message.kind is Kind.TOOLS and head_of(message.raw).type == ADDITIONAL_TOOLS
 
 
 def _items(raw: bytes) -> Sequence[Raw]:

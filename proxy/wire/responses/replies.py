@@ -126,7 +126,9 @@ def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
     texts: list[str] = []
     for raw in map(bytes, output):
         kind, item = head_of(raw).kind, jsontext.opened(raw)
-        if kind is Kind.REASONING and not is_stored and not _can_come_back(item):
+        # A server that keeps nothing does not find reasoning by its id alone: "Item with id 'rs_…' not found. Items are
+        # not persisted when `store` is set to false." (openai/openai-agents-python#919)
+        if kind is Kind.REASONING and not (is_stored or item.get("encrypted_content") or item.get("content")):
             continue
         sent_back.append(raw)
         if kind is Kind.CALL:
@@ -141,12 +143,6 @@ def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
 
 def _own_in(item: Any) -> tuple[object, object] | None:
     return (item.get("call_id") or item.get("id"), item.get("arguments")) if is_own_call(item) else None
-
-
-def _can_come_back(item: Any) -> bool:
-    """Whether reasoning may be sent again: a server that keeps nothing does not find it by its id alone ("Item with id
-    'rs_…' not found. Items are not persisted when `store` is set to false.", openai/openai-agents-python#919)."""
-    return isinstance(item, dict) and bool(item.get("encrypted_content") or item.get("content"))
 
 
 def result_of(call_id: str, text: str) -> bytes:

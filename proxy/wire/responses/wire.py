@@ -17,14 +17,14 @@ import msgspec
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
+from proxy.wire.json_messages import Reader
 from proxy.wire.json_wire import MAX_NAMES, OwnTool
 from proxy.wire.protocol import Wire, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
-from proxy.wire.responses.items import Kind
+from proxy.wire.responses.items import ADDITIONAL_TOOLS, Kind, head_of
 from proxy.wire.responses.message import (
     ResponsesMessage,
     as_one_exchange,
-    brings_tools,
     may_hold_images,
     read_held,
     read_items,
@@ -115,7 +115,7 @@ class _Event(msgspec.Struct, gc=False):
     type: str = ""
 
 
-_event: Final = msgspec.json.Decoder(_Event)
+_event: Final = Reader(_Event)
 
 
 def _goes_on(message: Message) -> bool:
@@ -272,12 +272,7 @@ class Responses(Wire):
 
     def says_something(self, data: bytes) -> bool:
         """An event that a response was created or is waiting says nothing."""
-        if not data:
-            return False
-        try:
-            return _event.decode(data).type not in _NOT_YET
-        except jsontext.UNREADABLE:
-            return True
+        return bool(data) and _event(data).type not in _NOT_YET
 
     def is_complete(self, told: bytes) -> bool:
         """By its last event, which contains the whole response and may be longer than the tail that is searched; only
@@ -332,7 +327,7 @@ def _bringing_tools(request: Request) -> Sequence[Message]:
 
 
 def _brings_tools(message: Message) -> bool:
-    return isinstance(message, ResponsesMessage) and brings_tools(message)
+    return _kind_of(message) is Kind.TOOLS and head_of(message.raw).type == ADDITIONAL_TOOLS
 
 
 def _as_item(raw: bytes) -> bytes:

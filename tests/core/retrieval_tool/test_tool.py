@@ -145,8 +145,8 @@ def test_a_bound_that_was_passed_is_told_in_chinese():
 
 @LANGUAGES
 def test_counts_stand_in_what_is_said_of_too_many_calls_and_readings(language):
-    assert "17" in own.too_many(17, language)
-    assert "8" in own.last_reading(8, language)
+    assert "17" in own.notice("many", language, calls=17)
+    assert "8" in own.notice("last", language, rounds=8)
     assert "8" in own.stopped(8, language)
 
 
@@ -159,8 +159,8 @@ def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
 
 @LANGUAGES
 def test_a_call_that_names_nothing_is_told_so(language):
-    assert own.unnamed(language).startswith(MARK)
-    assert own.unnamed("en") != own.unnamed("zh")
+    assert own.notice("unnamed", language).startswith(MARK)
+    assert own.notice("unnamed", "en") != own.notice("unnamed", "zh")
 
 
 @LANGUAGES

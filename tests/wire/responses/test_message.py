@@ -26,7 +26,6 @@ from proxy.errors import MalformedRequest
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import (
     ResponsesMessage,
-    brings_tools,
     content_of,
     may_hold_images,
     part_of,
@@ -445,7 +444,8 @@ def test_calls_are_put_back_at_their_positions_among_all_calls(positions):
     [({"type": "additional_tools", "tools": []}, True), ({"type": "configuration_update"}, False), (user("x"), False)],
 )
 def test_only_additional_tools_bring_tools(item, brings):
-    assert brings_tools(read(item)) is brings
+    body = json.dumps({"model": "m", "input": [item]}).encode()
+    assert RESPONSES.parse(body).shape.items_add_tools is brings
 
 
 OPEN = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "so"}]}
