@@ -116,9 +116,9 @@ class KnownInputs:
         self._profile_of = profile_of
         self._ratio_of = ratio_of
         self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
-        self._limits_by_profile: dict[tuple[int, int | None], tuple[ModelProfile, _Limits]] = {}
+        self._limits_by_profile: dict[tuple[int, str, int | None], tuple[ModelProfile, _Limits]] = {}
         """The same by the identity of a profile, which is another object as soon as anything else is known of its
-        model, and the reply limit."""
+        model, the tenant, whose ratio may be its own, and the reply limit."""
         self._count, self._text_bytes = 0, 0
 
     def of(self, wire: Wire, request: Request, tenant: str, terms: Terms, *, rough: bool) -> PlanInputs:
@@ -145,13 +145,13 @@ class KnownInputs:
         known_of = (request.known_as, tenant)
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
         asked = request.reply_tokens
-        of_profile = self._limits_by_profile.get((id(profile), asked))
+        of_profile = self._limits_by_profile.get((id(profile), tenant, asked))
         if of_profile is not None and of_profile[0] is profile:
             return of_profile[1]
         found = self._found(known_of, profile, asked)
         if supposed is None:
             self._make_room(0)
-            self._limits_by_profile[id(profile), asked] = profile, found
+            self._limits_by_profile[id(profile), tenant, asked] = profile, found
         return found
 
     def _found(self, known_of: tuple[str, str], profile: ModelProfile, asked: int | None) -> _Limits:
