@@ -163,8 +163,8 @@ async def _called(app: ASGIApp, path: str, key: bytes, body: bytes) -> Received:
 
 
 def most_lost(case: Case) -> int:
-    """The turns of one key that may end in an error although nothing failed: three sends cure two reasons, of which one may be a
-    call that was taken back, and half of what was refused may still be too long."""
+    """The turns of one key that may end in an error although nothing failed: three sends cure two reasons, of which one
+    may be a call that was taken back, and half of what was refused may still be too long."""
     if _PASSING & set(case.settings) or "nothing learned" in case.settings or "histories as they come" in case.settings:
         return len(case.turns) * 2
     has_open_calls = any(not {"aborted", "branch"}.isdisjoint(turn.actions) for turn in case.turns)
