@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE, NoteRoom
-from proxy.core.compaction.steps import CompactionStep
+from proxy.core.compaction.steps import CompactionStep, sparing
 from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change, are_interchangeable
@@ -129,7 +129,8 @@ class Reading(Struct, frozen=True):
     told: int
     """How many messages the client sent."""
     may_cut: bool = False
-    """Whether what the model works on may be cut to make room; for a page, only what is older goes."""
+    """Whether what the model works on may be cut to make room, though not to nothing; for a page, only what is older
+    goes."""
     accepted_tokens: int = 0
     """The size of the prompt before the newest page, which the upstream has just accepted."""
 
@@ -241,7 +242,7 @@ def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline
     if pipeline.is_replayed:
         progress = structs.replace(progress, window=_ended(progress.window, pipeline).copy())
     budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
-    resorts = pipeline.last_resorts if reading.may_cut else ()
+    resorts = sparing(pipeline.last_resorts) if reading.may_cut else ()
     pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
     said = (index for index in range(reading.told - 1, -1, -1) if messages[index].role == "assistant")
     progress = _walked(progress, messages, pipeline)

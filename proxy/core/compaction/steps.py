@@ -391,3 +391,11 @@ def last_resorts(
         texts(ContextWindow.last_request),
         texts(ContextWindow.tasks),
     )
+
+
+def sparing(resorts: Iterable[CompactionStep]) -> tuple[CompactionStep, ...]:
+    """Those of them that leave something of what the model works on."""
+    newest = (Reason.NEWEST_RESULT, Reason.NEWEST_TEXT)
+    return tuple(
+        [one for one in resorts if not isinstance(one, CutToFit) or one.least_tokens or one.reason not in newest]
+    )

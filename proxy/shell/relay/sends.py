@@ -86,6 +86,8 @@ class PendingRequest(Discreet, frozen=True):
     again: Again | None = None
     """Plans a request that holds a page which was read for the model: a goal makes the page smaller. The plan that
     follows knows no other page."""
+    is_last: bool = False
+    """Whether nothing is sent if it is refused."""
     larger: Planned | None = None
     """A larger plan that is sent first, to find out whether a learned window is still right."""
     early: EarlyBytes | None = None
@@ -158,7 +160,7 @@ class Sends:
         if outcome.is_final or not self._retries:
             return None  # nearly always: no situation is described that nobody will ask about
         refused, verdict = sent.planned, outcome.verdict
-        attempts = next_attempts(outcome, self._situation(pending), pending.cures)
+        attempts = () if pending.is_last else next_attempts(outcome, self._situation(pending), pending.cures)
         if not attempts:
             if verdict.names_no_limit:
                 self._judge.learn_search(verdict, refused)

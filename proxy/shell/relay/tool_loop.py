@@ -110,10 +110,11 @@ class ToolLoop(Struct):
         if self.count == MAX_ROUNDS:
             return None
         read = await self._read(said)
-        for _ in range(2):
+        for is_last in (False, True):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            round_of = replace(self.pending, planned=read.planned, again=partial(self._again, said))
+            again = partial(self._again, said)
+            round_of = replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
                 answer, self.planned = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
