@@ -20,7 +20,7 @@ from rich.text import Text
 from proxy.config.settings import Settings
 from proxy.config.types import StateUrl
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.models.names import asked_window
+from proxy.core.models.names import window_in_name
 from proxy.core.models.profile import ModelProfile
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
@@ -132,7 +132,7 @@ def _names(
     own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
     names = dict.fromkeys((*written, *learning.models, *resolver.discovery.names))
-    return tuple(name for name in names if settings.paths_to(upstream, asked_window(name).plain))
+    return tuple(name for name in names if settings.paths_to(upstream, window_in_name(name).plain))
 
 
 def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: TruncateToolOutput) -> Table:

@@ -33,7 +33,7 @@ _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
 """Members of `config`, and the type of each."""
 
 
-class Asked(Struct, frozen=True):
+class CompressRequest(Struct, frozen=True):
     """A request to compress."""
 
     request: Request
@@ -44,7 +44,7 @@ class Asked(Struct, frozen=True):
     """Size of the context window that the messages are for; None: the model's."""
 
 
-def asked_in(body: bytes) -> Asked:
+def compress_request_in(body: bytes) -> CompressRequest:
     """The request in a body. Raises MalformedRequest."""
     request = WIRE.parse(body, will_be_known=False)
     for index, message in enumerate(request.conversation.messages):
@@ -58,7 +58,7 @@ def asked_in(body: bytes) -> Asked:
     if most_tokens is not None:
         most_tokens = min(most_tokens, LARGEST_TOKENS)
     kept = {name: raw for name, raw in request.members.items() if name in ("model", SHAPE.messages)}
-    return Asked(structs.replace(request, members=kept), options.get("protect_recent") or 0, most_tokens)
+    return CompressRequest(structs.replace(request, members=kept), options.get("protect_recent") or 0, most_tokens)
 
 
 def hash_in(body: bytes) -> str:
@@ -86,7 +86,9 @@ def compressed_body(compressed: Compressed) -> bytes:
         "ccr_hashes": list(dict.fromkeys(artifact.hash for _, artifact in compressed.taken_out())),
     }
     messages = jsontext.join_array([message.raw for message in compressed.messages])
-    return jsontext.join_object({"messages": messages, **{name: jsontext.dump(told) for name, told in figures.items()}})
+    return jsontext.join_object(
+        {"messages": messages, **{name: jsontext.dump(found) for name, found in figures.items()}}
+    )
 
 
 def original_body(

@@ -247,8 +247,8 @@ class Wire(ABC):
         return Counted(int(prompt[-1]), int(reply[-1]) if reply else 0, int(cached[-1]) if cached else 0)
 
     @abstractmethod
-    def is_complete(self, told: bytes) -> bool:
-        """Whether a stream that ended with `told` is complete."""
+    def is_complete(self, ending: bytes) -> bool:
+        """Whether a stream that ended with `ending` is complete."""
 
     @abstractmethod
     def reply(self, *, stream: bool) -> Reply:

@@ -50,15 +50,15 @@ class RoundsUsage:
         self._first = self._first or usage
         self._whole = added(self._whole, usage)
 
-    def told(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
+    def for_client(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
         """The usage of a later round as the client gets it."""
         first, whole = self._first or usage, added(self._whole, usage)
-        told = {**whole, **{name: found for name, found in first.items() if self.of_the_prompt.fullmatch(name)}}
+        forwarded = {**whole, **{name: found for name, found in first.items() if self.of_the_prompt.fullmatch(name)}}
         *parts, total = self.totals_of
-        counted: list[Any] = [told[name] for name in parts if _is_number(told.get(name))]
-        if len(counted) == len(parts) and _is_number(told.get(total)):
-            told[total] = sum(counted)
-        return told
+        counted: list[Any] = [forwarded[name] for name in parts if _is_number(forwarded.get(name))]
+        if len(counted) == len(parts) and _is_number(forwarded.get(total)):
+            forwarded[total] = sum(counted)
+        return forwarded
 
     def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
         """Tokens of all rounds together, including this one; empty if nobody counted."""
@@ -135,7 +135,7 @@ class Reply(ABC):
 
     def _counted(self) -> Changes:
         """What makes the counts of this round, which is not the first, those of all rounds."""
-        return {("usage",): jsontext.dump(self._usage.told(self._round_usage))}
+        return {("usage",): jsontext.dump(self._usage.for_client(self._round_usage))}
 
     def _shown(self) -> Sequence[bytes]:
         """The items of this round that the client gets if another one follows, where the end of a reply lists them."""
@@ -193,13 +193,13 @@ class WholeReply(Reply):
 
     def last_words(self) -> bytes:
         """The body as the client gets it, if no round follows."""
-        return self._told(self._merged() if self._said is not None else {})
+        return self._for_client(self._merged() if self._said is not None else {})
 
     def stopped(self, sentence: str) -> bytes:
         """The body if the model would call us again: a normal end, with `sentence` if it has not said a word."""
-        return self._told(self._merged("" if self._has_spoken else sentence))
+        return self._for_client(self._merged("" if self._has_spoken else sentence))
 
-    def _told(self, changes: Changes) -> bytes:
+    def _for_client(self, changes: Changes) -> bytes:
         if self._rounds and self._round_usage:
             changes = {**changes, **self._counted()}
         return jsontext.spliced(self._body, changes)
@@ -295,9 +295,9 @@ class StreamedReply(Reply):
             if self.keeps_plain:
                 self._keep(piece)  # reading it can wait, usually for ever
             return piece
-        told = b"".join([*map(self._passed, self._events.feed(piece)), self._too_long()])
+        forwarded = b"".join([*map(self._passed, self._events.feed(piece)), self._too_long()])
         self._is_idle = not (self._is_changed or self._events.held_bytes)
-        return told
+        return forwarded
 
     def end(self) -> AssistantMessage | None:
         """The round's stream has ended: returns the model's message if it called us and needs a result."""
@@ -344,9 +344,9 @@ class StreamedReply(Reply):
         if self._events.held_bytes <= MAX_KEPT_BYTES:
             return b""
         self._is_passing = self._failed = True
-        told = b"".join([*self._held, self._events.rest])
+        forwarded = b"".join([*self._held, self._events.rest])
         self._held.clear()
-        return told
+        return forwarded
 
 
 def content_of(event: bytes) -> Mapping[str, Any]:

@@ -59,7 +59,7 @@ class RequestShape(NamedTuple):
     may_hold_images: Callable[[bytes], bool]
     may_hold_files: Callable[[bytes], bool] = lambda _: False
     """Whether a piece of a body may contain a file, a film or sound, whose cost is unknown."""
-    goes_on: Callable[[Message], bool] = _never
+    may_continue: Callable[[Message], bool] = _never
     """Whether items that come later may belong to a message: then it is read again with them."""
     joined: Callable[[Sequence[Message]], Sequence[Message]] = tuple
     """Messages that were read apart → the same as they belong together in one request."""
@@ -82,7 +82,7 @@ class RequestShape(NamedTuple):
     """Whether a JSON body that does not say so asks for a stream."""
 
 
-class Asked(NamedTuple):
+class RequestOptions(NamedTuple):
     """What a request states besides its content."""
 
     model: str = ""
@@ -161,7 +161,7 @@ class Request(Discreet, frozen=True):
         if not _begins_like(body, self.body, ends[-1]):
             own = self.body
             shared = bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not _begins_like(body, own, end))
-        while shared and self.shape.goes_on(self.conversation.messages[shared - 1]):
+        while shared and self.shape.may_continue(self.conversation.messages[shared - 1]):
             shared -= 1
         return shared if shared > more_than else 0
 
@@ -192,7 +192,7 @@ class Request(Discreet, frozen=True):
         members: Mapping[str, Raw],
         messages: Sequence[Message],
         ends: tuple[int, ...],
-        asked: Asked,
+        options: RequestOptions,
     ) -> Request:
         """The request of another body whose first `count` messages are those of this one, byte for byte; `messages` are
         the others, and `ends` their ends."""
@@ -204,7 +204,7 @@ class Request(Discreet, frozen=True):
             members,
             Conversation(tuple(self.shape.joined(self.conversation.messages[:count] + tuple(messages)))),
             self.shape,
-            *asked,
+            *options,
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
             # Its own may stand in messages that the user has taken back.
@@ -253,15 +253,15 @@ class Request(Discreet, frozen=True):
         messages: list[Message] = []
         ends: list[int] = []
         put_in: list[int] = []
-        told: list[bytes] = []
+        histories: list[bytes] = []
         for index, message in enumerate(self.conversation.messages):
             found = found_at(index, message)
             put_in += range(len(messages) + (index not in self.put_in), len(messages) + len(found))
             messages += found
             ends += self.ends[index : index + 1] * len(found)
-            told.append(self.history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
+            histories.append(self.history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
         made = self._with(tuple(messages), tuple(ends), tuple(put_in))
-        return replace(made, history=b"".join(told))
+        return replace(made, history=b"".join(histories))
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""
@@ -276,11 +276,11 @@ class Request(Discreet, frozen=True):
         return replace(self, conversation=conversation, ends=ends, added_bytes=added_bytes, put_in=put_in)
 
 
-def asked_in(shape: RequestShape, members: Mapping[str, Raw]) -> Asked:
+def options_in(shape: RequestShape, members: Mapping[str, Raw]) -> RequestOptions:
     """What the members of a JSON body state."""
     model, stream = jsontext.opened(members.get("model")), jsontext.opened(members.get("stream"))
     limit = _limit_in(shape, members)
-    return Asked(
+    return RequestOptions(
         model if isinstance(model, str) else "",
         stream if isinstance(stream, bool) else shape.streams,
         limit[1] if limit else None,
@@ -344,8 +344,8 @@ def read_request(
     if array is not None and bytes(memoryview(array)[:1]) == b"[":
         members[name] = _ONLY_ITS_PLACE
     has_images, has_files = shape.may_hold_images(body), shape.may_hold_files(body)
-    asked, made = asked_in(shape, members), Conversation(messages)
-    return Request(body, members, made, shape, *asked, ends, has_images=has_images, has_files=has_files)
+    options, made = options_in(shape, members), Conversation(messages)
+    return Request(body, members, made, shape, *options, ends, has_images=has_images, has_files=has_files)
 
 
 def _begins_like(body: bytes, other: bytes, end: int) -> bool:
@@ -391,7 +391,7 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     messages = [message for message, _ in read]
     ends = tuple([end + place for place in _ends_from(new, 0, items, read)])
     both = {**head, **tail}
-    return known.followed(count, body, both, messages, ends, asked_in(known.shape, both))
+    return known.followed(count, body, both, messages, ends, options_in(known.shape, both))
 
 
 def _ends(

@@ -36,7 +36,7 @@ from proxy.core.text import Raw
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.error_bodies import report_of
 from proxy.wire.protocol import Reply, Wire
-from proxy.wire.request import Asked, Request, RequestShape
+from proxy.wire.request import Request, RequestOptions, RequestShape
 from proxy.wire.streams import Framing, Splitter
 from support.line_wire import LineMessage, assistant, meant_by, paired
 
@@ -111,9 +111,9 @@ class Lines(Wire):
         for block in blocks:
             ends.append((ends[-1] if ends else start) + len(block) + len(_BLANK))
         if known is not None and shared:
-            return known.followed(shared, body, members, messages, tuple(ends), _asked(members))
+            return known.followed(shared, body, members, messages, tuple(ends), _options(members))
         conversation, has_images = Conversation(tuple(messages)), _may_hold_images(body)
-        return Request(body, members, conversation, SHAPE, *_asked(members), tuple(ends), has_images=has_images)
+        return Request(body, members, conversation, SHAPE, *_options(members), tuple(ends), has_images=has_images)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         head = _lines_of(request.body[: request.body.index(_BLANK)])
@@ -122,7 +122,7 @@ class Lines(Wire):
         return b"".join(block + _BLANK for block in (*blocks, *(message.raw for message in messages)))
 
     def model_in(self, body: bytes) -> str:
-        return _asked(_lines_of(body.partition(_BLANK)[0])).model
+        return _options(_lines_of(body.partition(_BLANK)[0])).model
 
     def closed(self, beginning: bytes) -> bytes:
         return beginning
@@ -175,8 +175,8 @@ class Lines(Wire):
         found = _COUNTED.findall(end)
         return Counted(*map(int, found[-1])) if found else None
 
-    def is_complete(self, told: bytes) -> bool:
-        return _ENDED.search(told) is not None
+    def is_complete(self, ending: bytes) -> bool:
+        return _ENDED.search(ending) is not None
 
     def reply(self, *, stream: bool) -> Reply:
         return StreamedLines() if stream else WholeLines()
@@ -358,8 +358,8 @@ def _limits(members: Mapping[str, Raw]) -> dict[str, int]:
     return {name: int(tokens) for name, tokens in stated}
 
 
-def _asked(members: Mapping[str, Raw]) -> Asked:
+def _options(members: Mapping[str, Raw]) -> RequestOptions:
     """What a head states; an answer is a stream unless it says otherwise."""
     limits = _limits(members)
     model = bytes(members.get("model", b"")).decode()
-    return Asked(model, "whole" not in members, limits.get("most"), limits.get("window"))
+    return RequestOptions(model, "whole" not in members, limits.get("most"), limits.get("window"))

@@ -13,7 +13,7 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 
 
 def asked(**members):
-    return compress_api.asked_in(json.dumps({"messages": MESSAGES, "model": "m", **members}).encode())
+    return compress_api.compress_request_in(json.dumps({"messages": MESSAGES, "model": "m", **members}).encode())
 
 
 def test_members_that_are_not_known_are_ignored():

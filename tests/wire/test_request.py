@@ -15,7 +15,8 @@ from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import request as request_module
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
-from proxy.wire.request import Asked, Request, limiting, read_request
+from proxy.wire.request import Request, limiting, read_request
+from proxy.wire.request import RequestOptions as Options
 from proxy.wire.responses.wire import RESPONSES
 
 
@@ -229,24 +230,32 @@ NESTED = SHAPE._replace(reply_limits=(("options", "most"),), window=("options", 
 """Of an API that streams by default and has its limits in a member together."""
 
 
-def asked_of(request):
-    return Asked(request.model, request.stream, request.reply_tokens, request.window_tokens)
+def options_of(request):
+    return Options(request.model, request.stream, request.reply_tokens, request.window_tokens)
 
 
 @pytest.mark.parametrize(
     ("members", "asked", "limited"),
     [
-        (b'"options":{"most":9, "window":100,"x":1.0}', Asked("", True, 9, 100), b'{"most":7,"window":100,"x":1.0}'),
-        (b'"options":{"most":-1,"window":"100"},"stream":false', Asked("", False), b'{"most":7,"window":"100"}'),
-        (b'"options":{"window":true},"model":"m"', Asked("m", True), b'{"window":true,"most":7}'),
-        (b'"options":null,"most":5,"window":5', Asked("", True), b'{"most":7}'),
-        (b'"options":[{"most":5}]', Asked("", True), b'{"most":7}'),
-        (b'"stream":null', Asked("", True), b'{"most":7}'),
+        (
+            b'"options":{"most":9, "window":100,"x":1.0}',
+            Options("", True, 9, 100),
+            b'{"most":7,"window":100,"x":1.0}',
+        ),
+        (
+            b'"options":{"most":-1,"window":"100"},"stream":false',
+            Options("", False),
+            b'{"most":7,"window":"100"}',
+        ),
+        (b'"options":{"window":true},"model":"m"', Options("m", True), b'{"window":true,"most":7}'),
+        (b'"options":null,"most":5,"window":5', Options("", True), b'{"most":7}'),
+        (b'"options":[{"most":5}]', Options("", True), b'{"most":7}'),
+        (b'"stream":null', Options("", True), b'{"most":7}'),
     ],
 )
 def test_what_a_body_states_may_be_inside_a_member_which_keeps_the_rest_of_its_bytes(members, asked, limited):
     request = read_request(NESTED, b'{"messages":[],' + members + b"}")
-    assert asked_of(request) == asked
+    assert options_of(request) == asked
     assert limiting(NESTED, request.members, 7) == {"options": limited}
 
 
@@ -254,7 +263,7 @@ def test_what_a_body_states_is_read_anew_in_the_next_turn():
     first = b'{"options":{"window":5},"messages":[{"role":"user","content":"a"}'
     known = read_request(NESTED, first + b"]}")
     body = first + b',{"role":"user","content":"b"}],"stream":false,"model":"m"}'
-    assert asked_of(read_request(NESTED, body, known, known.shared_messages(body))) == Asked("m", False, None, 5)
+    assert options_of(read_request(NESTED, body, known, known.shared_messages(body))) == Options("m", False, None, 5)
 
 
 def test_results_of_a_later_turn_that_name_no_call_answer_those_that_are_known():

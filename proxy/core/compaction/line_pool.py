@@ -261,7 +261,7 @@ class LinePool(Struct, frozen=True):
         found = dict(zip(new, names_of_lines(new), strict=True))
         return {text: found[text] if text in found else self.names[text] for text in texts}
 
-    def told(
+    def quoted(
         self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
     ) -> list[tuple[str, list[str]]]:
         """(file or command, its lines in order, with a mark for gaps), chosen for a room of `room_tokens`. `kept`: the

@@ -72,7 +72,7 @@ Thread: TypeAlias = tuple[Quotation, ...]
 def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:
     """The thread after one more cut. `asked`: what people said in the messages that are gone."""
     found = dict.fromkeys(thread)
-    for quotation in (*(Quotation(Kind.ASKED, _asked(text)) for text in asked), *_steps(gone)):
+    for quotation in (*(Quotation(Kind.ASKED, _user_text(text)) for text in asked), *_steps(gone)):
         found.pop(quotation, None)
         found[quotation] = None
     newest = list(found)[::-1]
@@ -108,7 +108,7 @@ def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
                 yield quotation
 
 
-def _asked(text: str) -> str:
+def _user_text(text: str) -> str:
     """What a user said, without lines that look like a secret."""
     if len(text) > _WHOLE_CHARACTERS:
         text = _beginning(text)
@@ -228,13 +228,13 @@ class OmissionNote(Struct, frozen=True):
         """
         carrier = _carrier(kept)
         if carrier is None or not self.artifacts:
-            return self.untold()
+            return self.without_note()
         artifact, lines = self.artifacts[-1], list[tuple[str, list[str]]]()
         left = room.lines - counter.count(notices.omission_note(artifact, self.messages, self.chars))
         if left > 0:
             standing = [entry for entry in kept if entry is not None]
             known = {name for entry in standing for name in _names_of(entry.message)}
-            lines = self.pool.told(standing, known, left, counter)
+            lines = self.pool.quoted(standing, known, left, counter)
         thread = fitting(self.thread, room.asked, room.steps, counter)
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
         return structs.replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
@@ -270,7 +270,7 @@ class OmissionNote(Struct, frozen=True):
             return at, text, with_note(response, self.note)
         return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
 
-    def untold(self) -> OmissionNote:
+    def without_note(self) -> OmissionNote:
         """What is left out, without the note about it."""
         return structs.replace(self, note="", edit=None, size=NOTHING)
 

@@ -424,7 +424,7 @@ class ContextWindow(Struct, eq=False):
         if not self._gone and not self.omission_note.messages:
             return
         if self._gone:
-            self.omission_note = self.omission_note.extended(self._gone, self._asked())
+            self.omission_note = self.omission_note.extended(self._gone, self._user_texts())
             for gone in self._gone:
                 self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.omission_note.artifacts[-1])
             self._gone, self._gone_units = [], set()
@@ -433,7 +433,7 @@ class ContextWindow(Struct, eq=False):
                 self.entries, notices, self._counter, room, self.newest[0].start
             )
 
-    def _asked(self) -> list[str]:
+    def _user_texts(self) -> list[str]:
         """What people said in the messages that are gone: user messages that did not join an assistant's unit as
         output."""
         texts = (
@@ -445,7 +445,7 @@ class ContextWindow(Struct, eq=False):
 
     def take_note_off(self) -> None:
         """Take the note off its message while a cut is made: the note has a room of its own."""
-        self.omission_note = self.omission_note.untold()
+        self.omission_note = self.omission_note.without_note()
 
     def is_hopeless(self, budget: Budget) -> bool:
         """Whether what can never be given up is too large by itself, so that nothing is sent."""

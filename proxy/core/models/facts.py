@@ -94,7 +94,7 @@ def values(facts: Facts, kind: str, by: str | None) -> dict[str, float]:
     return {name.removeprefix(kind): fact.value for name, fact in found.items() if fact is not None}
 
 
-def are_told_by(facts: Facts, by: str) -> bool:
+def has_lessons_of(facts: Facts, by: str) -> bool:
     """Whether a tenant has met anything that its profile of the model contains, which ratios are not."""
     return any(by in of for name, of in facts.items() if not name.startswith((RATIO, CONFIRMED)))
 

@@ -61,7 +61,7 @@ _LIFTED_TOKENS: Final = 1_000_000
 _STATED: Final = re.compile(r"\[window=([1-9]\d{0,8})\]\Z")
 
 
-class AskedWindow(NamedTuple):
+class WindowInName(NamedTuple):
     """What the end of a name says about the requests whose lessons are kept under it."""
 
     plain: str
@@ -72,19 +72,19 @@ class AskedWindow(NamedTuple):
     """Whether the upstream uses that window for them, whatever it uses for others."""
 
 
-def asked_window(name: str) -> AskedWindow:
+def window_in_name(name: str) -> WindowInName:
     """The window that the end of a name asks for.
 
-    >>> asked_window("claude-sonnet-4-5[1m]")
-    AskedWindow(plain='claude-sonnet-4-5', tokens=1000000, is_stated=False)
-    >>> asked_window(stating("qwen3:8b", 8192)), asked_window("qwen3:8b").tokens
-    (AskedWindow(plain='qwen3:8b', tokens=8192, is_stated=True), None)
+    >>> window_in_name("claude-sonnet-4-5[1m]")
+    WindowInName(plain='claude-sonnet-4-5', tokens=1000000, is_stated=False)
+    >>> window_in_name(stating("qwen3:8b", 8192)), window_in_name("qwen3:8b").tokens
+    (WindowInName(plain='qwen3:8b', tokens=8192, is_stated=True), None)
     """
     if name.endswith(LIFTED):
-        return AskedWindow(name.removesuffix(LIFTED), _LIFTED_TOKENS)
+        return WindowInName(name.removesuffix(LIFTED), _LIFTED_TOKENS)
     if stated := _STATED.search(name):
-        return AskedWindow(name[: stated.start()], int(stated[1]), is_stated=True)
-    return AskedWindow(name)
+        return WindowInName(name[: stated.start()], int(stated[1]), is_stated=True)
+    return WindowInName(name)
 
 
 def stating(model: str, window_tokens: int) -> str:

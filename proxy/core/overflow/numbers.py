@@ -133,7 +133,7 @@ def read(text: str) -> Figures:
 
 def merged(stated: Figures, printed: Figures) -> Figures:
     """The figures that a response states separately, completed from the printed ones."""
-    if stated.limit is None and stated.asked is None:
+    if stated.limit is None and stated.largest_size is None:
         return printed
     return structs.replace(
         printed if stated.limit is None else structs.replace(stated, unit=Unit.TOKENS),
@@ -250,12 +250,17 @@ def _settled(found: _Found, text: str) -> Figures:
         excess=found.first(Role.EXCESS),
         exactness=next((how for how in hedges if how is not Exactness.EXACT), Exactness.EXACT),
     )
-    if figures.asked is None and len(limits) == 2 and limits[0][0] in found.named_limits and limits[0] > limits[1]:
+    if (
+        figures.largest_size is None
+        and len(limits) == 2
+        and limits[0][0] in found.named_limits
+        and limits[0] > limits[1]
+    ):
         figures, limits = structs.replace(figures, requested=limits[0][0]), limits[1:]
     limit = _limit(figures, limits, is_joint=REPLY.search(text) is not None)
     if limit is not None:
         figures = structs.replace(figures, limit=limit[0], limit_exactness=limit[1])
-    if all(size is None for size in (limit, figures.asked, figures.reply, figures.excess)):
+    if all(size is None for size in (limit, figures.largest_size, figures.reply, figures.excess)):
         return figures
     return structs.replace(figures, unit=Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS)
 
@@ -269,7 +274,7 @@ def _prompt(prompts: set[int], requested: int | None, reply: int) -> int | None:
 def _limit(figures: Figures, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> tuple[int, Exactness] | None:
     """The first limit that the requested size exceeds; a prompt below it exceeds it only together with the reply."""
     plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
-    asked = figures.asked
+    asked = figures.largest_size
     if asked is None:
         return plausible[0] if len(plausible) == 1 else None
     may_be_over = is_joint and figures.requested is None and figures.reply is None

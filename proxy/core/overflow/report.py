@@ -87,7 +87,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
 
     @property
-    def asked(self) -> int | None:
+    def largest_size(self) -> int | None:
         """The largest size that was requested."""
         sizes = [self.requested, self.prompt]
         if self.prompt is not None and self.reply is not None:
@@ -97,7 +97,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     @property
     def proves_overflow(self) -> bool:
         """Whether what was requested reaches the limit."""
-        return self.limit is not None and self.asked is not None and self.asked >= self.limit
+        return self.limit is not None and self.largest_size is not None and self.largest_size >= self.limit
 
 
 class Verdict(Figures, frozen=True):

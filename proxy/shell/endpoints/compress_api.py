@@ -130,7 +130,7 @@ class CompressApi:
 
     async def _compressed(self, headers: Headers, body: bytes, tenant: str, request_id: str) -> bytes:
         body = await in_thread(plain_body, body, headers, self._max_body_bytes)
-        asked = await in_thread(compress_api.asked_in, body)
+        asked = await in_thread(compress_api.compress_request_in, body)
         planner = (await self._routes.of(compress_api.WIRE, [], body)).planner
         is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
         protected = _EVERY_MESSAGE if is_bypassed else asked.protected

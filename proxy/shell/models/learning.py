@@ -125,7 +125,7 @@ class Learning:
         known, of_all = self._of(model), self._of(None)
         if known is _NOTHING and of_all is _NOTHING:
             return ""
-        is_apart = known.of(by).binds or of_all.of(by).binds or facts.are_told_by(known.facts, by)
+        is_apart = known.of(by).binds or of_all.of(by).binds or facts.has_lessons_of(known.facts, by)
         return by if is_apart else ""
 
     def ratio(self, model: str, counted_by: str, by: str | None = None, confirmed: bool = False) -> tuple[float, bool]:

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
 from proxy.core.models.facts import Search
-from proxy.core.models.names import asked_window
+from proxy.core.models.names import window_in_name
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
@@ -144,7 +144,7 @@ class ModelResolver:
         name = model[:MAX_NAME_CHARS]
         if body_bytes <= SMALL_BODY_BYTES:
             return False
-        before, asked = self.profile(name, by), asked_window(name)
+        before, asked = self.profile(name, by), window_in_name(name)
         if before.window_is_guessed or before.cuts_silently or asked.is_stated or self.discovery.is_in_doubt:
             await self.discovery.settle(asked.plain, load=not asked.is_stated)
         after = self.profile(name, by)
@@ -170,7 +170,7 @@ class ModelResolver:
         None if it did. For commands, which have no loop that asks in the background; it loads no model."""
         failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
         if model is not None:
-            await self.discovery.ask_for(asked_window(model).plain)
+            await self.discovery.ask_for(window_in_name(model).plain)
         return failure
 
     def offer_key(self, authorization: bytes) -> None:
@@ -185,7 +185,7 @@ class ModelResolver:
         """Compare what was learned with what a self-hosted server reports now, if that is news."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
-            asked = asked_window(model)
+            asked = window_in_name(model)
             window = None if asked.is_stated else self.discovery.stated(asked.plain)
             if learned is not None and window is not None and self._stated.get(model) != window:
                 self._stated.put(model, window)
@@ -241,7 +241,7 @@ class ModelResolver:
         stated_by = {"window_tokens": "default"}
         certainty, taken = Certainty.GUESSED, 0
         learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
-        plain, asked_tokens, is_stated = asked_window(model)
+        plain, asked_tokens, is_stated = window_in_name(model)
         sources = [source(plain) for source in self._sources]
         configured = self._configured(model) or self._configured(plain)
         first: Sequence[tuple[ModelLimits, str] | None] = (configured, learned)

@@ -225,7 +225,7 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
 
     From the first message on that is the same, the messages are those of `known` and are not read again.
     """
-    ends, messages, goes_on = known.ends, known.conversation.messages, known.shape.goes_on
+    ends, messages, may_continue = known.ends, known.conversation.messages, known.shape.may_continue
     if not 0 < last < len(ends) or known.added_bytes or known.put_in or known.healed:
         return None
     before, end = ends[last - 1], ends[last]
@@ -241,16 +241,16 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
     count = last + 1
     while count < len(ends) and is_there(ends[count - 1], ends[count]):
         count += 1
-    while count > first and goes_on(messages[count - 1]):
+    while count > first and may_continue(messages[count - 1]):
         count -= 1
     start, stop = ends[first - 1] + moved, ends[count - 1] + moved
-    if count - first < _LEAST_MOVED or goes_on(messages[first - 1]) or known.shape.reads_anew(body[start:stop]):
+    if count - first < _LEAST_MOVED or may_continue(messages[first - 1]) or known.shape.reads_anew(body[start:stop]):
         return None
     try:
         head = wire.parse(wire.closed(body[:start]))
     except MalformedRequest:  # these bytes are in another list, or in a text
         return None
-    if not head.ends or head.shape != known.shape or goes_on(head.conversation.messages[-1]):
+    if not head.ends or head.shape != known.shape or may_continue(head.conversation.messages[-1]):
         return None
     return replace(
         head,

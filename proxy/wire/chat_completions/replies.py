@@ -227,11 +227,11 @@ class AnswerStream(_Answer, StreamedReply):
         if not data_of(event) or not (self._is_changed or _CALLS in event):
             return event
         chunk = content_of(event)
-        told = self._told(event, chunk) if chunk else event
-        if self._own and told and (self._held or not chunk or _finishes(told)):
-            ahead, told = _parted(told)
-            return ahead + self._hold(told)
-        return told
+        forwarded = self._for_client(event, chunk) if chunk else event
+        if self._own and forwarded and (self._held or not chunk or _finishes(forwarded)):
+            ahead, forwarded = _parted(forwarded)
+            return ahead + self._hold(forwarded)
+        return forwarded
 
     def _too_long(self) -> bytes:
         if not self._is_long and self._events.held_bytes <= MAX_EVENT_BYTES:
@@ -268,7 +268,7 @@ class AnswerStream(_Answer, StreamedReply):
         self._first = self._first or next(filter(None, map(content_of, self._kept_events())), {})
         super().next_round()
 
-    def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
+    def _for_client(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
         """An event without our calls, under the name of the first round."""
         choice = choice_of(chunk)
         delta = jsontext.object_in(choice, "delta")
@@ -278,13 +278,13 @@ class AnswerStream(_Answer, StreamedReply):
         if isinstance(usage := chunk.get("usage"), dict):
             self._round_usage = usage
             if self._rounds:
-                changes["usage",] = jsontext.dump(self._usage.told(usage))
+                changes["usage",] = jsontext.dump(self._usage.for_client(usage))
         if self._rounds and "choices" in chunk:
             changes |= self._continuing(chunk, delta)
         if not changes:
             return event
-        told = _rewritten(event, changes)
-        return b"" if _says_nothing(content_of(told)) else told
+        forwarded = _rewritten(event, changes)
+        return b"" if _says_nothing(content_of(forwarded)) else forwarded
 
     def _call_changes(self, delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
         """Removes our calls; the client's are numbered from 0 without gaps."""
@@ -299,8 +299,8 @@ class AnswerStream(_Answer, StreamedReply):
             if called(item) == RETRIEVAL_TOOL:  # some name a call only after its first piece
                 self._own.add(number)
             if number not in self._own:
-                told = self._indexes.setdefault(index, len(self._indexes))
-                kept.append(item if told == index else item | {"index": told})
+                place = self._indexes.setdefault(index, len(self._indexes))
+                kept.append(item if place == index else item | {"index": place})
         if kept == items:
             return {}
         return {(*_DELTA, "tool_calls"): jsontext.dump(kept) if kept else None}

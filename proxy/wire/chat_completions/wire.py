@@ -107,12 +107,12 @@ class ChatCompletions(Wire):
         """An event without a choice, as Azure sends first, says nothing, nor does one with only a role."""
         return bool(data) and not holds_nothing(data)
 
-    def is_complete(self, told: bytes) -> bool:
+    def is_complete(self, ending: bytes) -> bool:
         """By `[DONE]`, or by a final chunk and usage, for servers that send nothing after these. Not by how the
         connection ends: clients hang up once they have read `[DONE]`
         (https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py), and gateways end their body only
         after they have recorded its cost."""
-        tail = told[-TAIL_BYTES:]
+        tail = ending[-TAIL_BYTES:]
         if _DONE.search(tail):
             return True
         is_finished = False

@@ -46,7 +46,7 @@ def read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
     return found
 
 
-def goes_on(message: Message) -> bool:
+def may_continue(message: Message) -> bool:
     """Whether the next API message may belong to this one: consecutive assistant messages are one turn."""
     return message.role == "assistant"
 

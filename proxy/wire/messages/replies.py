@@ -42,14 +42,14 @@ https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-ca
 _REPLY: Final = "output_tokens"
 
 
-def counted_in(told: bytes) -> Counted | None:
+def counted_in(ending: bytes) -> Counted | None:
     """The counts in these parts of a response; None if they do not count the prompt.
 
     >>> counted_in(b'{"usage":{"input_tokens":20,"cache_read_input_tokens":4056}} ... "usage":{"output_tokens":7}')
     Counted(prompt=4076, reply=7, cached=4056)
     """
     usage: dict[str, int] = {}
-    for found in _usages(told):
+    for found in _usages(ending):
         usage |= {name: number for name, number in numbers_in(found).items() if number or name not in usage}
     prompt = prompt_in(usage)
     return None if prompt is None else Counted(prompt, usage.get(_REPLY, 0), usage.get(_READ, 0))
@@ -66,8 +66,8 @@ def numbers_in(usage: Any) -> dict[str, int]:
     return {name: number for name, number in found.items() if type(number) is int}
 
 
-def _usages(told: bytes) -> Iterator[Any]:
-    text = told.decode("utf-8", "replace")
+def _usages(ending: bytes) -> Iterator[Any]:
+    text = ending.decode("utf-8", "replace")
     for match in _USAGE.finditer(text):
         try:
             yield _DECODER.raw_decode(text, match.end())[0]
@@ -84,15 +84,15 @@ class AnswerUsage(RoundsUsage):
         super().add(counted)
         self._first = counted if first is None else first
 
-    def told(self, usage: Mapping[str, Any]) -> dict[str, Any]:
+    def for_client(self, usage: Mapping[str, Any]) -> dict[str, Any]:
         """Only what the round states itself, with the first round's counts but for the reply."""
-        told = {
+        forwarded = {
             name: numbers_in(self._first).get(name, found) if type(found) is int else found
             for name, found in usage.items()
         }
         if _REPLY in usage:
-            told[_REPLY] = added(self._whole, numbers_in(usage)).get(_REPLY, 0)
-        return told
+            forwarded[_REPLY] = added(self._whole, numbers_in(usage)).get(_REPLY, 0)
+        return forwarded
 
     def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
         """The prompt with all that a cache had of it."""
@@ -282,7 +282,7 @@ class AnswerStream(_Answer, StreamedReply):
                 self._failed |= jsontext.object_in(found, "delta").get("stop_reason") in BROKEN_OFF
                 self._round_usage = {**self._round_usage, **jsontext.object_in(found, "usage")}
                 if self._rounds and isinstance(usage := found.get("usage"), dict):
-                    event = rewritten(event, {("usage",): jsontext.dump(self._usage.told(usage))})
+                    event = rewritten(event, {("usage",): jsontext.dump(self._usage.for_client(usage))})
                 return self._hold(event) if self._own else event
             case "message_stop" if self._own:
                 return self._hold(event)
@@ -300,10 +300,10 @@ class AnswerStream(_Answer, StreamedReply):
 
     def _renumbered(self, event: bytes, index: int) -> bytes:
         """An event of a block, with the index that the block has for the client."""
-        told = self._indexes.get(index, index)
+        place = self._indexes.get(index, index)
         if index in self._own:
             return b""
-        return event if told == index else rewritten(event, {("index",): jsontext.dump(told)})
+        return event if place == index else rewritten(event, {("index",): jsontext.dump(place)})
 
     def _message(self) -> AssistantMessage | None:
         blocks = blocks_of(map(content_of, self._kept_events()))

@@ -26,10 +26,10 @@ from proxy.wire.messages.reading import (
     begins_with_thinking,
     changes_what_was_read,
     count_of_items,
-    goes_on,
     ignored,
     joined,
     loop_start,
+    may_continue,
     read,
 )
 from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, result_of
@@ -128,7 +128,7 @@ SHAPE: Final = RequestShape(
     read,
     _may_hold_images,
     _may_hold_files,
-    goes_on=goes_on,
+    may_continue=may_continue,
     reads_anew=changes_what_was_read,
 )
 _HELD: Final = SHAPE._replace(is_whole=False)
@@ -238,9 +238,9 @@ class Messages(Wire):
         """By `usage`."""
         return counted_in(end)
 
-    def is_complete(self, told: bytes) -> bool:
+    def is_complete(self, ending: bytes) -> bool:
         """By `message_stop`, or an error. https://platform.claude.com/docs/en/build-with-claude/streaming"""
-        return _END.search(told[-TAIL_BYTES:]) is not None
+        return _END.search(ending[-TAIL_BYTES:]) is not None
 
     def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
         """A message, or its events."""
@@ -265,8 +265,8 @@ class Messages(Wire):
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """An `error` event."""
         # Line ends in JSON are white space, and most clients do not read data of several lines.
-        told = self.error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ")
-        return b"event: error\ndata: " + told + b"\n\n"
+        line = self.error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ")
+        return b"event: error\ndata: " + line + b"\n\n"
 
 
 MESSAGES: Final = Messages()

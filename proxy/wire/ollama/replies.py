@@ -130,8 +130,8 @@ class _Answer(Reply):
 
     def _counted(self) -> Changes:
         """The counts of all rounds in the end of a later one."""
-        told = self._usage.told(self._round_usage)
-        return {(name,): jsontext.dump(found) for name, found in told.items() if name != _BOTH}
+        forwarded = self._usage.for_client(self._round_usage)
+        return {(name,): jsontext.dump(found) for name, found in forwarded.items() if name != _BOTH}
 
 
 class AnswerBody(_Answer, MessageReply):
@@ -173,17 +173,17 @@ class AnswerStream(_Answer, StreamedReply):
         if not (self._is_changed or _SIGN_OF_CALLS in event):
             return event
         line = object_of(event)
-        told = self._told(event, line)
+        forwarded = self._for_client(event, line)
         self._failed |= "error" in line
         if not line.get("done"):
-            return told
+            return forwarded
         self._finish = line.get("done_reason")
         if not self._own:
-            return told
-        ahead, end = _parted(told)
+            return forwarded
+        ahead, end = _parted(forwarded)
         return ahead + self._hold(end)
 
-    def _told(self, event: bytes, line: Mapping[str, Any]) -> bytes:
+    def _for_client(self, event: bytes, line: Mapping[str, Any]) -> bytes:
         """A line without our calls, as one of the first round's."""
         changes = self._call_changes(line)
         is_shorter = bool(changes)
@@ -192,8 +192,8 @@ class AnswerStream(_Answer, StreamedReply):
         if line.get("done"):
             self._round_usage = counts_in(line)
             changes |= self._counted() if self._rounds and self._round_usage else {}
-        told = jsontext.spliced(event.strip(), changes) + b"\n" if changes else event
-        return b"" if is_shorter and not (line.get("done") or says_something(object_of(told))) else told
+        forwarded = jsontext.spliced(event.strip(), changes) + b"\n" if changes else event
+        return b"" if is_shorter and not (line.get("done") or says_something(object_of(forwarded))) else forwarded
 
     def _call_changes(self, line: Mapping[str, Any]) -> dict[Path, bytes | None]:
         """Removes our calls; the client's are numbered from 0 without gaps."""
@@ -220,8 +220,8 @@ class AnswerStream(_Answer, StreamedReply):
             texts = {name: text + jsontext.string_in(said, name) for name, text in texts.items()}
             if _calls_in(found):
                 calls += jsontext.items(jsontext.members(jsontext.members(line)[_MESSAGE])["tool_calls"])
-        told = {name: jsontext.dump(text) for name, text in texts.items() if text or name == self.texts[0]}
-        return said_in(told | {"tool_calls": jsontext.join_array(calls)})
+        forwarded = {name: jsontext.dump(text) for name, text in texts.items() if text or name == self.texts[0]}
+        return said_in(forwarded | {"tool_calls": jsontext.join_array(calls)})
 
     def stopped(self, sentence: str) -> bytes:
         """The last line contains the sentence, if the model has not said a word."""

@@ -114,9 +114,9 @@ class Ollama(Wire):
         """A line with only a role says nothing."""
         return bool(data) and says_something(object_of(data))
 
-    def is_complete(self, told: bytes) -> bool:
+    def is_complete(self, ending: bytes) -> bool:
         """By the line that says so, or by an error."""
-        return _END.search(told[-TAIL_BYTES:]) is not None
+        return _END.search(ending[-TAIL_BYTES:]) is not None
 
     def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
         """One object, or lines."""

@@ -5,7 +5,7 @@ Rule: a view keeps the bytes that it was made from, including anything that it d
 commas between them, as in the body. An item is parsed when its content is needed, and the result is not kept. The
 model's words and actions in one go are one message, because the API refuses its reasoning and its calls without each
 other; a call and its outputs are one tool exchange, wherever the outputs are. Reading can resume after every message
-whose `goes_on` is false: nothing is unfinished there.
+whose `may_continue` is false: nothing is unfinished there.
 
 The pairs, and the errors for broken ones: github.com/openai/openai-agents-python/pull/3207 (reasoning belongs to the
 next item that is not reasoning), vercel/ai#7099, continuedev/continue#12620, openai/codex#620.
@@ -121,7 +121,7 @@ class ResponsesMessage(JsonMessage, frozen=True):
     """The kind of its last item."""
     is_companion: bool = False
     must_stay: bool = False
-    goes_on: bool = False
+    may_continue: bool = False
     """Whether later items may belong to it, or decide how it is read."""
 
     @classmethod
@@ -299,7 +299,7 @@ def read_items(items: Sequence[Raw]) -> Read:
             heads[start:stop],
             is_companion=is_own and batch.first < start,
             must_stay=batch.is_mixed and batch.first < stop,
-            goes_on=is_own or unanswered < stop,
+            may_continue=is_own or unanswered < stop,
         )
         found.append((message, stop))
         start = stop

@@ -62,7 +62,7 @@ def error_in_stream(status: int, body: bytes) -> bytes:
     error = said.get("error") if isinstance(said, dict) else None
     error = error if isinstance(error, dict) else {"message": str(error)}
     code, message = _text(error.get("code")) or str(status), _text(error.get("message")) or f"HTTP {status}"
-    told = {"type": "error", "code": code, "message": message, "param": error.get("param"), "sequence_number": 0}
+    error_event = {"type": "error", "code": code, "message": message, "param": error.get("param"), "sequence_number": 0}
     failed = {
         "id": "resp_of_the_proxy",
         "object": "response",
@@ -74,7 +74,7 @@ def error_in_stream(status: int, body: bytes) -> bytes:
         "output": [],
         "usage": None,
     }
-    return written(told) + written({"type": "response.failed", "sequence_number": 1, "response": failed})
+    return written(error_event) + written({"type": "response.failed", "sequence_number": 1, "response": failed})
 
 
 def unanswered_in(refusal: str) -> str:
@@ -355,7 +355,7 @@ class ReplyStream(_Response, StreamedReply):
         if self._rounds and self._id and "id" in response:
             made["response", "id"] = jsontext.dump(self._id)
         if self._rounds and isinstance(usage := response.get("usage"), dict):
-            made["response", "usage"] = jsontext.dump(self._usage.told(usage))
+            made["response", "usage"] = jsontext.dump(self._usage.for_client(usage))
         named = [line for line in event.splitlines() if line.startswith((b"event:", b"id:"))]
         return b"\n".join([*named, b"data: " + jsontext.spliced(data_of(event), made), b"", b""])
 
@@ -363,9 +363,9 @@ class ReplyStream(_Response, StreamedReply):
         if self._kept_bytes <= MAX_KEPT_BYTES and self._events.held_bytes <= MAX_KEPT_BYTES:
             return b""
         self._is_passing = self._failed = True
-        told = b"".join([*self._waiting, *self._held, self._events.rest])
+        forwarded = b"".join([*self._waiting, *self._held, self._events.rest])
         self._waiting, self._held = [], []
-        return told
+        return forwarded
 
     def _items(self) -> dict[int, bytes]:
         """The complete items of this round, by their index in its stream."""
@@ -403,7 +403,7 @@ class ReplyStream(_Response, StreamedReply):
         part = message["content"][0]
         index = len(self._before) + len(self._shown())
         here = {"output_index": index, "item_id": message["id"], "content_index": 0}
-        told = b""
+        forwarded = b""
         for one in (
             {"type": _ADDED, "output_index": index, "item": {**message, "status": "in_progress", "content": []}},
             {"type": "response.content_part.added", **here, "part": {**part, "text": ""}},
@@ -412,9 +412,9 @@ class ReplyStream(_Response, StreamedReply):
             {"type": "response.content_part.done", **here, "part": part},
             {"type": _DONE, "output_index": index, "item": message},
         ):
-            told += written({**one, "sequence_number": self._number})
+            forwarded += written({**one, "sequence_number": self._number})
             self._number += 1
-        return told + self._ended([jsontext.dump(message)])
+        return forwarded + self._ended([jsontext.dump(message)])
 
     def _ended(self, words: Sequence[bytes] = ()) -> bytes:
         output = jsontext.join_array([*self._before, *self._shown(), *words])

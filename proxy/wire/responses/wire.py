@@ -118,8 +118,8 @@ class _Event(msgspec.Struct, gc=False):
 _event: Final = Reader(_Event)
 
 
-def _goes_on(message: Message) -> bool:
-    return isinstance(message, ResponsesMessage) and message.goes_on
+def _may_continue(message: Message) -> bool:
+    return isinstance(message, ResponsesMessage) and message.may_continue
 
 
 def _may_hold_files(raw: bytes) -> bool:
@@ -132,7 +132,7 @@ SHAPE: Final = RequestShape(
     read_items,
     may_hold_images,
     _may_hold_files,
-    goes_on=_goes_on,
+    may_continue=_may_continue,
     may_be_plain=True,
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
@@ -274,10 +274,10 @@ class Responses(Wire):
         """An event that a response was created or is waiting says nothing."""
         return bool(data) and _event(data).type not in _NOT_YET
 
-    def is_complete(self, told: bytes) -> bool:
+    def is_complete(self, ending: bytes) -> bool:
         """By its last event, which contains the whole response and may be longer than the tail that is searched; only
         in this event does `usage` have figures."""
-        tail = told[-TAIL_BYTES:]
+        tail = ending[-TAIL_BYTES:]
         return _ENDED.search(tail) is not None and _LAST_EVENT.search(tail) is not None
 
     def reply(self, *, stream: bool) -> ReplyBody | ReplyStream:

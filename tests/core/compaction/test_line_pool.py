@@ -99,7 +99,7 @@ def told(*gone, kept=(), known=(), room=1_000):
     pool = LinePool()
     for messages in gone:
         pool = pool.extended(entries(*messages))
-    return pool.told(entries(*kept), known, room, COUNTER)
+    return pool.quoted(entries(*kept), known, room, COUNTER)
 
 
 def test_lines_stand_under_the_path_that_they_come_from_without_their_numbers():
@@ -259,8 +259,8 @@ def test_the_pool_is_bounded_and_keeps_what_was_seen_last():
 def test_what_is_told_is_lines_that_were_left_out_within_the_room_and_the_same_again(history, room, split):
     gone = entries(*history)
     pool = LinePool().extended(gone[:split]).extended(gone[split:])
-    found = pool.told([], (), room, COUNTER)
-    assert found == LinePool().extended(gone[:split]).extended(gone[split:]).told([], (), room, COUNTER)
+    found = pool.quoted([], (), room, COUNTER)
+    assert found == LinePool().extended(gone[:split]).extended(gone[split:]).quoted([], (), room, COUNTER)
     texts = [entry.whole.text() for entry in gone]
     for _, lines in found:
         for line in lines:
@@ -310,7 +310,7 @@ class Counting(ByteClassCounter):
 def test_lines_take_their_share_of_what_their_message_was_counted_and_are_not_counted_again():
     first, second = entries(*reading("def one_function():")), entries(*reading("def two_function():", path="src/b.py"))
     counter, pool = Counting(), LinePool().extended(first).extended(second)
-    assert pool.told([], (), 1_000, counter) == [
+    assert pool.quoted([], (), 1_000, counter) == [
         ("src/a.py", ["def one_function():"]),
         ("src/b.py", ["def two_function():"]),
     ]

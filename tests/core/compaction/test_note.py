@@ -277,7 +277,7 @@ def test_before_the_first_cut_there_is_no_note():
 
 
 def test_a_note_that_is_not_told_takes_up_nothing_and_all_stays_kept():
-    digest = placed(LEFT, GONE).untold()
+    digest = placed(LEFT, GONE).without_note()
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
     assert (len(digest.artifacts), digest.messages) == (1, 3)
 

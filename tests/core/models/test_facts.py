@@ -74,8 +74,8 @@ def test_the_facts_of_one_kind_are_found_by_the_rest_of_their_names():
     found = with_values({}, "a", {f"{IMAGE}9x9": 85, f"{IMAGE}8x8": 70, RATIO: 1.1}, 5)
     assert values(found, IMAGE, "a") == {"9x9": 85, "8x8": 70}
     assert values(found, IMAGE, "b") == {}
-    assert facts.are_told_by(found, "a")
-    assert not facts.are_told_by(with_values({}, "a", {RATIO: 1.1}, 5), "a"), "which no profile contains"
+    assert facts.has_lessons_of(found, "a")
+    assert not facts.has_lessons_of(with_values({}, "a", {RATIO: 1.1}, 5), "a"), "which no profile contains"
 
 
 @given(FACTS, FACTS, FACTS)

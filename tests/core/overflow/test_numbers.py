@@ -80,7 +80,7 @@ def test_numbers_take_their_roles(text: str, expected):
 
 def test_an_excess_is_neither_limit_nor_size():
     figures = read("prompt too long; exceeded max context length by 100918 tokens")
-    assert (figures.excess, figures.limit, figures.asked) == (100918, None, None)
+    assert (figures.excess, figures.limit, figures.largest_size) == (100918, None, None)
 
 
 def test_a_limit_that_nothing_breaks_is_dropped():
@@ -114,6 +114,6 @@ def test_characters_are_a_unit_where_there_are_no_tokens():
 
 
 def test_unknown_names_and_small_numbers_take_no_role():
-    assert read("input too long (n_slots=9001)").asked is None
-    assert read("gpt 4 has a limit, the prompt of tokens").asked is None
+    assert read("input too long (n_slots=9001)").largest_size is None
+    assert read("gpt 4 has a limit, the prompt of tokens").largest_size is None
     assert read("at most 16 tokens").limit is None

@@ -39,7 +39,7 @@ def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(ro
     usage = AnswerUsage()
     for one in rounds[:-1]:
         usage.add(one)
-    told = usage.told(rounds[-1])
+    told = usage.for_client(rounds[-1])
     written = sum(one["completion_tokens"] for one in rounds)
     assert told["prompt_tokens"] == rounds[0]["prompt_tokens"]
     assert told["prompt_tokens_details"] == rounds[0]["prompt_tokens_details"]
@@ -60,7 +60,7 @@ def test_the_record_holds_the_tokens_of_all_rounds(rounds):
 def test_the_servers_own_names_of_the_prompts_counts_are_those_of_the_first_round():
     usage = AnswerUsage()
     usage.add({"prompt_cache_hit_tokens": 3, "cached_tokens": 4, "cache_read_input_tokens": 5, "cost": 0.5})
-    assert usage.told(
+    assert usage.for_client(
         {"prompt_cache_hit_tokens": 30, "cached_tokens": 40, "cache_read_input_tokens": 50, "cost": 1}
     ) == {
         "prompt_cache_hit_tokens": 3,

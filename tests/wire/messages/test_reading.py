@@ -25,10 +25,10 @@ from proxy.wire.messages.reading import (
     begins_with_thinking,
     changes_what_was_read,
     count_of_items,
-    goes_on,
     ignored,
     joined,
     loop_start,
+    may_continue,
 )
 
 
@@ -212,7 +212,7 @@ def test_where_no_result_stands_a_message_is_one(message, count):
 
 
 def test_only_the_assistants_message_may_go_on_with_the_next_one():
-    assert [goes_on(message) for message in read(assistant("a"), user("b"), system("c"))] == [True, False, False]
+    assert [may_continue(message) for message in read(assistant("a"), user("b"), system("c"))] == [True, False, False]
 
 
 def test_the_last_compaction_counts_and_one_in_words_does_not():

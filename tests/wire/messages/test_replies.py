@@ -109,7 +109,7 @@ def after(rounds):
 
 @given(st.lists(USAGES, min_size=1, max_size=4), USAGES)
 def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(rounds, last):
-    told = after(rounds).told(last)
+    told = after(rounds).for_client(last)
     assert {name: told[name] for name in PROMPT} == {name: rounds[0][name] for name in PROMPT}
     assert told["output_tokens"] == sum(one["output_tokens"] for one in [*rounds, last])
     assert told["service_tier"] == last["service_tier"]
@@ -125,8 +125,8 @@ def test_the_record_holds_the_tokens_of_all_rounds(rounds, last):
 
 def test_a_part_of_a_usage_is_told_as_a_part():
     usage = after([{"input_tokens": 5, "output_tokens": 2}])
-    assert usage.told({"input_tokens": 90}) == {"input_tokens": 5}
-    assert usage.told({"output_tokens": 3, "cache_read_input_tokens": 8}) == {
+    assert usage.for_client({"input_tokens": 90}) == {"input_tokens": 5}
+    assert usage.for_client({"output_tokens": 3, "cache_read_input_tokens": 8}) == {
         "output_tokens": 5,
         "cache_read_input_tokens": 8,
     }
@@ -134,12 +134,12 @@ def test_a_part_of_a_usage_is_told_as_a_part():
 
 def test_the_first_round_is_the_first_though_nobody_counted_it():
     usage = after([{}, {"input_tokens": 5, "output_tokens": 2}])
-    assert usage.told({"input_tokens": 9}) == {"input_tokens": 9}
+    assert usage.for_client({"input_tokens": 9}) == {"input_tokens": 9}
     assert usage.totals({}) == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
 def test_nobody_counted_is_no_count():
-    assert AnswerUsage().totals({}) == AnswerUsage().told({}) == {}
+    assert AnswerUsage().totals({}) == AnswerUsage().for_client({}) == {}
 
 
 # The model's message

@@ -122,14 +122,14 @@ def test_what_nobody_knows_goes_with_the_message_before_it() -> None:
 def test_reading_begins_anew_only_where_no_call_is_open_and_the_model_has_ended(
     items: list[Any], goes_on: list[bool]
 ) -> None:
-    assert [message.goes_on for message in read(*items)] == goes_on
+    assert [message.may_continue for message in read(*items)] == goes_on
 
 
 def test_an_output_that_names_a_local_shell_by_its_item_belongs_to_its_call() -> None:
     asks = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c"}
     messages = read(asks, {"type": "local_shell_call_output", "id": "lsh_1"}, USER)
     assert messages[1].answers == messages[0].calls[0].id == "c"
-    assert [message.goes_on for message in messages] == [True, False, False]
+    assert [message.may_continue for message in messages] == [True, False, False]
 
 
 def test_where_the_upstream_holds_the_rest_all_but_instructions_is_one_exchange() -> None:

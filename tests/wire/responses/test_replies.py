@@ -46,7 +46,7 @@ def over(rounds):
 @given(ROUNDS)
 def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(rounds):
     written = sum(one["output_tokens"] for one in rounds)
-    assert over(rounds[:-1]).told(rounds[-1]) == {
+    assert over(rounds[:-1]).for_client(rounds[-1]) == {
         "input_tokens": rounds[0]["input_tokens"],
         "input_tokens_details": rounds[0]["input_tokens_details"],
         "output_tokens": written,
