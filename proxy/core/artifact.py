@@ -38,7 +38,7 @@ class Artifact:
     id: str = field(init=False)
     """Its name: `tool_<tool>_<digest>.<suffix>`, one safe path segment whatever the tool's name."""
     hash: str = field(init=False)
-    """Of its name and its bytes together, for callers that know no names: one hash never stands for two names."""
+    """Of its name and its bytes together, for callers that know no names: one hash never belongs to two names."""
 
     def __post_init__(self) -> None:
         """Compute the name once: the content may be megabytes, and every turn asks for the name."""

@@ -245,7 +245,7 @@ def with_replaced(text: str, replace: Replace, nested: int = 0) -> str:
 
 
 def _words(replace: Replace, attachment: Attachment, text: str) -> str:
-    """What stands in place of a text that is a content."""
+    """The replacement of a text that is a content."""
     stands = replace(attachment)
     return text if stands is None else stands.words
 

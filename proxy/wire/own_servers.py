@@ -102,7 +102,7 @@ def _preamble(answer: Mapping[str, Any]) -> str | None:
 
 
 def is_koboldcpp(body: bytes) -> bool:
-    """GET /api/extra/version: `{"result": "KoboldCpp", …}`. It answers Ollama's paths, too, so it is asked first."""
+    """GET /api/extra/version: `{"result": "KoboldCpp", …}`. It also serves Ollama's paths, so it is tried first."""
     return jsontext.opened_object(body).get("result") == "KoboldCpp"
 
 

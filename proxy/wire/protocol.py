@@ -206,7 +206,7 @@ class Wire(ABC):
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Members that ask the upstream to leave out older parts of the conversation that only it holds; empty if it
-        holds nothing, or was already asked."""
+        holds nothing, or already has the order."""
         return {}
 
     def continues(self, _: Request) -> str:

@@ -61,7 +61,7 @@ class RoundsUsage:
         return forwarded
 
     def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
-        """Tokens of all rounds together, including this one; empty if nobody counted."""
+        """Tokens of all rounds together, including this one; empty without counts."""
         whole = added(self._whole, usage)
         return {name: found for own, name in self.totals_of.items() if type(found := whole.get(own)) is int}
 

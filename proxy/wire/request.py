@@ -88,11 +88,11 @@ class RequestOptions(NamedTuple):
     model: str = ""
     """The model's name; empty if it states none."""
     stream: bool = False
-    """Whether the client asked for a stream."""
+    """Whether the client requests a stream."""
     reply_tokens: int | None = None
     """The limit of the reply."""
     window_tokens: int | None = None
-    """The window that the upstream is asked to use for this request."""
+    """The window that this request states for itself."""
 
 
 class Request(Discreet, frozen=True):
@@ -107,11 +107,11 @@ class Request(Discreet, frozen=True):
     model: str = ""
     """The model's name; empty if there is none."""
     stream: bool = False
-    """Whether the client asked for a stream."""
+    """Whether the client requests a stream."""
     reply_tokens: int | None = None
     """The limit of the reply."""
     window_tokens: int | None = None
-    """The window that the upstream is asked to use for this request."""
+    """The window that this request states for itself."""
     ends: tuple[int, ...] = ()
     """Where in `body` the last item of each message ends, including whatever makes that end certain; empty if unknown,
     in which case nothing is reused. An inserted message ends where the one before it does."""

@@ -320,7 +320,7 @@ def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens:
 
 
 def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
-    """The reports with sizes in the model's tokens, in which people are told them."""
+    """The reports with sizes in the model's tokens, for people."""
     told = budget.model_tokens
     return tuple(
         block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))

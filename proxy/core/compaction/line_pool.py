@@ -1,7 +1,8 @@
-"""What the tool calls of a message say about files: the path, the text written and the text replaced.
+"""The lines of what is left out, by file or command: read from results, written and replaced by tool calls; the most
+informative ones are chosen for the omission note.
 
-Rule: recognised by the argument names that agents' tools share. For a call that has none of them, the first argument,
-mostly a command, takes the place of the path.
+Rule: the path, the text written and the text replaced are recognised by the argument names that agents' tools share. A
+call without any of them is filed under its first argument, mostly a command. A secret is never quoted.
 """
 
 from __future__ import annotations

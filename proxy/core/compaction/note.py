@@ -59,14 +59,14 @@ class Kind(StrEnum):
 
 
 class Quotation(NamedTuple):
-    """Something that was asked, said or done."""
+    """A quoted request, answer or call."""
 
     kind: Kind
     text: str
 
 
 Thread: TypeAlias = tuple[Quotation, ...]
-"""The newest is last; each stands only once."""
+"""The newest is last; each occurs once."""
 
 
 def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:

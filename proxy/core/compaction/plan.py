@@ -86,7 +86,7 @@ class Progress(Struct):
     messages: int
     tools_by_call: dict[str, str]
     pages_by_call: dict[str, PageRead]
-    """The pages of artifacts that calls asked for."""
+    """The pages of artifacts that calls requested."""
     before: Size
     earlier: tuple[Progress, ...] = ()
     """Points before this one, the newest last, for a next turn whose newest messages differ."""

@@ -342,7 +342,7 @@ def _is_long_text(entry: TrackedMessage) -> bool:
 MAY_BE_OVER: Final = 1.5
 """Factor by which an estimate may exceed the true count: for English prose, one was 1.47 times the count by a
 vocabulary that knows it well. Text that people wrote is not cut because of such an estimate, nor is a tool's newest
-result cut to nothing: the upstream is asked first."""
+result cut to nothing: the request is sent first, and the upstream decides."""
 
 
 def compaction_steps(

@@ -49,7 +49,7 @@ sixteenths. Without it, 300 results of 400 bytes without a call took 40 s in a w
 
 
 class CutPacing(Struct, frozen=True):
-    """When a conversation that goes on may be cut again.
+    """When a growing conversation may be cut again.
 
     A cut of messages that must stay reads all of them and frees no room, so that it would be made again with each
     message: after some in a row, the next waits for more and more of them.
@@ -160,8 +160,8 @@ class ContextWindow(Struct, eq=False):
 
     @property
     def units(self) -> list[ToolExchange]:
-        """In order, without those that are left out. Messages are grouped when somebody asks: nobody does as long as
-        all of them fit."""
+        """In order, without those that are left out. Grouped on demand: not at all while every message
+        fits."""
         new = self.entries[self._grouped :]
         self._grouped = len(self.entries)
         for entry in new:
@@ -358,7 +358,7 @@ class ContextWindow(Struct, eq=False):
         return [entry for unit in units if unit is not None and unit not in newest for entry in self.results(unit)]
 
     def tasks(self) -> list[TrackedMessage]:
-        """What users asked before their last message and always stays: the first user message, which holds the task,
+        """The user messages before the last one that always stay: the first user message, which holds the task,
         and the last one that is surely no tool output."""
         last = last_request(self.units)
         asked = [unit for unit in self.units if unit.role == "user"]
@@ -377,7 +377,7 @@ class ContextWindow(Struct, eq=False):
         return [entry for unit in units for entry in self.in_unit(unit)]
 
     def fixed(self, task_tokens: int) -> Size:
-        """Size of what cannot be given up, however the conversation goes on: system texts, tools, and the first and
+        """Size of what cannot be given up in any later turn: system texts, tools, and the first and
         last user message. `task_tokens`: how much each message of `tasks` counts at the most."""
         found = self._fixed + sum((entry.sent_size for entry in self.last_request()), Size())
         for entry in self.tasks():
@@ -478,8 +478,8 @@ class ContextWindow(Struct, eq=False):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether all messages would be sent as they came. Then nobody has to ask a thousand entries for their
-        messages, which takes a millisecond after a request of megabytes has gone through the CPU caches."""
+        """Whether all messages would be sent as they came. This saves visiting a thousand entries, which
+        takes a millisecond after a request of megabytes has gone through the CPU caches."""
         return not (self._edited or self._left_out or self.omission_note.edit is not None)
 
     def sent(self) -> Iterator[Message]:

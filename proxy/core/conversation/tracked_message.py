@@ -117,7 +117,7 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     tool: str = ""
     """The tool whose result it is, as `tool_of` says."""
     read: PageRead | None = None
-    """The page of an artifact that the call asked for."""
+    """The page of an artifact that the call requested."""
     edits: tuple[Edit, ...] = ()
     """In order; a later edit of the same place replaces an earlier one."""
     following: tuple[Message, ...] = ()
@@ -191,7 +191,7 @@ def prepared(
     counter: Counter,
     read: PageRead | None = None,
 ) -> TrackedMessage:
-    """A message after the local steps. `read`: the page of an artifact that its call asked for."""
+    """A message after the local steps. `read`: the page of an artifact that its call requested."""
     entry = TrackedMessage.of(index, message, tool, counter, read)
     notices = notices if read is None else msgspec.structs.replace(notices, read=read)
     for step in steps:

@@ -73,9 +73,9 @@ class OmissionReason(StrEnum):
     MODEL = "model"
     """The model does not read this kind."""
     IN_TEXT = "in_text"
-    """It was inside a text, and nobody states that the model reads this kind."""
+    """It was inside a text, and the model is not known to read this kind."""
     UNSTATED = "unstated"
-    """A text names it, and nobody states that the model reads this kind."""
+    """A text names it, and the model is not known to read this kind."""
     BROKEN = "broken"
     EMPTY = "empty"
     TOO_LARGE = "too_large"
@@ -195,7 +195,7 @@ def named_file(name: str, artifact: Artifact | None, notices: Notices) -> str:
 
 
 def fetched_here(name: str, artifact: Artifact, notices: Notices) -> str:
-    """The text beside an image that was fetched and stands where its address stood."""
+    """The text beside a fetched image that replaces its address."""
     return say(MEDIA, "of_file", notices.language, file=named_file(name, artifact, notices))
 
 

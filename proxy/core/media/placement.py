@@ -95,11 +95,11 @@ class Routes(Struct, frozen=True):
     """What one model reads, and the most that is shown to it."""
 
     modalities: frozenset[Modality] | None = None
-    """None: nobody states it."""
+    """None: unknown."""
     refused: frozenset[Modality] = frozenset()
     """What its upstream has refused before, whatever is stated."""
     is_strict: bool = False
-    """Whether a model is assumed to read only text if nobody states what it reads."""
+    """Whether a model is assumed to read only text if its modalities are unknown."""
     max_bytes: int = MAX_BYTES
     """Of one content."""
     max_image_pixels: int = MAX_IMAGE_PIXELS
@@ -107,7 +107,7 @@ class Routes(Struct, frozen=True):
     """Of one message."""
 
     def reads(self, modality: Modality) -> bool | None:
-        """Whether the model reads it; None if nobody states it."""
+        """Whether the model reads it; None if unknown."""
         if modality in self.refused:
             return False
         if self.modalities is None:

@@ -1,7 +1,7 @@
 """Images, audio and files go where the model can read them; otherwise a description replaces them.
 
 Rule: a local step. The same content, role and capability give the same route, and nothing here raises. Content that was
-sent as media stays byte for byte if nobody states whether the model reads it; binary inside a text never does.
+sent as media stays byte for byte if it is unknown whether the model reads it; binary inside a text never does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What requests have taught about a model, whom it binds, and how a limit is searched for that no refusal names.
 
 Rule: what one tenant has met binds that tenant; it binds all others once a second tenant has met it, or the server
-itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. A limit that
-nobody names lies between what was accepted and what was refused: what was refused is never sent again, and after a
+itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. An
+unnamed limit lies between what was accepted and what was refused: what was refused is never sent again, and after a
 refusal nothing is sent but what was accepted before, or half of what was refused beside the parts that have to stay.
 Only a prompt that comes near the guess raises it, so that running conversations are seldom cut anew.
 """
@@ -44,8 +44,8 @@ MAX_NAMES: Final = 128
 """Facts about one model: image sizes, mostly; those renewed longest ago go first."""
 _COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
 _LIFETIMES: Final = dict.fromkeys((RATE, RATE_OF_PROMPTS), 4 * 3600.0)
-"""Seconds, where they are fewer than for the rest: a rate rises as soon as somebody pays more, and asking again costs
-one refusal that the client does not see."""
+"""Seconds, where they are fewer than for the rest: a rate rises as soon as the account is upgraded, and trying
+again costs one refusal that the client does not see."""
 _AT_MOST: Final = frozenset({CUT_TO, RATE, RATE_OF_PROMPTS})
 """Facts of which a smaller value is the stronger claim."""
 

@@ -137,7 +137,7 @@ def plainest(part: str) -> str:
 
 
 def has_open_weights(model: str) -> bool:
-    """Whether it is an OpenAI model that anybody may serve, in any window.
+    """Whether it is an OpenAI model with open weights, which a host may serve in any window.
 
     >>> has_open_weights("openai/gpt-oss-120b"), has_open_weights("gpt-4o")
     (True, False)

@@ -1,7 +1,7 @@
 """The capabilities of a model: its window, its limits, its modalities, in a record that `shell/models/` fills; and what
 the tools of a request can do, by their names and parameters.
 
-Rule: `None` means that nobody states it, which is not the same as no. Tools are judged by the list alone, so the result
+Rule: `None` means unknown, which is not the same as no. Tools are judged by the list alone, so the result
 is the same in every turn of a conversation.
 """
 
@@ -125,7 +125,7 @@ class ModelProfile(Struct, frozen=True):
         return self.rate_tokens is not None or self.prompt_rate_tokens is not None
 
     def reads(self, modality: Modality) -> bool | None:
-        """Whether the model reads this kind of input; None if nobody states it."""
+        """Whether the model reads this kind of input; None if unknown."""
         if modality in self.refused:
             return False
         return None if self.modalities is None else modality in self.modalities

@@ -17,7 +17,7 @@ Phrases: TypeAlias = Mapping[str, tuple[str, str]]
 MARK: Final = "[context-proxy: "
 """The beginning of every notice; together with an artifact's name it distinguishes our own notices from others'."""
 QUOTED: Final = "[quoted text:"
-"""Replaces the mark in texts that somebody else wrote."""
+"""Replaces the mark in others' texts."""
 
 
 def say(phrases: Phrases, name: str, language: Language, /, **values: object) -> str:

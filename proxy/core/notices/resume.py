@@ -57,7 +57,7 @@ class PageSize(Struct, frozen=True):
     lines: int = PAGE_LINES
     bytes: int = PAGE_BYTES
     served_bytes: int | None = None
-    """What a page of the proxy's own must be told to stay within; None: no full page is over the limits."""
+    """The `bytes` that a page of the proxy's own must request; None: no full page is over the limits."""
 
     @classmethod
     def within(cls, *limits: ExcerptLimits) -> PageSize:
@@ -73,7 +73,7 @@ class PageSize(Struct, frozen=True):
 
 
 class PageRead(Struct, frozen=True):
-    """A page of an artifact that a call asked for, so that its result is known to be one."""
+    """A page of an artifact that a call requested, by which its result is recognised."""
 
     id: str
     """The artifact's name."""
@@ -81,7 +81,7 @@ class PageRead(Struct, frozen=True):
     byte: int = 0
     """Counted from the beginning of that line, and perhaps far behind its end."""
     lines: int | None = None
-    """How many were asked for; None: to the end, or counted in bytes."""
+    """How many were requested; None: to the end, or counted in bytes."""
     bytes: int | None = None
     is_numbered: bool = False
     """Whether the tool may number the lines."""

@@ -57,7 +57,7 @@ class Equation(Struct, frozen=True):
 
 
 def _equation(pattern: str, scope: str, message: str, source: str) -> Equation:
-    """`<role>` stands for a number, `…` for up to 24 characters without one."""
+    """`<role>` matches a number, `…` for up to 24 characters without one."""
     pattern = pattern.replace("…", "[^#]{0,24}")
     return Equation(re.compile(re.sub(r"<(\w+)>", r"(?P<\1>#)", pattern)), scope, message, source)
 

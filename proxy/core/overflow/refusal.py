@@ -23,7 +23,7 @@ _OPENAI_OTHER: Final = (
     "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
 )
 _OPENAI_UNNAMED: Final = "Your input exceeds the context window of this model."
-"""Of the Responses API, for a limit that nobody has named: what is not known is not told."""
+"""Of the Responses API, for an unknown limit."""
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "size": " That is the request for {model} with everything optional already left out",
@@ -149,7 +149,7 @@ def does_not_fit(
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
     members that count. `window_is_told`: whether the upstream has just stated the window, by its own count, of which
-    nothing else is known yet; `is_unnamed`: whether nobody has stated any. `says_sizes`: whether the message begins
+    nothing else is known yet; `is_unnamed`: whether the window is unknown. `says_sizes`: whether the message begins
     with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan that
     the upstream has refused although it fits by our count. `reply_tokens`: the request's own reply limit."""
     words, size, budget = _WORDS[language], plan.after, plan.budget

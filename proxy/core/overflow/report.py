@@ -252,7 +252,7 @@ class Sent(Struct, frozen=True):
     has_user_text: bool = False
     """Whether one of its messages is a user's."""
     reply_tokens: int | None = None
-    """The reply limit that was asked for."""
+    """The reply limit of the request."""
 
     @property
     def asks_for_little(self) -> bool:

@@ -29,7 +29,7 @@ _SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")
 
 
 class NotJson(ValueError):
-    """These bytes are not the JSON that was asked for. The message says what is wrong and never quotes the content."""
+    """These bytes are not the expected JSON. The message says what is wrong and never quotes the content."""
 
 
 def members(raw: Raw) -> Mapping[str, Raw]:

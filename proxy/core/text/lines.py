@@ -166,7 +166,7 @@ class Page(Discreet, frozen=True):
     following: str | None
     """The `lines` to ask for next; None at the end of the text."""
     cut: bool
-    """Whether it shows less than was asked for."""
+    """Whether it shows less than was requested."""
     total_lines: int
     total_bytes: int
     skipped_bytes: int = 0

@@ -108,7 +108,7 @@ class _Shortening(Struct, frozen=True):
     bulk: str
     """The text to preview."""
     written: str
-    """That member as it stands in the response."""
+    """That member as the response has it."""
     artifact: Artifact
     notices: Notices
     limits: ExcerptLimits

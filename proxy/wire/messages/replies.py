@@ -56,7 +56,7 @@ def counted_in(ending: bytes) -> Counted | None:
 
 
 def prompt_in(usage: Mapping[str, int]) -> int | None:
-    """Tokens of the whole prompt; None if nobody counted."""
+    """Tokens of the whole prompt; None without a count."""
     return sum(usage.get(name, 0) for name in _PROMPT) if _PROMPT[0] in usage else None
 
 
@@ -79,7 +79,7 @@ class AnswerUsage(RoundsUsage):
     """The usage of one response, round by round. An event may state a part of it."""
 
     def add(self, usage: Mapping[str, Any]) -> None:
-        """The first round is the first one even if nobody counted it."""
+        """The first round is the first one even without counts."""
         first, counted = self._first, numbers_in(usage)
         super().add(counted)
         self._first = counted if first is None else first

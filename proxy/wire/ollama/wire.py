@@ -91,7 +91,7 @@ class Ollama(Wire):
         return jsontext.join_object({**request.members, **members})
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """None if nothing is asked."""
+        """None for a request without messages."""
         return super().with_tool(request, policy) if len(request.conversation) else None
 
     def forces_a_call(self, _: Mapping[str, Raw]) -> bool:

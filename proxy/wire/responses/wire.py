@@ -85,7 +85,7 @@ def is_there(members: Mapping[str, Raw], name: str) -> bool:
 
 
 def cuts_itself(members: Mapping[str, Raw]) -> bool:
-    """Whether the upstream is asked to leave out items that do not fit."""
+    """Whether the request lets the upstream leave out items that do not fit."""
     return bool(jsontext.opened(members.get("truncation")) == "auto")
 
 
@@ -322,7 +322,7 @@ def _answers_what_is_known(messages: Sequence[Message]) -> bool:
 
 
 def _bringing_tools(request: Request) -> Sequence[Message]:
-    """The messages that add tools; asked in every turn, so most requests are not walked through."""
+    """The messages that add tools. Read in every turn, so most requests are not searched."""
     return list(filter(_brings_tools, request.conversation.messages)) if request.shape.items_add_tools else ()
 
 
