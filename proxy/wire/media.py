@@ -92,6 +92,9 @@ _SIGNED: Final = re.compile(
 """The beginnings of the base64 of files that have a signature at their start."""
 _NOT_BASE64: Final = re.compile(rf"[^{_BASE64}=\s]")
 _BEGINS_AS_BASE64: Final = re.compile(rf"(?:[\r\n]{{0,2}}[{_BASE64}]){{{MIN_CHARACTERS}}}")
+_BACKSLASH: Final = ord("\\")
+_PERCENT: Final = ord("%")
+_ESCAPED_BY_FORCE: Final = re.compile(rb"\\u(?:00|fffd|FFFD)")
 _DECODED_BY_FORCE: Final = re.compile("[\ufffd\x00-\x08\x0e-\x1a]|%PDF-")
 _NAMES_OF_BASE64: Final = frozenset({"data", "blob", "base64", "bytes", "b64_json", "file_data"})
 _NAMES_OF_CONTENT: Final = _NAMES_OF_BASE64 | {"content", "body", "file"}
@@ -120,15 +123,16 @@ def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> b
     >>> may_hold_media(b'{"role":"user","content":"look at a.png"}'), may_hold_media(b'{"type":"image_url"}')
     (False, True)
     """
+    # `find`: for bytes, `in` makes an error and drops it, which takes half a microsecond; for one byte it does not.
     return (
-        _LONG_RUN in raw.translate(_AS_RUNS)
+        raw.translate(_AS_RUNS).find(_LONG_RUN) >= 0
         or other_part.search(raw) is not None
-        or b";base64," in raw
-        or (_NAME.search(raw) is not None and any(sign in raw for sign in _DECLARED))
+        or raw.find(b";base64,") >= 0
+        or (_NAME.search(raw) is not None and max(map(raw.find, _DECLARED)) >= 0)
         # Decoded by force: U+FFFD or a control character, literal or escaped; or a document that is all ASCII.
-        or (b"\xef" in raw and b"\xef\xbf\xbd" in raw)  # one byte is found much faster than three
-        or (b"\\" in raw and any(escaped in raw for escaped in (b"\\u00", b"\\ufffd", b"\\uFFFD")))
-        or (b"%" in raw and b"%PDF-" in raw)
+        or (0xEF in raw and raw.find(b"\xef\xbf\xbd") >= 0)
+        or (_BACKSLASH in raw and _ESCAPED_BY_FORCE.search(raw) is not None)
+        or (_PERCENT in raw and raw.find(b"%PDF-") >= 0)
     )
 
 

@@ -360,10 +360,10 @@ def _begins_like(body: bytes, other: bytes, end: int) -> bool:
 
 def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
     """The items of a message list, or the one that replaces it. Raises NotJson."""
-    plain = b"null" if array is None else bytes(array)
-    if shape.may_be_plain and plain[:1] in (b'"', b"n"):
-        return [] if plain == b"null" else [plain]
-    return jsontext.items(plain)
+    array = b"null" if array is None else array
+    if shape.may_be_plain and bytes(memoryview(array)[:1]) in (b'"', b"n"):
+        return [] if bytes(array) == b"null" else [bytes(array)]
+    return jsontext.items(array)
 
 
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:

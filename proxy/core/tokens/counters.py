@@ -209,7 +209,9 @@ class ByteClassCounter(Struct, frozen=True):
             found = dense.count(pattern)
             ordinary += found * in_ordinary
             mixed += found * in_mixed
-        if mixed + _MIXED_TURN * (dense.count(b"A") + dense.count(b"0")) > ordinary:  # otherwise no turn matters
+        if mixed + _MIXED_TURN * dense_chars > ordinary and (
+            mixed + _MIXED_TURN * (dense.count(b"A") + dense.count(b"0")) > ordinary
+        ):  # otherwise no turn matters
             mixed += _MIXED_TURN * utf8.translate(_TURN).count(b"aX")
         return -(-(max(ordinary, mixed) + other) // _PER_TOKEN)
 

@@ -33,7 +33,8 @@ from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
     """The calls in a list of calls."""
     calls = jsontext.listed(jsontext.opened(raw))
-    return tuple(ToolCall(id=str(call.get("id") or ""), name=name_of(call)) for call in calls if isinstance(call, dict))
+    found = [ToolCall(str(call.get("id") or ""), name_of(call)) for call in calls if isinstance(call, dict)]
+    return tuple(found)
 
 
 def name_of(tool: Any) -> str:
@@ -59,21 +60,23 @@ def _meant(call: Any) -> list[Any]:
     return [call.get("id"), function.get("name"), meant(function.get("arguments"))]
 
 
-def texts_of_call(call: Any) -> Iterator[str]:
+def texts_of_call(call: Any) -> list[str]:
     """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text. Mistral's API takes
     arguments as an object, too (https://docs.mistral.ai/api); a model reads them as JSON.
 
-    >>> list(texts_of_call({"function": {"name": "ls", "arguments": {"path": "."}}}))
+    >>> texts_of_call({"function": {"name": "ls", "arguments": {"path": "."}}})
     ['ls', '{"path":"."}']
     """
+    found: list[str] = []
     for kind in ("function", "custom") if isinstance(call, dict) else ():
         called = call.get(kind)
-        for name in ("name", "arguments", "input"):
-            text = called.get(name) if isinstance(called, dict) else None
+        for name in ("name", "arguments", "input") if isinstance(called, dict) else ():
+            text = called.get(name)
             if isinstance(text, str):
-                yield text
+                found.append(text)
             elif isinstance(text, dict):
-                yield jsontext.dump(text).decode()
+                found.append(jsontext.dump(text).decode())
+    return found
 
 
 # Parts with media
@@ -135,6 +138,7 @@ class _Head(msgspec.Struct, gc=False):
     role: str = ""
     tool_call_id: str = ""
     name: str = ""
+    content: msgspec.Raw = msgspec.Raw()
     tool_calls: msgspec.Raw = msgspec.Raw()
     reasoning_content: msgspec.Raw = msgspec.Raw()
 
@@ -164,6 +168,8 @@ class ChatMessage(JsonMessage, frozen=True):
     attachment_of = staticmethod(attachment_of)
     media_part = staticmethod(part_of)
     reasoning_bytes: int = 0
+    has_parts: bool = False
+    """Whether its content is a list."""
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -173,7 +179,8 @@ class ChatMessage(JsonMessage, frozen=True):
         calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
         reasoning_bytes = len(bytes(head.reasoning_content))
         role = ROLES.get(head.role, head.role)
-        return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes)
+        has_parts = bytes(memoryview(head.content)[:1]) == b"["
+        return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes, has_parts)
 
     def said(self) -> tuple[Path, Raw]:
         """Its `content`."""
@@ -235,7 +242,7 @@ class ChatMessage(JsonMessage, frozen=True):
 
     def _media_parts(self) -> Sequence[Mapping[str, Any]]:
         """The parts of its content that are not text: images, audio, files."""
-        if b'"type"' not in self.raw:
+        if not self.has_parts:
             return ()
         parts = [part for part in jsontext.listed(self.content()) if isinstance(part, dict)]
         return [part for part in parts if not isinstance(part.get("text"), str) and part.get("type") not in _WORDS]
@@ -307,16 +314,15 @@ def _image(part: Mapping[str, Any]) -> ImageView | None:
     return ImageView(url, detail if isinstance(detail, str) else None)
 
 
-def _texts_inside(inside: _Inside) -> Iterator[str]:
-    yield from texts_of(inside.content)
+def _texts_inside(inside: _Inside) -> list[str]:
+    found = list(texts_of(inside.content))
     for part in jsontext.listed(inside.content):
         if isinstance(part, dict) and not isinstance(part.get("text"), str):
             for name in _WORDS:
-                yield from texts_of(part.get(name))
-    for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
-        if isinstance(text, str):
-            yield text
+                found += texts_of(part.get(name))
+    found += [text for text in (inside.reasoning_content, inside.reasoning, inside.refusal) if isinstance(text, str)]
     for call in jsontext.listed(inside.tool_calls):
-        yield from texts_of_call(call)
+        found += texts_of_call(call)
     if inside.function_call is not msgspec.UNSET:
-        yield from texts_of_call({"function": inside.function_call})
+        found += texts_of_call({"function": inside.function_call})
+    return found
