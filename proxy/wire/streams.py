@@ -66,7 +66,7 @@ class Framing(ABC):
 
     def is_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a response is a stream, by its headers with names in lower case."""
-        return self.sign in dict(headers).get(b"content-type", b"").lower()
+        return dict(headers).get(b"content-type", b"").lower().find(self.sign) >= 0
 
     def begins_stream(self, _: bytes) -> bool:
         """Whether a body that begins like this is a stream, whatever its headers say."""
@@ -156,7 +156,7 @@ def data_of(event: bytes) -> bytes:
     >>> data_of(b"event: x\\ndata: 1\\r\\ndata:2\\n\\n")
     b'1\\n2'
     """
-    if b"data" not in event:
+    if event.find(b"data") < 0:
         return b""
     if event[:1] in _BEGIN_QUIET_LINES:  # perhaps a million of them
         event = event[_end_of_quiet_lines(event, 0) :]

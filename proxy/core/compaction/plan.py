@@ -273,7 +273,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
     for index, message, tool in _arriving(messages, progress.messages, tools):
         for call in message.calls if pages else ():
             pages.pop(call.id, None)  # ids need to be unique in their message only
-        if message.calls and (b"/tool_" in message.raw or b"\\tool_" in message.raw):
+        if message.calls and (message.raw.find(b"/tool_") >= 0 or message.raw.find(b"\\tool_") >= 0):
             asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
             pages.update((call_id, page) for call_id, page in asked if page is not None)
         read = pages.get(message.answers) if pages else None

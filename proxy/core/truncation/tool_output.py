@@ -142,7 +142,8 @@ class TruncateToolOutput(Struct, frozen=True):
         if not (message.role in TOOL_ROLES or (is_system and tool)) or tool in self.never:
             return
         limits = self.limits_of(tool)
-        may_quote = b"ontext-" in message.raw.lower() or b"\\u00" in message.raw  # a notice, or escaped letters of one
+        raw = message.raw
+        may_quote = raw.lower().find(b"ontext-") >= 0 or raw.find(b"\\u00") >= 0  # a notice, or escaped letters of one
         if (_surely_admitted(message.raw, limits) and not may_quote) or is_page(message, tool):
             return
         for at, text in message.texts():

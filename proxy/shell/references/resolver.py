@@ -83,7 +83,9 @@ class Resolver:
     def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
         """Whether the new bytes of a request may hold a reference: most hold none. `may_name_images`: whether they may
         name an image."""
-        return b"artifact:" in new or (self._downloads is not None and b"http" in new and may_name_images(new))
+        if new.find(b"artifact:") >= 0:
+            return True
+        return self._downloads is not None and new.find(b"http") >= 0 and may_name_images(new)
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """What these references refer to. A reference missing from the result stays as it is."""

@@ -278,8 +278,8 @@ class Chunks(Struct):
         if self._is_lost:
             return
         data, self._rest = self._rest + data, b""
-        is_head = not self._is_in_body and _END_OF_HEAD in data
-        if is_head and b"chunked" not in data and not data.startswith(_INTERIM):
+        is_head = not self._is_in_body and data.find(_END_OF_HEAD) >= 0
+        if is_head and data.find(b"chunked") < 0 and not data.startswith(_INTERIM):
             self._is_lost = True  # as of each reply that has a length
             return
         at = 0 if self._is_in_body else self._skip_heads(data)

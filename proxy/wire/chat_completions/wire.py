@@ -55,7 +55,7 @@ def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
 
 
 def _may_hold_images(raw: bytes) -> bool:
-    return b'"image_url"' in raw
+    return raw.find(b'"image_url"') >= 0
 
 
 def _may_hold_files(raw: bytes) -> bool:
@@ -98,9 +98,9 @@ class ChatCompletions(Wire):
         """Whether a choice has begun, and there is no word of a refusal."""
         return (
             _CHOICE.search(evidence) is not None
-            and b"error" not in evidence
-            and b"context" not in evidence
-            and b'"length"' not in evidence
+            and evidence.find(b"error") < 0
+            and evidence.find(b"context") < 0
+            and evidence.find(b'"length"') < 0
         )
 
     def says_something(self, data: bytes) -> bool:
