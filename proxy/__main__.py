@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from proxy import __version__
 from proxy.config.settings import Settings, SettingsError, load
+from proxy.config.sources import meant
+from proxy.config.upstreams import WIRE_PATHS
 
 NOT_ON_WINDOWS: Final = (
     "context-proxy runs on Linux and macOS: Windows lacks its file locks and shared ports. "
@@ -32,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print(NOT_ON_WINDOWS, file=sys.stderr)
         return 1
-    options = _parser().parse_args(arguments)
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        close = meant(unknown[0].partition("=")[0], [f"--{name.replace('_', '-')}" for name in vars(options)])
+        _parser().error(f"unrecognized arguments: {' '.join(unknown)}{close}")
     try:
         status = int(options.run(options))
         sys.stdout.flush()
@@ -65,7 +71,7 @@ def _check(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
 
-    return doctor(_settings(options), options.model)
+    return doctor(_settings(options), options.model, api=options.api)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -75,9 +81,14 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace) -> int:
-    from proxy.commands.models import models  # noqa: PLC0415 - for this command alone
+    from proxy.commands.models import forget_models, models  # noqa: PLC0415 - for this command alone
 
-    return models(_settings(options), options.name, as_json=options.json, forget=options.forget)
+    if not options.forget and not options.all:
+        return models(_settings(options), options.name, as_json=options.json)
+    if not options.forget or (options.name is None) != options.all:
+        print("--forget takes the name of a model, or --all for everything that upstreams have taught", file=sys.stderr)
+        return 2
+    return forget_models(_settings(options), options.name)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -119,8 +130,17 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
     return flags
 
 
+class _Parser(argparse.ArgumentParser):
+    """Suggests the command that was probably meant, which argparse itself does from Python 3.14 on."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        close = meant(wrong[1], re.findall(r"[\w.-]+", wrong[2])) if wrong else ""
+        super().error(message + close)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="context-proxy", description="Fits chat requests into the model's window.")
+    parser = _Parser(prog="context-proxy", description="Fits chat requests into the model's context window.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -137,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="whether a request goes through, and what to do if not")
     _add_settings_flags(doctor)
     doctor.add_argument("--model", metavar="NAME", help="the model to try (default: the first that is listed)")
+    doctor.add_argument("--api", choices=WIRE_PATHS, help="API of the upstream (default chat_completions)")
     doctor.set_defaults(run=_doctor)
 
     _add_demo(commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network"))
@@ -155,7 +176,8 @@ def _parser() -> argparse.ArgumentParser:
     models = commands.add_parser("models", help="a model's limits, and who states them")
     _add_settings_flags(models)
     models.add_argument("name", nargs="?", metavar="NAME", help="one model; otherwise all that are named anywhere")
-    models.add_argument("--forget", action="store_true", help="first forget everything that upstreams have taught")
+    models.add_argument("--forget", action="store_true", help="forget what upstreams have taught about NAME")
+    models.add_argument("--all", action="store_true", help="with --forget: about all models")
     models.add_argument("--json", action="store_true", help="as JSON")
     models.set_defaults(run=_models)
 

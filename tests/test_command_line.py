@@ -131,3 +131,19 @@ def test_a_count_is_a_number_from_one_on(count, tmp_path, capsys):
         main(["artifacts", "ls", "--max", count, "--data-dir", str(tmp_path)])
     assert stopped.value.code == 2
     assert "--max: must be a whole number of at least 1, found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "close"),
+    [
+        (["serv"], "serve"),
+        (["serve", "--upsteam", "http://x"], "--upstream"),
+        (["models", "--forgett"], "--forget"),
+        (["artifacts", "sho", "x"], "show"),
+    ],
+)
+def test_a_misspelt_word_gets_the_one_that_was_probably_meant(arguments, close, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert f"; did you mean {close}?" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import sys
 import time
@@ -18,13 +19,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import httpx
+from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
 from proxy.app import create_app
 from proxy.commands.explain import number, plain
 from proxy.config.settings import LogSettings, Settings
-from proxy.config.upstreams import UpstreamSettings
+from proxy.config.types import VARIABLES
+from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.models.profile import ModelProfile
 from proxy.errors import ProxyError
 from proxy.preflight import create_folder
@@ -33,7 +36,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.upstream.client import Upstream
+from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, Upstream
 from proxy.wire.registry import WIRES
 
 WELL, WRONG = 0, 1
@@ -44,6 +47,8 @@ ANSWER_SECONDS: Final = 60.0
 """For a reply to three words: a local server may load its model first."""
 WORDS: Final = "Say hello, please."
 TRIAL: Final = b"context-proxy doctor was here\n"
+KEYS_OF_CLIENTS: Final = {"messages": tuple(name for name in VARIABLES if name.startswith("ANTHROPIC_"))}
+"""Variables whose key a client of this API sends; `OPENAI_API_KEY` is a setting already."""
 SHOWN_CHARS: Final = 300
 """Of an upstream's error text."""
 _NO_CHAT: Final = re.compile(
@@ -68,11 +73,12 @@ class Diagnosis:
     """Above the first finding about one of several upstreams."""
 
 
-def doctor(settings: Settings, model: str | None, console: Console | None = None) -> int:
-    """Check everything that a request needs; the exit status."""
+def doctor(settings: Settings, model: str | None, console: Console | None = None, api: str | None = None) -> int:
+    """Check everything that a request needs; the exit status. `api`: what the default upstream speaks, by its name in
+    settings; None: chat completions."""
     console = console or Console(highlight=False, soft_wrap=True)
-    worst = WELL
-    for finding in examined(settings, model):
+    worst, was_tried = WELL, True
+    for finding in examined(settings, model, api):
         if finding.heading:
             console.print(Text(f"\n{plain(finding.heading)}", style="bold"))
         line = Text(f"{finding.state:<8}", style=_STYLES[finding.state])
@@ -83,27 +89,39 @@ def doctor(settings: Settings, model: str | None, console: Console | None = None
         if finding.advice:
             console.print(Text(f"{'':<8}{'':<11}→ {plain(finding.advice)}"))
         worst = max(worst, WRONG if finding.state == "wrong" else WELL)
+        was_tried &= finding.about != "request" or finding.state == "ok"
     good = "A request goes through to each upstream." if settings.upstreams else "A request goes through."
+    if not was_tried:
+        good = "Nothing is wrong so far; not every upstream was tried with a request."
     console.print(Text("Something is wrong." if worst else good, style="bold"))
     return worst
 
 
-def examined(settings: Settings, model: str | None = None) -> Iterator[Diagnosis]:
+def examined(settings: Settings, model: str | None = None, api: str | None = None) -> Iterator[Diagnosis]:
     """The findings, each as soon as it is known."""
     yield _store(settings)
+    if api is not None and settings.upstream.api_key is None:
+        of_client = [os.environ[name] for name in KEYS_OF_CLIENTS.get(api, ()) if os.environ.get(name)]
+        key = SecretStr(of_client[0]) if of_client else None
+        settings = settings.model_copy(update={"upstream": settings.upstream.model_copy(update={"api_key": key})})
     for place, one in settings.named_upstreams.items():
-        of_one = _examined_upstream(settings, place, one, model if model and settings.paths_to(one, model) else None)
+        named = model if model and settings.paths_to(one, model) else None
+        of_one = _examined_upstream(settings, place, one, named, api if one is settings.upstream else None)
         first = next(of_one)
         yield replace(first, heading=f"{one.requests}: {one.base_url}") if settings.upstreams else first
         yield from of_one
 
 
-def _examined_upstream(settings: Settings, place: str, one: UpstreamSettings, model: str | None) -> Iterator[Diagnosis]:
+def _examined_upstream(
+    settings: Settings, place: str, one: UpstreamSettings, model: str | None, api: str | None
+) -> Iterator[Diagnosis]:
     """`place`: of this upstream in the settings."""
-    status, reached = asyncio.run(_upstream(place, one))
+    # An upstream of one API lists its models with the headers of that API.
+    asked = one if api is None else RoutedUpstream.model_construct(**{**dict(one), "wire": api})
+    status, reached = asyncio.run(_upstream(place, asked))
     yield reached
     learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings.before(one), learned=learning)
+    resolver = ModelResolver(settings.before(asked), learned=learning)
     if status is not None:
         yield _key(place, one, status)
         failure = asyncio.run(resolver.ask_now(model))
@@ -123,9 +141,10 @@ def _examined_upstream(settings: Settings, place: str, one: UpstreamSettings, mo
         advice = f"does the glob fit their names, such as {resolver.discovery.names[0]}? --model NAME tries one"
         yield Diagnosis("request", "wrong", text, advice)
     elif model is None:
-        yield Diagnosis("request", "wrong", "not tried: the upstream lists no model", "name one: --model NAME")
+        yield Diagnosis("request", "note", "not tried: the upstream lists no model", "name one: --model NAME")
     else:
-        yield from asyncio.run(_requests(settings, place, settings.paths_to(one, model)[0], model))
+        path = settings.paths_to(one, model)[0] if api is None else WIRE_PATHS[api]
+        yield from asyncio.run(_requests(settings, place, path, model))
 
 
 async def _upstream(place: str, one: UpstreamSettings) -> tuple[int | None, Diagnosis]:
@@ -138,7 +157,7 @@ async def _upstream(place: str, one: UpstreamSettings) -> tuple[int | None, Diag
             status = answer.status
             await answer.aclose()
     except ProxyError as error:
-        return None, Diagnosis("upstream", "wrong", error.message, f"is it running? {place}.base_url is {base_url}")
+        return None, Diagnosis("upstream", "wrong", error.message, _how_to_reach(place, base_url, error.message))
     except TimeoutError:
         text = f"{base_url} did not respond within {REACH_SECONDS:g} s"
         return None, Diagnosis("upstream", "wrong", text, "check whether it is busy and whether the address is right")
@@ -152,6 +171,16 @@ async def _upstream(place: str, one: UpstreamSettings) -> tuple[int | None, Diag
             "upstream", "note", f"{took}, and lists no models", "if it should, is /v1 in the URL right?"
         )
     return status, Diagnosis("upstream", "ok", took)
+
+
+def _how_to_reach(place: str, base_url: str, problem: str) -> str:
+    if problem.endswith(NO_SUCH_HOST):
+        return f"check the spelling in {place}.base_url, and the DNS of this machine"
+    if problem.endswith(SPEAKS_NO_TLS):
+        return f"set {place}.base_url to http{base_url.removeprefix('https')}"
+    if problem.endswith(CLOSED) and base_url.startswith("http://"):
+        return f"a server that expects TLS does this: try https://, {place}.base_url is {base_url}"
+    return f"is it running? {place}.base_url is {base_url}"
 
 
 def _key(place: str, one: UpstreamSettings, status: int) -> Diagnosis:
@@ -230,9 +259,12 @@ async def _request(
     wire = next(wire for wire in WIRES.values() if wire.path == path)
     members, told = wire.trial(WORDS)
     started = time.perf_counter()
+    of_keys = {name for name, _ in wire.credentials("")}
+    version = {name: value for name, value in wire.list_headers("").items() if name not in of_keys}
+    body = {"model": model, **members, **({"stream": True} if stream else {})}
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            answer = await client.post(path, json={"model": model, **members, **({"stream": True} if stream else {})})
+            answer = await client.post(path, json=body, headers=version)
     except TimeoutError:
         text = f"no response from {model} within {ANSWER_SECONDS:g} s"
         return Diagnosis(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
@@ -274,7 +306,8 @@ def _advice_for(status: int, place: str) -> str:
     if status in (401, 403):
         return f"the upstream wants another key: {_how_to_set_a_key(place)}"
     if status == 404:
-        return "ask for a model that exists: --model NAME; context-proxy models lists them"
+        apis = ", ".join(WIRE_PATHS)
+        return f"try a model that exists (--model NAME), or the API that the upstream speaks (--api {apis})"
     if status == 429:
         return "the upstream limits this key's requests or has no credit left: wait, or look at its account"
     if status >= 500:

@@ -26,6 +26,7 @@ from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.preflight import create_folder, create_tenants
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
+from proxy.shell.models.knowledge import key_of
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
@@ -35,6 +36,7 @@ from proxy.shell.resources.logs import configure_logging
 MAX_TOOLS: Final = 12
 """Tools shown with their own limits; the JSON has all of them."""
 
+_ALL: Final = "the bytes of a request, for all models"
 _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
@@ -49,15 +51,28 @@ _LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def models(settings: Settings, name: str | None, *, as_json: bool, forget: bool) -> int:
-    """Print profiles, after forgetting what upstreams have taught if `forget`; the exit status."""
+def models(settings: Settings, name: str | None, *, as_json: bool) -> int:
+    """Print profiles; the exit status."""
     configure_logging(settings.log, sys.stderr)
-    if forget:
-        Learning(settings.data_dir, settings.upstream.base_url).erase()
-        if settings.state.url is not None and (problem := _forget_everywhere(settings, settings.state.url)) is not None:
-            print(f"only this machine has forgotten; {problem}", file=sys.stderr)
-            return 1
     print_models(settings, name, Console(), as_json=as_json)
+    return 0
+
+
+def forget_models(settings: Settings, name: str | None) -> int:
+    """Forget what upstreams have taught about a model, or None for all of them, and print what that was; the exit
+    status."""
+    configure_logging(settings.log, sys.stderr)
+    if name is not None and settings.state.url is not None:
+        print("replicas that share state.url would teach it again; --forget --all is for all of them", file=sys.stderr)
+        return 2
+    forgotten = Learning(settings.data_dir, settings.upstream.base_url).erase(name)
+    for upstream, model in forgotten:
+        print(_plain(f"Forgot what {upstream} taught about {_ALL if model == key_of(None) else model}.").plain)
+    if not forgotten:
+        print(_plain(f"Nothing was learned about {name or 'any model'} in {settings.data_dir.absolute()}.").plain)
+    if settings.state.url is not None and (problem := _forget_everywhere(settings, settings.state.url)) is not None:
+        print(f"only this machine has forgotten; {problem}", file=sys.stderr)
+        return 1
     return 0
 
 

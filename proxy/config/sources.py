@@ -7,10 +7,11 @@ and what is added here.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args, get_origin
 
@@ -45,6 +46,11 @@ _MUST: Final[Mapping[str, str]] = {
 }
 """pydantic's kinds of mistakes whose texts name Python. https://docs.pydantic.dev/latest/errors/validation_errors/"""
 
+_UNITS: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "kb": 2**10, "mb": 2**20, "gb": 2**30}
+"""Of tokens in thousands, of bytes in the powers of two that the defaults are written in."""
+_WITH_UNIT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(k|m|g)i?(b?)\s*", re.IGNORECASE)
+_TAB: Final = r"'\t'"
+"""As PyYAML names it in its message."""
 _QUOTED: Final = re.compile(r"(?<= )'[^']{2,}'|\"[^\"]*\"")
 """What PyYAML quotes from the file; a single character is not a secret."""
 _SHOWN_CHARS: Final = 80
@@ -63,7 +69,9 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
         mistakes.append(f"{file}: cannot be read: {error.strerror}")
     except yaml.MarkedYAMLError as error:
         place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        mistakes.append(f"{file}{place}: is not YAML: {_QUOTED.sub('…', error.problem or 'cannot be read')}")
+        problem = error.problem or "cannot be read"
+        said = "has a tab where YAML takes spaces" if _TAB in problem else f"is not YAML: {_QUOTED.sub('…', problem)}"
+        mistakes.append(f"{file}{place}: {said}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, or a date such as 2024-13-45
         mistakes.append(f"{file}: is not YAML: {type(error).__name__}")
     else:
@@ -184,7 +192,8 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
     where, behind = "".join(steps).lstrip("."), f" ({_one_line(variable)})" if variable else ""
     if mistake["type"] == "extra_forbidden":
         known = sorted(_section_at(mistake["loc"][:-1], settings).model_fields)
-        return f"{where}: unknown setting; known here are {', '.join(known)}{behind}"
+        close = meant(str(mistake["loc"][-1]), known)
+        return f"{where}: unknown setting; known here are {', '.join(known)}{close}{behind}"
     said = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     allowed = _MUST.get(mistake["type"], said[0].lower() + said[1:])
     if "too_short" in mistake["type"]:
@@ -193,9 +202,23 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
     if mistake["type"].startswith(("greater_than", "less_than")) and _may_be_left_out(mistake["loc"], settings):
         allowed += ", or left out"
     found = mistake["input"]
+    if mistake["type"] == "tuple_type" and isinstance(found, dict) and "match" in _fields_at(mistake["loc"], settings):
+        allowed += ", such as `- {match: NAME, …}` instead of `NAME: {…}`"
+    if mistake["type"] == "int_parsing" and (number := _WITH_UNIT.fullmatch(str(found))):
+        allowed += f" without a unit, such as {round(float(number[1]) * _UNITS[(number[2] + number[3]).lower()])}"
     secret = "key" in where or where.startswith("state.url") or (isinstance(found, str) and re.search("[@?#]", found))
     shown = isinstance(found, str | int | float) and not secret
     return f"{where}: {allowed}" + (f", found {repr(found)[:_SHOWN_CHARS]}" if shown else "") + behind
+
+
+def meant(written: str, known: Iterable[str]) -> str:
+    """`; did you mean X?`, or nothing if no known name is close.
+
+    >>> meant("upsteam", ["upstream", "server"]), meant("x", ["upstream", "server"])
+    ('; did you mean upstream?', '')
+    """
+    close = difflib.get_close_matches(written, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def section_in(annotation: Any) -> type[BaseModel] | None:
@@ -219,7 +242,8 @@ def _place_of(steps: list[str], settings: type[BaseModel]) -> tuple[Place, bool,
             place += (step.lower(),)
             annotation = section.model_fields[step.lower()].annotation
         else:
-            return place, False, f"known here are {', '.join(sorted(section.model_fields)).upper()}"
+            known = [name.upper() for name in sorted(section.model_fields)]
+            return place, False, f"known here are {', '.join(known)}{meant(step.upper(), known)}"
     return place, any(kind in (dict, tuple, frozenset) or _is_section(kind) for kind in _kinds(annotation)), ""
 
 
@@ -254,6 +278,12 @@ def _kind_of(key: str, kind: Any) -> Any:
 def _may_be_left_out(path: tuple[int | str, ...], settings: type[BaseModel]) -> bool:
     field = _section_at(path[:-1], settings).model_fields.get(str(path[-1]))
     return field is not None and not field.is_required() and field.default is None
+
+
+def _fields_at(path: tuple[int | str, ...], settings: type[BaseModel]) -> Iterable[str]:
+    """The fields of an entry of the list at a path."""
+    entry = section_in(_section_at(path[:-1], settings).model_fields[str(path[-1])].annotation)
+    return entry.model_fields if entry is not None else ()
 
 
 def _section_at(path: tuple[int | str, ...], settings: type[BaseModel]) -> type[BaseModel]:

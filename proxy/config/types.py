@@ -27,6 +27,8 @@ _ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses|/mess
 _VALKEY: Final = re.compile(r"^valkey(s?)://")
 _DATABASE: Final = re.compile(r"(?:/[0-9]{0,4})?")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_REFERENCE: Final = re.compile(r"os\.environ/|env[:/]|\$|%\w+%|\{\{|<")
+"""How other tools name a variable or a place to fill in; no provider's keys begin so."""
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
 """It is shown to models."""
 
@@ -111,7 +113,16 @@ def _sendable(key: SecretStr) -> SecretStr:
     return key
 
 
-Key = Annotated[SecretStr, AfterValidator(_stripped)]
+def _itself(key: SecretStr) -> SecretStr:
+    if _REFERENCE.match(key.get_secret_value()):
+        raise ValueError(
+            "must be the key itself, as nothing is expanded here; set the variable of this setting instead, or name "
+            "a file that holds the key in the setting of this name that ends in _file"
+        )
+    return key
+
+
+Key = Annotated[SecretStr, AfterValidator(_stripped), AfterValidator(_itself)]
 
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]

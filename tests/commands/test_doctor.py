@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
+import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,8 +148,12 @@ def test_an_upstream_without_a_list_wants_a_name(tmp_path: Path) -> None:
     with serving(Starlette(routes=[chat])) as url:
         nameless = states(list(examined(settings_for(url, tmp_path))))
         named = states(list(examined(settings_for(url, tmp_path), "m")))
-    assert (nameless["upstream"], nameless["request"]) == ("note", "wrong")
+        console = Console(file=io.StringIO(), width=200)
+        assert doctor(settings_for(url, tmp_path), None, console) == 0
+    assert (nameless["upstream"], nameless["request"]) == ("note", "note")
     assert named["request"] == "ok"
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[-1].startswith("Nothing is wrong so far")
 
 
 def test_a_store_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
@@ -234,3 +241,64 @@ def test_what_is_wrong_with_one_of_several_upstreams_names_its_settings(tmp_path
     without = found["Requests for unfit-*"]["request"]
     assert (without.state, "other-1" in without.advice) == ("wrong", True)
     assert found["All other requests"]["request"].state == "ok"
+
+
+def test_the_api_that_an_upstream_speaks_is_tried_with_the_key_of_its_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    versions: list[str | None] = []
+
+    async def replies(request: Request) -> Response:
+        versions.append(request.headers.get("anthropic-version"))
+        if request.headers.get("x-api-key") != KEY:
+            return JSONResponse({"error": {"message": "no"}}, 401)
+        if (await request.json()).get("stream"):
+            return Response("data: {}\n\n", media_type="text/event-stream")
+        return JSONResponse({"content": [{"type": "text", "text": "hello"}]})
+
+    async def listed(request: Request) -> Response:
+        is_right = request.headers.get("x-api-key") == KEY and "anthropic-version" in request.headers
+        return JSONResponse({"data": [{"id": "claude-9"}]}, 200 if is_right else 401)
+
+    claude = Starlette(routes=[Route("/v1/models", listed), Route("/v1/messages", replies, methods=["POST"])])
+    with serving(claude) as url:
+        found = states(list(examined(settings_for(url, tmp_path), api="messages")))
+        as_chat = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY), "claude-9")}
+    assert [found[about] for about in ("upstream", "key", "request", "stream")] == ["ok"] * 4
+    assert versions[:2] == ["2023-06-01"] * 2
+    assert as_chat["request"].state != "ok"
+
+
+def reaching(url: str, folder: Path) -> Diagnosis:
+    """The finding about the upstream itself."""
+    return next(finding for finding in examined(settings_for(url, folder)) if finding.about == "upstream")
+
+
+def test_an_https_address_of_a_plain_server_and_an_unknown_host_are_told_apart(tmp_path: Path) -> None:
+    with serving(upstream()) as url:
+        plain = next(
+            f for f in examined(settings_for(url.replace("http:", "https:"), tmp_path)) if f.about == "upstream"
+        )
+    assert "does not speak TLS" in plain.text
+    assert plain.advice == f"set upstream.base_url to {url}"
+    unknown = next(
+        f for f in examined(settings_for("http://no-such-host.invalid/v1", tmp_path)) if f.about == "upstream"
+    )
+    assert "the host name is unknown" in unknown.text
+    assert "spelling" in unknown.advice
+
+
+def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            for _ in range(3):
+                with contextlib.suppress(OSError):
+                    listener.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        found = reaching(url, tmp_path)
+    assert "closed the connection" in found.text
+    assert "try https://" in found.advice

@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import respx
 from rich.console import Console
 
+from proxy.__main__ import main
 from proxy.commands.models import print_models
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality
@@ -146,3 +148,40 @@ def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states() -> None
     assert (one["window_tokens"], one["upstream"]["base_url"]) == (4096, other)
     by_wire = json.loads(printed("m", as_json=True, upstreams=[{"match": "m", "wire": "messages", "base_url": other}]))
     assert [found["window_tokens"] for found in by_wire["upstreams"]] == [4096, 32768]
+
+
+def lessons(folder: Path, *models: str) -> list[str]:
+    learning = Learning(folder, BASE)
+    for name in models:
+        learning.note_tool_refused(name)
+    return ["--data-dir", str(folder), "--upstream", BASE]
+
+
+def test_forgetting_a_model_says_what_went_and_keeps_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = lessons(tmp_path, "m-1", "m-2")
+    assert main(["models", "m-1", "--forget", *where]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"Forgot what {BASE} taught about m-1."
+    assert Learning(tmp_path, BASE).models == ("m-2",)
+    assert main(["models", "m-1", "--forget", *where]) == 0
+    assert "Nothing was learned about m-1 in " in capsys.readouterr().out
+
+
+def test_all_is_forgotten_only_when_all_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = lessons(tmp_path, "m-1", "m-2")
+    for wrong in (["--forget"], ["--all"], ["m-1", "--forget", "--all"]):
+        assert main(["models", *wrong, *where]) == 2
+        assert "--forget takes the name of a model, or --all" in capsys.readouterr().err
+    assert main(["models", "--forget", "--all", *where]) == 0
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[-2:]] == ["m-1.", "m-2."]
+    assert Learning(tmp_path, BASE).models == ()
+
+
+def test_one_model_is_not_forgotten_where_replicas_would_teach_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", "redis://127.0.0.1:9/0")
+    assert main(["models", "m-1", "--forget", *lessons(tmp_path, "m-1")]) == 2
+    assert "--forget --all" in capsys.readouterr().err
+    assert Learning(tmp_path, BASE).models == ("m-1",)

@@ -35,6 +35,10 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
 @pytest.mark.parametrize(
     ("yaml", "says"),
     [
+        ("upsteam: {}", "tracing, upstream, upstreams; did you mean upstream?"),
+        ("tool_output: {max_bytes: 50KB}", "must be a whole number without a unit, such as 51200, found '50KB'"),
+        ("models: {gpt-4: {}}", "models: must be a list, such as `- {match: NAME, …}` instead of `NAME: {…}`"),
+        ("server:\n\tport: 1", "line 2: has a tab where YAML takes spaces"),
         ("prot: 1", "prot: unknown setting; known here are artifacts, budget, "),
         (
             "server: {prot: 1}",
@@ -63,6 +67,9 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ("server: {admin_key: 0123456789abcde}", "server.admin_key: must have at least 16 characters"),
         ("server: {admin_key: '0123456789abcd    '}", "server.admin_key: must have at least 16 characters"),
         ("upstream: {api_key: 'sk one'}", "upstream.api_key: must be visible ASCII characters without spaces"),
+        ("upstream: {api_key: os.environ/OPENAI_API_KEY}", "upstream.api_key: must be the key itself"),
+        ("upstream: {api_key: $OPENAI_API_KEY}", "upstream.api_key: must be the key itself"),
+        ("upstream: {api_key: '${env:KEY}'}", "upstream.api_key: must be the key itself"),
         ("upstream: {api_key: ''}", "upstream.api_key: must be visible ASCII characters without spaces"),
         ("upstream: {api_key: schlüssel}", "upstream.api_key: must be visible ASCII characters without spaces"),
         ("server: {host: ''}", "server.host: must not be empty"),
@@ -97,7 +104,10 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
             "tool_output: {tools: {Read: {max_bytes: 0}}}",
             "tool_output.tools.Read.max_bytes: must be greater than or equal to 256, or left out, found 0",
         ),
-        ("defaults: {context_window: 128k}", "defaults.context_window: must be a whole number, found '128k'"),
+        (
+            "defaults: {context_window: 128k}",
+            "must be a whole number without a unit, such as 128000, found '128k'",
+        ),
         ("server: {shutdown_grace_seconds: .inf}", "server.shutdown_grace_seconds: must be a finite number, found inf"),
         ("upstream: {idle_timeout_seconds: .nan}", "upstream.idle_timeout_seconds: must be a finite number, found nan"),
         ("upstream: {idle_timeout_seconds: soon}", "upstream.idle_timeout_seconds: must be a number, found 'soon'"),

@@ -123,7 +123,7 @@ def test_the_command_makes_all_replicas_forget(
     world.ask(chat("why?"), proxy=0)
     eventually(lambda: known_to(world, 1))
     monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", server.url)
-    asked = ["models", "m", "--forget", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
+    asked = ["models", "--forget", "--all", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
     assert main(asked) == 0
     eventually(lambda: not known_to(world, 0) and not known_to(world, 1))
     server.stop()

@@ -176,7 +176,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned"),
         "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
-        "`read_artifact`; `context-proxy models --forget` erases it",
+        "`read_artifact`; `context-proxy models --forget --all` erases it",
     ),
     (
         ("configured_window_corrected",),

@@ -46,6 +46,9 @@ _FREE_CHUNK_BYTES: Final = 300_000
 that send each JSON token as a chunk, as Python's `iterencode` does, write more. Below that each byte costs a call."""
 _MAX_CHUNK_LINE_BYTES: Final = 8192
 """A chunk's length with its extensions, or the trailer: one of nginx's header buffers."""
+_TLS: Final = b"\x16"
+"""How a handshake begins, in every version (RFC 8446 5.1)."""
+_TLS_PROBLEM: Final = "the client speaks TLS, but this port speaks HTTP: use http://, or put a TLS proxy in front"
 _PROBLEMS: Final = {"Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1 is"}
 """Of llhttp's messages those that leave the client guessing (RFC 9113 3.4)."""
 _BLANK_LINE: Final = b"\r\n\r\n"
@@ -176,9 +179,12 @@ class Connection(HttpToolsProtocol):
                 self._check_chunks()
         except HttpParserError as error:
             cause = error.__context__  # of an error in a callback
-            self._refuse(
-                cause if isinstance(cause, ProxyError) else MalformedRequest(_PROBLEMS.get(f"{error}", f"{error}"))
+            problem = (
+                _TLS_PROBLEM
+                if data.startswith(_TLS) and not self._is_in_body
+                else _PROBLEMS.get(f"{error}", f"{error}")
             )
+            self._refuse(cause if isinstance(cause, ProxyError) else MalformedRequest(problem))
         except ProxyError as error:
             self._refuse(error)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -391,14 +391,28 @@ class Learning:
         if self._known != before:
             self.version += 1
 
-    def erase(self) -> None:
-        """Forget everything about every upstream."""
-        self._known, self._samples = {}, {}
+    def erase(self, model: str | None = None) -> Sequence[tuple[str, str]]:
+        """Forget a model, or everything, of every upstream; returns what was forgotten, as upstreams and models."""
+        forgotten: list[tuple[str, str]] = []
+        gone = None if model is None else key_of(model)
+
+        def rest(everything: Contents | None) -> Contents:
+            found = {upstream: dict(known) for upstream, known in (everything or {}).items()}
+            forgotten.extend((upstream, name) for upstream in found for name in found[upstream] if gone in (None, name))
+            return {upstream: {n: one for n, one in known.items() if n != gone} for upstream, known in found.items()}
+
         try:
-            self._file.remove()
-        except OSError as error:
+            if model is None:
+                rest(self._file.read())
+                self._file.remove()
+            else:
+                self._file.change(rest)
+        except (OSError, ValueError) as error:
             self._warn("learning_not_erased", error)
+        self._known = {} if gone is None else {name: one for name, one in self._known.items() if name != gone}
+        self._samples = {}
         self.version += 1
+        return forgotten
 
     def _of(self, model: str | None) -> Knowledge:
         return self._known.get(key_of(model), _NOTHING) if self._known else _NOTHING

@@ -291,7 +291,7 @@ class ModelResolver:
                 window_tokens=limits.window_tokens,
                 configured_tokens=wrong.window_tokens,
                 source=place,
-                advice="correct the setting; `context-proxy models --forget` takes the lesson back",
+                advice="correct the setting, or take the lesson back: context-proxy models NAME --forget",
             )
         return f"{source}, in place of {wrong.window_tokens} from {place}"
 

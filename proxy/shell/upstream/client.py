@@ -47,6 +47,11 @@ _NOT_SENT: Final = _HOP_BY_HOP | {b"host", b"expect"}
 """The HTTP client sets the former itself; `expect` was answered by our own server."""
 _NOT_SENT_WITH_A_WHOLE: Final = _NOT_SENT | {b"content-length"}
 """A replaced body has another length than the one announced; a stream keeps it."""
+NO_SUCH_HOST: Final = "the host name is unknown"
+SPEAKS_NO_TLS: Final = "it does not speak TLS; use http:// instead of https://"
+CLOSED: Final = "it closed the connection"
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+"""What OpenSSL makes of a plain response: include/openssl/sslerr.h; the first up to 3.1, the second since."""
 _FAILURES: Final = (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError)
 """What sending a request raises; ValueError for a header of several lines."""
 _LOCAL_IDLE_SECONDS: Final = 4
@@ -370,7 +375,11 @@ def _header_text(value: bytes) -> str:
 def _cause(error: Exception) -> str:
     """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "it closed the connection"
+        return CLOSED
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return NO_SUCH_HOST
+    if isinstance(error, aiohttp.ClientConnectorSSLError) and getattr(error.__cause__, "reason", "") in _NO_TLS:
+        return SPEAKS_NO_TLS
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
         return str(error.strerror)
     if isinstance(error, OSError) and error.errno:

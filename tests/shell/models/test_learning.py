@@ -803,6 +803,18 @@ def test_what_was_erased_does_not_come_back_with_what_another_worker_measures(tm
     assert (second.limits("m"), learning(tmp_path).limits("m")) == (None, None)
 
 
+def test_erasing_one_model_leaves_the_others_and_says_what_went(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    for name in ("m", "n"):
+        first.note_refusal(name, refusal(60_000), BELIEVED)
+    second.refresh()
+    assert first.erase("m") == [(first.upstream, "m")]
+    assert first.erase("m") == []
+    second.refresh()
+    assert (first.limits("m"), second.limits("m"), learning(tmp_path).limits("m")) == (None, None, None)
+    assert [window(one, "n") for one in (first, second, learning(tmp_path))] == [60_000] * 3
+
+
 def test_erasing_nothing_is_fine(tmp_path: Path) -> None:
     learning(tmp_path / "nowhere").erase()
     assert not (tmp_path / "nowhere").exists()
