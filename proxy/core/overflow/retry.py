@@ -33,6 +33,9 @@ MIN_USEFUL_REPLY_TOKENS: Final = 256
 _LIMIT_SHARE: Final = 0.95
 """Of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted it, so
 the rest only has to cover the error of an estimate."""
+_ESTIMATED_SHARE: Final = 0.85
+"""The same for a prompt that is sent without being reduced to it, where tokens are only estimated: one part of a prompt
+may be a seventh denser than its whole, of which alone the count is known."""
 _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
 
@@ -152,6 +155,8 @@ class Situation(Struct, frozen=True):
     """Of what has to stay: system text, tools, the task, the last user message."""
     holds_a_page: bool = False
     """Whether it holds a page that was read for the model, which gets smaller for a goal alone."""
+    count_may_be_wrong: bool = False
+    """Whether its size is an estimate that nothing had confirmed."""
 
 
 class Outcome(Struct, frozen=True):
@@ -354,9 +359,10 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
     is_exact = is_counted and verdict.exactness is Exactness.EXACT
     ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
     ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
-    usable = _LIMIT_SHARE * ours_per_theirs
-    sure = int(min(verdict.limit * usable, situation.estimate_tokens * ALWAYS_SMALLER)) if is_exact else None
-    return int((verdict.limit - (reply or 0)) * usable), reply, sure
+    most = int((verdict.limit - (reply or 0)) * _LIMIT_SHARE * ours_per_theirs)
+    share = _ESTIMATED_SHARE if situation.count_may_be_wrong else _LIMIT_SHARE
+    sure = min(verdict.limit * share * ours_per_theirs, situation.estimate_tokens * ALWAYS_SMALLER)
+    return most, reply, int(sure) if is_exact else None
 
 
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:

@@ -204,6 +204,7 @@ class Sends:
             has_our_tool=first.offered,
             fixed_tokens=plan.fixed_tokens,
             holds_a_page=pending.again is not None,
+            count_may_be_wrong=plan.budget.count_may_be_wrong,
         )
 
     async def _planned(self, pending: PendingRequest, attempts: Sequence[Attempt]) -> tuple[Attempt, Planned]:

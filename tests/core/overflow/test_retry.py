@@ -254,6 +254,13 @@ def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fi
     assert emergency_goal(Verdict(VerdictKind.PROMPT), replace(SENT, guess_tokens=9_000)) == 9_000
 
 
+def test_a_prompt_that_is_only_estimated_is_surely_under_the_limit_with_a_larger_distance():
+    verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=10_000, unit=Unit.TOKENS)
+    sure, *_ = after(SENT, 400, verdict)
+    estimated, *_ = after(replace(SENT, count_may_be_wrong=True), 400, verdict)
+    assert (sure.is_sure, sure.goal_tokens, estimated.is_sure, estimated.goal_tokens) == (True, 7_600, True, 6_800)
+
+
 def test_a_limit_in_characters_is_turned_into_tokens():
     assert emergency_goal(Verdict(VerdictKind.PROMPT, limit=20_000, unit=Unit.CHARS), SENT) == 3_000
 
