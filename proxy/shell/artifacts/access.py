@@ -45,7 +45,7 @@ class Tenants:
     ) -> None:
         self._secret = secret
         self._path = path
-        """Of the file that holds the secret; None if none does."""
+        """The file that holds the secret; None if none does."""
         self._store = store
         """Which holds the secret, as replicas share it."""
         self.problem: str | None = None
@@ -74,14 +74,14 @@ class Tenants:
         """With the secret that all replicas of a store share; until that can be read, with the folder's own, and the
         store is left alone."""
         tenants = cls(cls.of_folder(folder, shared=shared)._secret, shared=shared, store=store)
-        tenants.problem = "it was not asked for"
+        tenants.problem = "not looked up yet"
         tenants.agree()
         return tenants
 
     def keep_secret(self) -> None:
-        """Called again and again. In a folder, write the secret again if somebody has removed its file: what is stored
-        from now on must be readable after a restart; another secret in its place stays, and the next start will use it.
-        A store that is left alone is asked whether it responds."""
+        """Called periodically. In a folder, restore the secret if its file was removed: what is stored from now on must
+        be readable after a restart; another secret in its place stays, and the next start uses it. In a shared store,
+        probe it during a cooldown."""
         if self._store is not None:
             is_gone = self._store.is_surely_there(SECRET_KEY, _SECRET_BYTES) is False
             if is_gone or self._store.cooldown.why is not None:
@@ -126,7 +126,7 @@ class Tenants:
 
     @property
     def fleet(self) -> str | None:
-        """The same for all processes that know the same secret, and different for all others; None: not known yet."""
+        """A fingerprint of the secret; None if it is not known yet."""
         if self.problem is not None:
             return None
         return hashlib.blake2b(b"which secret", key=self._secret, digest_size=8).hexdigest()
@@ -143,10 +143,10 @@ _OF_FRONTS: Final = frozenset(
     b"forwarded via x-real-ip x-client-ip true-client-ip x-cluster-client-ip fastly-client-ip fly-client-ip "
     b"x-original-forwarded-for x-original-host cdn-loop".split()
 )
-"""Headers of reverse proxies: the connection is theirs, and the client that uses them may be anywhere. Nobody else has
-a use for them, so a header that is here by mistake costs a client on this machine a path or a page."""
+"""Headers of reverse proxies: the connection is theirs, and their client may be anywhere. No other client has a use
+for them; a header sent by mistake costs a client on this machine a path or a page."""
 _BEGIN_OF_FRONTS: Final = (b"x-forwarded-", b"x-envoy-", b"cf-")
-"""Of whole families: nginx's, HAProxy's and Traefik's; Envoy's, and so Istio's; Cloudflare's."""
+"""Families of headers: nginx's, HAProxy's and Traefik's; Envoy's, and so Istio's; Cloudflare's."""
 
 _TELLING: Final = frozenset((b"host", *KEY_HEADERS))
 _CAME_THROUGH: Final = (b"forwarded", b"")

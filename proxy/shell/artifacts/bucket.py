@@ -2,7 +2,7 @@
 
 Rule: several replicas may share a bucket: all find what one of them stores, and each object is written whole or not at
 all. The time for a response is bounded here, so that a thread waiting for the network comes back; after a call without
-a response the next ones fail at once, whoever makes them.
+a response the next ones fail at once, on every thread.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Bucket:
         """Nothing in a bucket has a path."""
 
     def is_used(self) -> bool:
-        """Always true: the bucket is asked, not guessed about."""
+        """Always true: only a request to the bucket can tell."""
         return True
 
     def opened(self) -> ObjectStore:

@@ -24,7 +24,7 @@ from proxy.core.artifact import ARTIFACT_NAME
 from proxy.shell.resources.whole_files import create_file, remove_unfinished, replace_file
 
 COOLDOWN_SECONDS: Final = 30.0
-"""After no response; until then nothing is asked of the store and nothing waits for it."""
+"""Pause after a call without a response: the store is skipped, and nothing waits for it."""
 NO_ANSWER: Final = "no answer in time"
 
 
@@ -80,7 +80,7 @@ META: Final = ".meta"
 TRIAL_KEY: Final = f"{META}/trial"
 """Written to test whether the store is writable; its name is not an artifact's, so it is not mistaken for one."""
 TRIAL_BYTES: Final = 64 * 1024
-"""Of what is written there on a disk: more than the smallest result that is cut. A full disk often has a few blocks
+"""Size of the test object on a disk: more than the smallest result that is cut. A full disk often has a few blocks
 left, which take a small file and no artifact. Drawn at random, as some file systems compress."""
 TOUCH_SECONDS: Final = 3600
 """The use of an artifact is noted at most this often, by writing its metadata object again."""
@@ -259,7 +259,7 @@ _STAGED: Final = re.compile(r"[0-9a-f]+\.part(#\d+)?")
 class PrivateFolder:
     """A folder that is created when something is first put into it.
 
-    What it creates only its user can read. A folder that already exists keeps its mode, as somebody chose that (it may
+    What it creates only its user can read. A folder that already exists keeps its mode, which was chosen (it may
     be /tmp); the files in it are private all the same.
     """
 
@@ -307,7 +307,7 @@ class PrivateFolder:
         os.unlink(self.place_of(key))
 
     def is_surely_there(self, key: str, size: int) -> bool:
-        """Whether the file exists and has that length: somebody may have removed it by hand. 2 µs."""
+        """Whether the file exists and has that length: it may have been removed by hand. 2 µs."""
         try:
             return os.stat(self.place_of(key)).st_size == size
         except OSError:
@@ -315,7 +315,7 @@ class PrivateFolder:
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; the folder is created if needed. Raises OSError, and then leaves nothing
-        behind. It is staged in the metadata folder, where nobody looks."""
+        behind. It is staged in the metadata folder, which is not listed."""
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._path / META).mkdir(mode=0o700, exist_ok=True)
         replace_file(self.place_of(key), content, self.place_of(f"{META}/{secrets.token_hex(8)}.part"))

@@ -37,7 +37,7 @@ from proxy.shell.artifacts.store import INDEXED_BYTES
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 PIECE_BYTES: Final = 1024 * 1024
-"""Of a whole artifact, read and sent at a time."""
+"""Part of a whole artifact that is read and sent at a time."""
 READ_SECONDS: Final = 15.0
 """Longest that the store may take for one response, from when a thread is free to ask it."""
 SEARCH_SECONDS: Final = 5.0

@@ -58,7 +58,7 @@ WARN_SECONDS: Final = 60.0
 MAX_KNOWN: Final = 10_000
 """Artifacts remembered as stored, about 3 MB."""
 MAX_TOOL_CHARACTERS: Final = 200
-"""Of a tool's name in metadata and logs; it comes from outside and may have any length."""
+"""Limit for a tool's name in metadata and logs, which clients choose."""
 
 
 class NameTaken(ValueError):
@@ -229,7 +229,7 @@ class ArtifactStore:
         return True
 
     def _stands(self, name: str, artifact: Artifact, *, is_noted: bool) -> bool:
-        """Whether the object under this name stays. Raises NameTaken, so that nobody replaces what another tenant
+        """Whether the object under this name stays. Raises NameTaken, so that no tenant replaces what another one
         reads: two contents with one name can be made on purpose, as the name holds 64 bits of a hash.
 
         A file whose length is wrong, or whose bytes do not match its name, was left by a crash of the machine; it is
@@ -335,7 +335,7 @@ class _Found(Struct):
     """Unix time of the newest of its objects."""
     disk_bytes: int = 0
     keys: list[str] = field(default_factory=list)
-    """Of its objects, the content first: after a crash, the rest is still found by its metadata."""
+    """Its objects, the content first: after a crash, the rest is still found by its metadata."""
 
 
 def sweep(

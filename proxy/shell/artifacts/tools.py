@@ -88,7 +88,7 @@ _OURS: Final = (beginning_of(RETRIEVAL_TOOL), beginning_of(RECORD_TOOL))
 """Beginnings of the names of records that the proxy keeps for itself, as JSON."""
 
 Tenants = Sequence[str | None]
-"""Whose artifacts may be read, tried in this order; None: anybody's."""
+"""Whose artifacts may be read, tried in this order; None: all tenants'."""
 
 
 class ToolText(NamedTuple):
@@ -177,7 +177,7 @@ MAX_REQUESTS: Final = 200
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Counted as if no two requests shared a text; turns of one conversation share most."""
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-"""Of one request; a larger one is not remembered, so that it does not push out all others."""
+"""Limit for one request; a larger one is not remembered, as it would evict all others."""
 _ENTRY_BYTES: Final = 300
 """What a name and a text take besides the text itself."""
 
@@ -186,7 +186,7 @@ class _Request(NamedTuple):
     """One request's replacements."""
 
     texts: dict[str, str]
-    """By the name of the artifact."""
+    """Keyed by the name of the artifact."""
     left_out: frozenset[str]
     """The artifacts of messages that are left out."""
     note: str

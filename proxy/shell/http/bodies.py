@@ -47,7 +47,7 @@ async def read_body(
 
 
 class Received:
-    """The body of a request as it came. It is passed on like this, so that nobody holds a body that may go."""
+    """The body of a request as it came, in a box, so that no caller holds a body that may be set aside."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -89,7 +89,7 @@ class BodyStream:
 
     async def discard(self) -> None:
         """Read the rest and throw it away, if it is short: the system resets a connection that is closed with bytes
-        unread, and the client then loses the response that says why nobody read them."""
+        unread, and the client then loses the response that explains it."""
         left = _DISCARDED_BYTES
         with contextlib.suppress(ClientLeft, RequestTimeout, TimeoutError):
             async with asyncio.timeout(_DISCARD_SECONDS):

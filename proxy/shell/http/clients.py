@@ -22,7 +22,7 @@ from proxy.shell.upstream.client import Headers
 from proxy.wire.protocol import Wire
 
 STATE_KEY: Final = "connection"
-"""Of the client's connection in `scope["state"]`."""
+"""Key of the client's connection in `scope["state"]`."""
 
 
 class Losable(Protocol):
@@ -116,7 +116,7 @@ class UntilClientLeaves:
 
 
 _MAX_BODY_BYTES: Final = 1024 * 1024
-"""Of a response that must be sent in another form; errors are far shorter."""
+"""Limit for a response that must be sent in another form; errors are far shorter."""
 
 
 class KeepAlive(Struct):
@@ -181,8 +181,8 @@ class KeepAlive(Struct):
         else:
             self._whole += message.get("body", b"")[: _MAX_BODY_BYTES - len(self._whole)]
             if not message.get("more_body", False):
-                told = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
-                await self._send({"type": "http.response.body", "body": told(self._status, bytes(self._whole))})
+                encode = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
+                await self._send({"type": "http.response.body", "body": encode(self._status, bytes(self._whole))})
 
     async def _tick(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> None:
         framing = self._wire.framing

@@ -21,9 +21,9 @@ RATIO_STEP: Final = 0.01
 _UNDER_COUNT: Final = 0.01
 """The whole margin of an exact count: an error this small causes no refusal."""
 _WASTED: Final = 0.05
-"""Of the room: a ratio that is too high is lowered only if it wastes more."""
+"""Share of the room: a ratio that is too high is lowered only if it wastes more."""
 _CONTRADICTS: Final = 0.8
-"""Of a ratio: lower samples are not other content but proof that it was learned from something else. One is enough if
+"""Share of a ratio: samples below it prove that it was learned from something else. One is enough if
 the ratio is above 1 and no refusal has confirmed it."""
 MIN_SAMPLES: Final = 3
 """Responses before a ratio is adopted."""
@@ -39,7 +39,7 @@ PLAUSIBLE: Final = (0.5, 3.0)
 """Tokenizers differ by less. A ratio outside has another cause: counts without the cached tokens, a prompt that the
 upstream has cut, another model behind a router."""
 _SILENT_SHARE: Final = 0.7
-"""Of a calibrated estimate: an upstream that may cut prompts and counted less than this has cut this one."""
+"""Share of a calibrated estimate: an upstream that may cut prompts and counted less has cut this one."""
 
 
 class Samples(Struct, frozen=True):

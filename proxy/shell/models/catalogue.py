@@ -246,7 +246,7 @@ class Price(NamedTuple):
 
     prompt: float
     cached: float
-    """Of the prompt, read from a cache; the full price if the catalogue states none."""
+    """The part of the prompt read from a cache; the full price if the catalogue states none."""
     reply: float
 
 
@@ -259,7 +259,7 @@ class _PricedModels(msgspec.Struct):
 
 
 class Prices:
-    """The prices at one upstream; to be asked in a thread, as it may read the catalogue, 20 ms."""
+    """The prices at one upstream; call it in a thread, as it may read the catalogue, 20 ms."""
 
     def __init__(self, catalogue: Catalogue, read: Callable[[], bytes] = read_package) -> None:
         self._catalogue = catalogue

@@ -1,6 +1,6 @@
-"""Asks the upstream for its models and their limits, in the background; no request waits for it long.
+"""Queries the upstream for its models and their limits in the background; no request waits for it long.
 
-Rule: at most one question at a time about all models, and one in ten minutes once it was answered (for a self-hosted
+Rule: at most one query at a time for all models, and one in ten minutes after a response (for a self-hosted
 server that reports what it has loaded: one in 15 seconds of use). A client's key is used for the one question that its
 own request triggered, and is stored nowhere.
 """
@@ -33,11 +33,11 @@ REFRESH_SECONDS: Final = 600.0
 """A hosted list does not change more often, and OpenRouter's is half a megabyte."""
 
 LOADED_SECONDS: Final = 15.0
-"""Ollama unloads a model after five minutes, and reloads it with another window whenever somebody asks for one; the
+"""Ollama unloads a model after five minutes, and reloads it with another window whenever a request wants one; the
 question takes a local server a millisecond."""
 
 RETRY_SECONDS: Final = 2.0
-"""After no response at all: a server started together with the proxy is asked as soon as it is up."""
+"""After no response at all: a server started together with the proxy is queried as soon as it is up."""
 
 BUSY_SECONDS: Final = 30.0
 """After a 429: an upstream that limits requests counts this one, too."""
@@ -53,7 +53,7 @@ OWN_TIMEOUT_SECONDS: Final = 5.0
 """For all questions besides the list: a server that is slow with them still has its list used."""
 
 MAX_ASKED_MODELS: Final = 256
-"""Models that were asked about by name and are remembered."""
+"""Models queried by name that are remembered."""
 
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that may soon change; llama.cpp sends 503 while it loads its model."""
@@ -88,13 +88,13 @@ class Discovery:
         self._clock = clock
         self._found = _Found(ModelList(), None, ModelList())
         self._models: BoundedMap[str, ModelLimits] = BoundedMap(MAX_ASKED_MODELS)
-        """Answers about one model, asked for by its name."""
+        """Responses about single models, by name."""
         self._stale: frozenset[str] = frozenset()
         """Those of these models whose answers may be outdated."""
         self._former = ModelList()
         """Models that were loaded before and no longer are."""
         self._asked: dict[tuple[str, bool], asyncio.Task[None]] = {}
-        """By the model, and whether it may be loaded."""
+        """Keys: the model, and whether it may be loaded."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._question: asyncio.Task[None] | None = None
         self._due = 0.0
@@ -114,12 +114,12 @@ class Discovery:
 
     @property
     def is_asked_by_name(self) -> bool:
-        """Whether the upstream says more about a model when asked for it by name."""
+        """Whether the upstream says more about a model when queried by name."""
         return self._found.server is not None and self._found.server.by_name
 
     @property
     def own_wire(self) -> str:
-        """The wire that is the upstream's own API; empty if it is none of these servers, or was not asked yet."""
+        """The wire that is the upstream's own API; empty if it has none, or was not queried yet."""
         return self._found.server.wire if self._found.server is not None else ""
 
     async def answered(self) -> bool:
@@ -164,7 +164,7 @@ class Discovery:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a self-hosted server may be another one by now, and has not been asked since."""
+        """Whether a self-hosted server may be another one by now, and was not queried since."""
         return self._is_in_doubt
 
     def doubt(self) -> None:
@@ -246,7 +246,7 @@ class Discovery:
             self._on_change()
 
     def _is_open(self, server: OwnServer, model: str, *, load: bool) -> bool:
-        """Whether a server that can be asked about this model has not been, or may say something else by now."""
+        """Whether this model was not queried yet, or may have changed since."""
         if not server.by_name:
             return False
         listed, name = self._found.listed, model.lower()

@@ -1,8 +1,8 @@
 """What upstreams teach about their models: limits from refusals, and how far our estimate is off.
 
 Rule: only a limit printed exactly is believed at first sight; one under half of what other sources are certain of must
-be seen twice, and one that the client may have written itself teaches nothing. What one tenant has met binds nobody
-else until another tenant meets it. A limit that other sources state need not be kept. All workers share what is adopted
+be seen twice, and one that the client may have written itself teaches nothing. What one tenant has met binds no
+other until a second tenant meets it. Limits that other sources state are not kept. All workers share what is adopted
 through one small file; without a writable file it lasts as long as the process.
 """
 
@@ -74,7 +74,7 @@ class Learning:
         self._checked, self._until = 0.0, math.inf
         """Unix time of the last look at what is too old, and of the next; a clock set back causes one."""
         self._samples: dict[tuple[str, str, str], Samples] = {}
-        """By model, counter and tenant. Per worker: only what is adopted is worth a write."""
+        """Keys: model, counter and tenant. Per worker: only what is adopted is worth a write."""
         self._passed: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
         """The largest accepted prompts, by model and tenant; per worker."""
         self._suspected: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
@@ -112,8 +112,8 @@ class Learning:
         self, model: str, by: str | None = None, supposed: Search | None = None
     ) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
-        `by` None: those of the tenant taught last, to show to people. `supposed`: taken for what its latest refusal
-        has taught."""
+        `by` None picks the tenant with the most recent lesson, for display. `supposed` stands in for its latest
+        lesson."""
         found, of_bytes = self._of(model).limits(by, supposed), self.search(None, by)
         if of_bytes is None or not self._enabled:
             return found if self._enabled else None
@@ -121,7 +121,7 @@ class Learning:
         return replace(limits, input_bytes=of_bytes.guess), said
 
     def taught_apart(self, model: str, by: str) -> str:
-        """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
+        """The tenant if it has limits of its own, otherwise ''."""
         known, of_all = self._of(model), self._of(None)
         if known is _NOTHING and of_all is _NOTHING:
             return ""

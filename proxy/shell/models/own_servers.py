@@ -41,7 +41,7 @@ class NoAnswer(Exception):
 
 
 class Questions:
-    """The questions that one upstream can be asked while its client is open."""
+    """Queries to one upstream while its client is open."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -57,7 +57,7 @@ class Questions:
         return b""
 
     async def maybe_post(self, url: str, members: Mapping[str, Any], seconds: float = TIMEOUT_SECONDS) -> bytes:
-        """The same for a JSON object that is posted, within this many seconds."""
+        """POST a JSON object; the body of a 200, empty if there is none within this many seconds."""
         with contextlib.suppress(NoAnswer):
             return await self._asked("POST", url, jsontext.dump(members), seconds)
         return b""
@@ -121,7 +121,7 @@ class OwnServer(Protocol):
 
     @property
     def by_name(self) -> bool:
-        """Whether it can be asked about one model."""
+        """Whether it can be queried for one model."""
 
     @property
     def lists_loaded(self) -> bool:
@@ -149,7 +149,7 @@ class OneAnswer(Struct, frozen=True):
         return self.read(await ask.maybe(self.url))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
-        """The same as `loaded` reports."""
+        """This model's part of `loaded`."""
         return (await self.loaded(ask)).limits(name)
 
 
@@ -182,7 +182,7 @@ class Ollama(Struct, frozen=True):
 
 
 class ByName(Struct, frozen=True):
-    """A server that is asked about each model, and reports nothing about a model that is not loaded."""
+    """A server queried for each model by name; it reports nothing about models that are not loaded."""
 
     says: str
     url: str
@@ -208,7 +208,7 @@ async def recognised(ask: Questions, base_url: str) -> OwnServer | None:
         url = f"{address.scheme}://{address.netloc}/engines/_configure?model="
         return ByName("Docker Model Runner /engines/_configure", url, said.docker_window)
     beside = base_url.removesuffix("/v1")
-    # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths are asked first.
+    # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths come first.
     if said.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
         url = f"{beside}/api/extra/true_max_context_length"
         return OneAnswer("KoboldCpp /api/extra/true_max_context_length", url, said.koboldcpp_window)

@@ -2,11 +2,11 @@
 
 Rule: what the request itself states › configuration › learned › `defaults` › what a self-hosted server has allocated ›
 what the request's header asks for › the upstream's `/v1/models` › the catalogue › 128 000 tokens. The profile records
-where each value came from. A look-up never waits for the network; callers that can wait a moment for a window that
-nobody states call `settle` first. A window is certain unless it is asked for in a header, the default, or the
+where each value came from. A look-up never waits for the network; callers that can wait a moment for an unstated
+window call `settle` first. A window is certain unless it is requested in a header, the default, or the
 catalogue's from another provider: docs/decisions/0012-windows-certain-and-guessed.md. If a refusal has printed exactly
-that a configured window is too large, the refusal is believed until it is refuted or forgotten, and the operator is
-told.
+that a configured window is too large, the refusal is believed until it is refuted or forgotten, and the log
+says so.
 """
 
 from __future__ import annotations
@@ -53,18 +53,17 @@ class Learned(Protocol):
         latest refusal has taught."""
 
     def taught_apart(self, model: str, by: str) -> str:
-        """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
+        """The tenant if it has limits of its own, otherwise ''."""
 
 
 SMALL_BODY_BYTES: Final = 8 * 1024
 """A request of at most this size fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives under 4 096."""
 
 ASK_SECONDS: Final = 3.0
-"""For a command: somebody is watching the terminal, and the catalogue's entry is worth showing without the
-upstream's."""
+"""For a command: a user is watching the terminal, and the catalogue's entry is worth showing without the upstream's."""
 
 _TOLD_NAMES: Final = 10
-"""Of the models whose window is a guess, reported at the start."""
+"""Models with a guessed window that are named at the start."""
 
 MAX_PROFILES: Final = 1024
 """Profiles remembered; a name is foreign input, and a client may send a new one with every request."""
@@ -304,7 +303,7 @@ def _corrects(learned: ModelLimits, configured: ModelLimits) -> bool:
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:
-    """Where a value of a profile came from, for people; None if nobody states it."""
+    """Where a value of a profile came from, for people; None if unstated."""
     source = profile.sources.get(name)
     return f"guessed: {source}" if name == "window_tokens" and profile.window_is_guessed else source
 

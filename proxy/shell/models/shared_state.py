@@ -1,12 +1,12 @@
-"""What one process learns, told to all replicas through a server of Redis or Valkey.
+"""Shares what each process learns with all replicas through a server of Redis or Valkey.
 
-Rule: no request ever waits for it. Each process learns as it would alone and compares notes, at once after a lesson and
-otherwise every few seconds; a server that is away, slow or empty costs nothing but the comparison. Only replicas that
-share the secret of tenants share lessons, as a lesson binds the tenants that have met it.
+Rule: no request ever waits for it. Each process learns as it would alone and syncs, at once after a lesson and
+otherwise every few seconds; if the server is down, slow or empty, we only skip a sync. Only replicas
+with one secret of tenants share lessons, as a lesson binds the tenants that have met it.
 
 One hash holds everything that replicas with one secret know, and a number counts its changes:
-https://redis.io/docs/latest/develop/using-commands/transactions/ describes how a change is made only if nobody else has
-made one in the meantime.
+https://redis.io/docs/latest/develop/using-commands/transactions/ describes changes that apply only if
+no other client has made one in the meantime.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 COMPARE_SECONDS: Final = 2.0
 """Between two looks at the number of changes; a look is one request for two small values."""
 TRIES: Final = 3
-"""Of one comparison, if other replicas change something at the same moment; the next one is soon."""
+"""Attempts at one sync if other replicas write at the same moment; the next one is soon."""
 KEPT_SECONDS: Final = 30 * 24 * 3600
-"""After the last change the server forgets by itself what nobody uses."""
+"""Redis TTL, refreshed on every write."""
 _MAX_STEP: Final = 2**31
 USER: Final = "learning"
-"""Who speaks with the server here."""
+"""This user's name at `StateContact`."""
 _Field: TypeAlias = bytes | bytearray | memoryview | str | int | float
-"""As the library types the members of a hash."""
+"""The library's type for members of a hash."""
 
 
 class Keys:
@@ -72,11 +72,11 @@ class SharedLearning:
         self._server = contact.server
         self._learning = learning
         self._shared: dict[str, Known] = {}
-        """By upstream: what was known here after the last comparison."""
+        """What was known here after the last sync, by upstream."""
         self._version: bytes | None = None
         """At that time; None: there was no comparison yet."""
         self._forgotten: float | None = None
-        """The last forgetting that this process has followed; None: it has not asked yet."""
+        """The last forgetting that this process has followed; None: not looked up yet."""
         self._lesson = asyncio.Event()
         self._comparisons = Recurring(self._compare_when_due, "shared-state")
 
@@ -93,7 +93,7 @@ class SharedLearning:
         self._comparisons.start()
 
     async def close(self) -> None:
-        """Stop comparing; a lesson of the last moment is still told if the server answers."""
+        """Stop comparing, after one more sync if the server responds."""
         await self._comparisons.stop()
         if self.problem is None:
             await self.compare()
@@ -101,7 +101,7 @@ class SharedLearning:
             learning.on_lesson = _nobody
 
     async def compare(self) -> None:
-        """Tell the server what is new here, and learn what is new there; never raises."""
+        """Sync both sides; never raises."""
         self._lesson.clear()
         await self._contact.speak(USER, self._compare)
 

@@ -166,7 +166,7 @@ def _load(name: str) -> Callable[[str], int]:
 
 
 def _ranks(contents: bytes) -> dict[bytes, int]:
-    """By token. A function of its own, as its words take 30 MB and are gone before the encoding takes as much."""
+    """Ranks by token. A function of its own: its words take 30 MB, freed before the encoding takes as much."""
     words = contents.split()  # a line: the token in base64, its rank
     return dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 

@@ -45,7 +45,7 @@ _BY_STATUS: Final = {
     429: FetchError.RATE_LIMITED,
 }
 _SHOWN_CHARACTERS: Final = 300
-"""Of an address in a diagnosis."""
+"""Limit for an address in a diagnosis."""
 _NAME_CHARACTERS: Final = 80
 _UNPRINTABLE_IN_NAMES: Final = re.compile(r"[^\w.()+,=@ -]+")
 

@@ -1,7 +1,7 @@
-"""Which IP addresses anybody may ask the proxy to connect to.
+"""Which IP addresses clients may have the proxy connect to.
 
 Rule: what is not known to be public is not public. Addresses are judged, never names. An address that contains another
-one (mapped, tunnelled, translated) is refused, as nobody here can know who unwraps the inner one.
+one (mapped, tunnelled, translated) is refused, as the host that unwraps the inner one is unknown.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PRIVATE: Final = _networks(
 )
 """What an operator means by a private network."""
 _METADATA: Final = _networks("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
-"""Of Alibaba, AWS and Google, inside those networks; the others are link-local. They hand out keys."""
+"""Metadata of Alibaba, AWS and Google inside those networks; the others are link-local. They hand out keys."""
 
 _ENDS_IN_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE)
 """What resolvers and browsers take for an IPv4 address, in any spelling:

@@ -32,9 +32,9 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 MAX_AT_ONCE: Final = 4
-"""Of one request."""
+"""Limit for one request."""
 MAX_REFERENCES: Final = 256
-"""Of one request; further ones stay as they are."""
+"""Limit for one request; further ones stay as they are."""
 PATIENCE: Final = 3
 """Times the limit for one image: how long a request waits for all of its own. What arrives later is ready for its next
 turn; until then the reference stays as it is."""
@@ -186,7 +186,7 @@ class Resolver:
     def _ended(self, key: tuple[str, str], task: asyncio.Task[Found | None]) -> None:
         del self._underway[key]
         if not task.cancelled():
-            task.exception()  # retrieved, even if nobody waits for it any more
+            task.exception()  # retrieved, even if no request waits for it any more
 
     async def _downloaded(self, address: str, tenant: str) -> Found | None:
         """The image, stored and remembered; None if it cannot be stored, as the next turn would get another one."""
@@ -274,7 +274,7 @@ class FetchCache:
         self._folder = folder
         self._clock = clock
         self._remembered: BoundedMap[tuple[str, str], _Remembered] = BoundedMap(MAX_REMEMBERED)
-        """By hash and tenant."""
+        """Keyed by hash and tenant."""
         self._threads = DaemonThreads(2, "findings")
 
     async def recall(self, address: str, tenant: str) -> Finding | None:

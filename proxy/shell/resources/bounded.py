@@ -1,6 +1,6 @@
 """Maps of bounded size: the newest entry stays, the oldest goes.
 
-Rule: foreign input may name any number of things; what is forgotten is computed or asked for again.
+Rule: clients may name any number of things; evicted entries are computed or fetched again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BoundedMap(Generic[Key, Value]):
         """The bytes of all entries, as stated by their writers."""
         self._entries: OrderedDict[Key, Value] = OrderedDict()
         self._bytes: dict[Key, int] = {}
-        """Of entries that have any."""
+        """Sizes of the entries that have any."""
         self.get = self._entries.get
 
     def __len__(self) -> int:

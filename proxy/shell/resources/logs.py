@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from proxy.config.settings import LogSettings
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Of the request that this task serves; empty: none."""
+"""The request that this task serves; empty: none."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -103,7 +103,7 @@ def logger() -> FilteringBoundLogger:
 
 
 def _named(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The same line with the request's id, if it has none of its own."""
+    """The line with the request's id, if it has none of its own."""
     if "request_id" in event or not (request_id := _request_id.get()):
         return event
     return {"request_id": request_id, **event}

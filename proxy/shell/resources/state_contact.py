@@ -1,7 +1,7 @@
-"""The server of Redis or Valkey at `state.url`, as replicas speak with it.
+"""The connection to the Redis or Valkey server at `state.url`.
 
-Rule: whoever speaks with it does so beside the requests; each conversation is bounded in time, and its failure is a
-fact to be told and no error. Several may speak with it, and its loss is said once.
+Rule: no request waits for it; each exchange is bounded in time, and a failure is reported, not raised. Several users
+share it, and its loss is logged once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class StateContact:
         return next(iter(self._problems.values()), STRANGERS if self._has_strangers else None)
 
     def problem_of(self, user: str) -> str | None:
-        """The same, for one of those who speak with it."""
+        """Last problem of this user, or None."""
         return self._problems.get(user)
 
     async def speak(self, user: str, exchange: Callable[[], Awaitable[None]]) -> None:
@@ -93,7 +93,7 @@ class StateContact:
         self._note(user, reason)
 
     async def start(self) -> None:
-        """Look who else uses the server, now and then again and again."""
+        """Check for other fleets now, and periodically."""
         await self.speak("fleets", self._meet)
         self._meetings.start()
 

@@ -1,7 +1,7 @@
 """What requests keep for another send while they wait for their responses: in memory up to a limit, beyond it in files.
 
-Rule: waiting costs the one who waits. Beyond the limit, the largest of whoever keeps most goes to a file that has no
-name, so that nobody else can open it and nothing is left of it when the request or the process ends. Only if there is
+Rule: waiting costs the one who waits. Beyond the limit, the largest body of the tenant that keeps most goes to a file
+without a name: no other process can open it, and it disappears with the request or the process. Only if there is
 no such file can the request not be sent again.
 """
 
@@ -108,7 +108,7 @@ class WaitingRoom:
         """Write to files what is too much."""
         if self._memory_bytes <= self._max_bytes:
             return
-        async with self._making_room:  # whoever comes meanwhile holds its share of the workload until there is room
+        async with self._making_room:  # later ones hold their share of the workload until there is room
             while self._memory_bytes > self._max_bytes:
                 together = self._kept[max(self._totals, key=self._totals.__getitem__)]
                 kept = max(together, key=together.__getitem__)
@@ -263,5 +263,5 @@ def _read(file: IO[bytes]) -> _Contents:
     """What `_written` has written, which closes it. Raises OSError."""
     with file:
         file.seek(0)
-        found: _Contents = pickle.load(file)  # noqa: S301 - this process wrote it, and nobody else can open it
+        found: _Contents = pickle.load(file)  # noqa: S301 - this process wrote it, and no other can open it
         return found

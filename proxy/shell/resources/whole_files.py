@@ -89,7 +89,7 @@ class SharedFile(Generic[Contents]):
         self.path = path
         self._kind = kind
         self._stamp: _Stamp | None = None
-        """Of the version last read or written; None: there was no file."""
+        """The version last read or written; None: there was no file."""
 
     def is_news(self) -> bool:
         """Whether the file is not the one last read or written, which includes its removal. 3 µs."""

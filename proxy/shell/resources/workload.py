@@ -19,16 +19,16 @@ from msgspec import Struct
 from starlette.types import Message, Receive
 
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""Of bodies being read, planned and sent at a time. What is made from one takes up to four times as much."""
+"""Bytes of bodies being read, planned and sent at a time. What is made from one takes up to four times as much."""
 SMALL_BYTES: Final = 64 * 1024
-"""Of a body that never waits: the server's own buffers hold as much for each connection anyway."""
+"""Size of a body that never waits: the server's own buffers hold as much for each connection anyway."""
 PACE_SECONDS: Final = 5.0
 """Time in which more of a body has to arrive while others wait: `LEAST_BYTES`, or a part of what has arrived already.
 So a body of 64 MB, the default maximum, is done within minutes, and 30 kbit/s are enough for small ones."""
 PACE_PART: Final = 32
 LEAST_BYTES: Final = 16 * 1024
 APART_BYTES: Final = 4 * 1024 * 1024
-"""Of a memory block that gets its own mapping from the system. Each of its pages then costs a fault: at 256 KB, the
+"""Size of a memory block that gets its own mapping from the system. Each page then costs a fault: at 256 KB, the
 bodies of 100 turns up to 2 MB took 0.18 s more of CPU."""
 KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
 """Free memory at the end of the heap before it is given back at once; the rest is given back every second."""
@@ -44,7 +44,7 @@ STARTED_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 1.0
 """Between two checks for memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
-"""Of bodies worked on: below this, what the C library keeps for later is not worth a check."""
+"""Bytes of bodies worked on: below this, what the C library keeps for later is not worth a check."""
 
 
 class Workload:
@@ -65,7 +65,7 @@ class Workload:
         self._pacing: asyncio.TimerHandle | None = None
         """Runs while others wait."""
         self.done_bytes = 0
-        """Of all requests so far."""
+        """Total of all requests so far."""
 
     @property
     def queued(self) -> int:
@@ -74,7 +74,7 @@ class Workload:
 
     @property
     def problem(self) -> str | None:
-        """What an operator is told of the queue; None if there is none."""
+        """A line about the queue for the operator; None if it is empty."""
         if not self._waiting:
             return None
         return f"{len(self._waiting)} requests wait for room: {self._held_bytes:,} bytes are being read and planned"
@@ -130,7 +130,7 @@ class Workload:
         self._pacing = asyncio.get_running_loop().call_later(PACE_SECONDS, self.end_slow)
 
     def end_slow(self) -> None:
-        """End the wait for bodies of which too little has arrived since the last check, if anybody waits for room."""
+        """End the wait for bodies of which too little has arrived since the last check, if a request waits for room."""
         self._pacing = None
         if not self._waiting:
             return

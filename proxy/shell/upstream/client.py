@@ -64,7 +64,7 @@ _DRAIN_SECONDS: Final = 2.0
 finished then is closed, as the next one costs only a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
 _ARRIVED_BYTES: Final = 64 * 1024
-"""Of a body that is read at once if it is here."""
+"""Limit for a body that is read at once if it has arrived."""
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
 
@@ -77,7 +77,7 @@ _OURS: Final = b"x-context-proxy-"
 """How the names of the proxy's own headers begin. An upstream's own never reach a client, who could not tell them from
 ours; those of another context-proxy neither."""
 _STATUSES: Final = range(200, 600)
-"""Of responses, after interim ones: RFC 9110 15. Nobody could say what another number means."""
+"""Final status codes (RFC 9110 15); others have no meaning."""
 LOOP_HEADER: Final = b"x-context-proxy-loop"
 """Names each process of this proxy that a request has passed, as CDN-Loop does for networks (RFC 8586): a balancer may
 hide that the upstream leads back here. Not `Via`, as nginx does not compress responses to requests that have one
@@ -231,9 +231,9 @@ class Upstream:
         proxies = {} if proxy_bypass(parts.netloc) else getproxies()
         self._proxy = proxies.get(parts.scheme) or proxies.get("all")
         self.base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
-        """Of the base URL, without a trailing slash."""
+        """The base URL, without a trailing slash."""
         self._mark = os.urandom(8).hex().encode()
-        """Of this process, in LOOP_HEADER."""
+        """This process's value of LOOP_HEADER."""
         self._session: aiohttp.ClientSession | None = None
         self._exchanges: Exchanges | None = None
         """None, too, if the environment names a proxy for the upstream."""

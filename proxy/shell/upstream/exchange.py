@@ -24,9 +24,9 @@ from proxy.errors import ClientError
 from proxy.shell.upstream.tap import Taker, Tap
 
 MAX_HEADER_BYTES: Final = 128 * 1024
-"""Of one header of a response; aiohttp's own 8 KB are less than some content-security policies."""
+"""Limit for one response header; aiohttp's own 8 KB are less than some content-security policies."""
 MAX_HEADERS: Final = 1_000
-"""Of a response; cookies and rate limits behind two gateways reach the client library's own limit of 128."""
+"""Headers of a response; cookies and rate limits behind two gateways reach the client library's own limit of 128."""
 _MAX_HEADS: Final = 1_000
 """Of one response, interim ones included: one or two are common, and slow gateways send one now and then."""
 
