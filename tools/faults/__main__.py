@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tools.faults import clocks as shifted
 from tools.faults.buckets import buckets_that_fail, late_buckets, replicas_of_a_bucket
 from tools.faults.client_faults import hostile_bodies, leaving
+from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from tools.faults.report import page
 from tools.faults.soak import soak, written
@@ -41,6 +43,8 @@ TRIALS: Final[dict[str, Trial]] = {
         buckets_that_fail,
         late_buckets,
         replicas_of_a_bucket,
+        names,
+        certificates,
         kills,
         many_at_once,
         idle_streams,
@@ -48,6 +52,7 @@ TRIALS: Final[dict[str, Trial]] = {
         slow_bodies,
         waiting_requests,
         floods,
+        *([shifted.clocks, shifted.leaps] if shifted.library() is not None else []),
         secrets,
     )
 }

@@ -39,10 +39,13 @@ class Extent:
     late_starts: int = 5
     """Troubles of a bucket during which a replica starts."""
 
+    clocks: int = 4
+    """Clocks that are wrong in another way."""
+
     @classmethod
     def short(cls) -> Extent:
         """What `make test` has time for."""
-        return cls(every=29, kills=3, idle_streams=200, large_at_once=12, late_starts=2, waiting=10)
+        return cls(every=29, kills=3, idle_streams=200, large_at_once=12, late_starts=2, waiting=10, clocks=1)
 
 
 Trial: TypeAlias = Callable[[Extent], Awaitable[list[Tried]]]

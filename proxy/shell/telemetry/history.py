@@ -205,7 +205,7 @@ class History:
                 return ask(ledger)
             except (sqlite3.Error, OSError) as error:
                 self._fail(error)
-        with contextlib.closing(Ledger(None, MAX_DECISIONS)) as stand_in:
+        with contextlib.closing(Ledger(None, MAX_DECISIONS, self._clock)) as stand_in:
             waiting = list(self._waiting.copy())[-MAX_DECISIONS:]
             stand_in.add([one.entry() for one in waiting], now=self._clock())
             return ask(stand_in)
@@ -219,7 +219,7 @@ class History:
             self._retry_at = float("-inf")
         if self._ledger is None and self._clock() >= self._retry_at:
             try:
-                self._ledger = Ledger(self._path if self.is_kept else None, self.max_rows or MAX_DECISIONS)
+                self._ledger = Ledger(self._path if self.is_kept else None, self.max_rows or MAX_DECISIONS, self._clock)
                 self.problem = None
             except (sqlite3.Error, OSError) as error:
                 self._fail(error)

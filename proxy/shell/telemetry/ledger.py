@@ -15,9 +15,10 @@ import os
 import secrets
 import sqlite3
 import sys
+import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, cast
@@ -49,6 +50,9 @@ _TIDY_ROWS: Final = 200
 """Rows added between two looks at the limits."""
 _SHORT_BYTES: Final = 1_024
 """Of the blocks of a request that are not compressed: that takes longer than all else that is done for its row."""
+_AHEAD_SECONDS: Final = 300.0
+"""The clocks of replicas differ by less. A row dated further ahead was written while a clock was wrong: it counts as
+the oldest, else it would hide, and evict, everything that ends until its date."""
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
 
@@ -104,8 +108,10 @@ class Wanted(Struct, frozen=True):
 class Ledger:
     """One database; `path` None: in memory."""
 
-    def __init__(self, path: Path | None, max_rows: int) -> None:
+    def __init__(self, path: Path | None, max_rows: int, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: Unix time."""
         self.max_rows = max_rows
+        self._clock = clock
         self._added = 0
         if path is not None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -175,16 +181,16 @@ class Ledger:
 
     def page(self, wanted: Wanted) -> list[Summary]:
         """Summaries of rows, each with its `id`, the newest first."""
-        where, given = _where(wanted)
+        where, given = _where(wanted, self._latest_id)
         found = self._database.execute(
-            f"SELECT id, summary FROM decisions{where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - no value is in it
-            (*given, wanted.limit),
+            f"SELECT id, summary FROM decisions{where} ORDER BY id > ?, id DESC LIMIT ?",  # noqa: S608 - no value is in it
+            (*given, self._latest_id, wanted.limit),
         )
         return [_summary(number, summary) for number, summary in found]
 
     def count(self, wanted: Wanted) -> int:
         """How many rows there are of a kind."""
-        where, given = _where(wanted)
+        where, given = _where(wanted, self._latest_id)
         found: int = self._database.execute(f"SELECT count(*) FROM decisions{where}", given).fetchone()[0]  # noqa: S608
         return found
 
@@ -218,8 +224,8 @@ class Ledger:
         """The latest conversations, each with its latest turns, the oldest turn first."""
         found = self._database.execute(
             "SELECT conversation, count(*), max(id), min(ended), max(ended), sum(changed), sum(troubled > 0)"
-            " FROM decisions WHERE conversation != '' GROUP BY conversation ORDER BY max(id) DESC LIMIT ?",
-            (limit,),
+            " FROM decisions WHERE conversation != '' GROUP BY conversation ORDER BY max(id) > ?, max(id) DESC LIMIT ?",
+            (self._latest_id, limit),
         ).fetchall()
         models, turns = dict[str, str](), {row[0]: deque[Turn](maxlen=MAX_TURNS) for row in found}
         rows = self._database.execute(
@@ -244,26 +250,31 @@ class Ledger:
         group = f" GROUP BY {', '.join(by)} ORDER BY {', '.join(by)}" if by else ""
         sums = ", ".join(f"coalesce(sum({name}), 0)" for name in _SUMS)
         found = self._database.execute(
-            f"SELECT {', '.join((*by, sums))} FROM slots WHERE slot >= ?{group}",  # noqa: S608 - names of columns
-            (int(since // SLOT_SECONDS),),
+            f"SELECT {', '.join((*by, sums))} FROM slots WHERE slot BETWEEN ? AND ?{group}",  # noqa: S608 - names of columns
+            (int(since // SLOT_SECONDS), int(self._latest_id / 1e6 // SLOT_SECONDS)),
         )
         return [dict(zip((*by, *_SUMS), row, strict=True)) for row in found]
 
     def first_bytes(self, upstream: str, limit: int) -> list[float]:
         """The latest waits for an upstream's first byte, in milliseconds, ascending."""
         found = self._database.execute(
-            "SELECT first_byte_ms FROM decisions WHERE upstream = ? AND first_byte_ms IS NOT NULL ORDER BY id DESC"
-            " LIMIT ?",
-            (upstream, limit),
+            "SELECT first_byte_ms FROM decisions WHERE upstream = ? AND first_byte_ms IS NOT NULL"
+            " ORDER BY id > ?, id DESC LIMIT ?",
+            (upstream, self._latest_id, limit),
         )
         return sorted(waited for (waited,) in found)
 
     def running(self, but: str, now: float) -> list[Running]:
         """What other workers have under way."""
         found = self._database.execute(
-            "SELECT running FROM workers WHERE name != ? AND seen > ?", (but, now - _STALE_SECONDS)
+            "SELECT running FROM workers WHERE name != ? AND abs(seen - ?) < ?", (but, now, _STALE_SECONDS)
         )
         return [one for (running,) in found for one in _read(running)]
+
+    @property
+    def _latest_id(self) -> int:
+        """The id of a request that ends as late as any whose clock is right."""
+        return int((self._clock() + _AHEAD_SECONDS) * 1e6)
 
     @contextlib.contextmanager
     def _changing(self, now: float) -> Iterator[None]:
@@ -313,20 +324,20 @@ class Ledger:
         self._added = 0
         execute = self._database.execute
         execute(
-            "DELETE FROM decisions WHERE id <= (SELECT id FROM decisions ORDER BY id DESC LIMIT 1 OFFSET ?)",
-            (self.max_rows,),
+            "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id > ?, id DESC LIMIT -1 OFFSET ?)",
+            (self._latest_id, self.max_rows),
         )
         most = MAX_BYTES if self.is_file else MAX_MEMORY_BYTES
         if self._used_bytes() > most:
             execute(
-                "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM (SELECT id, sum(held) OVER (ORDER BY id DESC)"
-                " AS total FROM decisions) WHERE total > ?)",
-                (int(most * _LEFT_SHARE),),
+                "DELETE FROM decisions WHERE id IN (SELECT id FROM (SELECT id, sum(held) OVER"
+                " (ORDER BY id > ?, id DESC) AS total FROM decisions) WHERE total > ?)",
+                (self._latest_id, int(most * _LEFT_SHARE)),
             )
         execute(
             "DELETE FROM slots WHERE slot <= (SELECT slot FROM slots ORDER BY slot DESC LIMIT 1 OFFSET ?)", (MAX_SLOTS,)
         )
-        execute("DELETE FROM workers WHERE seen < ?", (now - _STALE_SECONDS,))
+        execute("DELETE FROM workers WHERE abs(seen - ?) > ?", (now, _STALE_SECONDS))
 
 
 _COLUMNS: Final = (
@@ -369,19 +380,22 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _where(wanted: Wanted) -> tuple[str, list[Any]]:
-    terms: list[tuple[str, Any]] = []
+def _where(wanted: Wanted, latest_id: int) -> tuple[str, list[Any]]:
+    terms, given = list[str](), list[Any]()
     if wanted.before is not None:
-        terms.append(("id < ?", wanted.before))
+        terms.append("(id > ?, -id) > (?, ?)")
+        given += latest_id, wanted.before > latest_id, -wanted.before
     if wanted.changed:
-        terms.append(("changed = ?", 1))
+        terms.append("changed")
     if wanted.troubled:
-        terms.append(("troubled >= ?", 1))
+        terms.append("troubled")
     if wanted.conversation:
-        terms.append(("conversation = ?", wanted.conversation))
-    terms += [("instr(words, ?)", _storable(word)) for word in wanted.words.lower().split()]
-    where = " WHERE " + " AND ".join(term for term, _ in terms) if terms else ""
-    return where, [given for _, given in terms]
+        terms.append("conversation = ?")
+        given.append(wanted.conversation)
+    for word in wanted.words.lower().split():
+        terms.append("instr(words, ?)")
+        given.append(_storable(word))
+    return f" WHERE {' AND '.join(terms)}" if terms else "", given
 
 
 def _summary(number: int, written: bytes) -> Summary:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -23,6 +25,7 @@ from yarl import URL
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
+from proxy.shell.resources.threads import DaemonThreads, TooSlow
 from proxy.shell.upstream.exchange import (
     MAX_HEADER_BYTES,
     MAX_HEADERS,
@@ -65,6 +68,9 @@ finished then is closed, as the next one costs only a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
 _ARRIVED_BYTES: Final = 64 * 1024
 """Limit for a body that is read at once if it has arrived."""
+_LOOK_UP_SECONDS: Final = 5.0
+"""For the addresses of a name: then another look-up may begin, and the upstream's connect timeout is not over."""
+_LOOK_UP_THREADS: Final = 8
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
 
@@ -235,6 +241,8 @@ class Upstream:
         self._mark = os.urandom(8).hex().encode()
         """This process's value of LOOP_HEADER."""
         self._session: aiohttp.ClientSession | None = None
+        self._resolver = _Resolver()
+        self._connector: aiohttp.TCPConnector
         self._exchanges: Exchanges | None = None
         """None, too, if the environment names a proxy for the upstream."""
 
@@ -299,6 +307,8 @@ class Upstream:
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
         """The proxy's error for what the HTTP client raised before there was a response."""
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            self._connector.clear_dns_cache()  # the name may have moved
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             limit, setting = self._settings.connect_timeout_seconds, "upstream.connect_timeout_seconds"
             return UpstreamTimeout(f"{self._where} took no connection within {limit:g} s ({setting})")
@@ -313,11 +323,13 @@ class Upstream:
             self._exchanges.close()
         if self._session is not None:
             await self._session.close()
+        await self._resolver.close()
 
     def _open(self) -> aiohttp.ClientSession:
         """Created at the first send, as it belongs to the running loop."""
-        connector = aiohttp.TCPConnector(
+        self._connector = connector = aiohttp.TCPConnector(
             limit=0,
+            resolver=self._resolver,
             keepalive_timeout=self._idle_seconds,
             # Reads SSL_CERT_FILE; 20 ms, so only if TLS is used.
             ssl=ssl.create_default_context() if self._base_url.startswith("https") else False,
@@ -339,6 +351,32 @@ class Upstream:
             mark = LOOP_HEADER + b": " + self._mark
             self._exchanges = Exchanges(self._session, base_url, mark, *limits, self._idle_seconds)
         return self._session
+
+
+class _Resolver(aiohttp.abc.AbstractResolver):
+    """The system's resolver, on threads of its own and with a limit: aiohttp has all requests wait for one look-up."""
+
+    def __init__(self) -> None:
+        self._threads = DaemonThreads(_LOOK_UP_THREADS, "upstream-names")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[aiohttp.abc.ResolveResult]:
+        look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+        try:
+            found = await self._threads.run(_LOOK_UP_SECONDS, look_up)
+        except TooSlow:
+            raise OSError(errno.ETIMEDOUT, f"its name was not resolved within {_LOOK_UP_SECONDS:g} s") from None
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return [
+            aiohttp.abc.ResolveResult(
+                hostname=host, host=str(at[0]), port=int(at[1]), family=family, proto=proto, flags=flags
+            )
+            for family, _, proto, _, at in found
+        ]
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _end_of_connection(response: aiohttp.ClientResponse | Exchange) -> asyncio.Future[None] | None:
@@ -376,10 +414,13 @@ def _cause(error: Exception) -> str:
     """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return CLOSED
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorDNSError) and error.errno != errno.ETIMEDOUT:
         return NO_SUCH_HOST
     if isinstance(error, aiohttp.ClientConnectorSSLError) and getattr(error.__cause__, "reason", "") in _NO_TLS:
         return SPEAKS_NO_TLS
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        found = getattr(error, "certificate_error", error)
+        return f"its certificate is not trusted: {getattr(found, 'verify_message', type(found).__name__)}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
         return str(error.strerror)
     if isinstance(error, OSError) and error.errno:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import Final
+from typing import Final, cast
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -129,7 +129,7 @@ class Exchanges:
         """`mark`: the line of a header that each request gets. `head_seconds`: for the head of a response, from the
         time at which its request is sent. `idle_seconds`: after which a connection is closed."""
         assert session.connector is not None, "a session that is open"
-        self._connector = session.connector
+        self._connector = cast("aiohttp.TCPConnector", session.connector)
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_seconds)
         self._head_seconds = head_seconds
         self._idle_seconds = idle_seconds
@@ -218,9 +218,15 @@ class Exchanges:
         self._idle = []
 
     async def _connection(self) -> Connection:
-        """A new one."""
+        """A new one; the addresses of a name are looked up anew if none of those remembered takes it."""
         try:
-            return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
+            try:
+                return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
+            except aiohttp.ClientConnectorError as error:
+                if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorDNSError):
+                    raise
+                self._connector.clear_dns_cache()
+                return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError from error
 

@@ -43,6 +43,22 @@ def test_pages_follow_one_another_without_gap_or_repetition(ledger: Ledger) -> N
     assert seen == [str(number) for number in reversed(range(10))]
 
 
+def test_rows_of_a_clock_that_was_ahead_count_as_the_oldest_once_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TIDY_ROWS", 1)
+    ledger = Ledger(None, 6, clock=lambda: 1_000.0)
+    ledger.add([entry(f"ahead-{number}", 9_000.0 + number, conversation="old") for number in range(4)])
+    ledger.add([entry(f"right-{number}", 1_000.0 + number, conversation="new") for number in range(4)])
+    assert ids(ledger) == ["right-3", "right-2", "right-1", "right-0", "ahead-3", "ahead-2"]
+    seen, before = [], None
+    while page := ledger.page(Wanted(limit=1, before=before)):
+        seen += [one["request_id"] for one in page]
+        before = page[-1]["id"]
+    assert seen == ids(ledger)
+    assert [found["conversation"] for found in ledger.conversations(5)] == ["new", "old"]
+    assert ledger.slots(0, ())[0]["requests"] == 4
+    ledger.close()
+
+
 def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) -> None:
     assert ledger.newest() == 0
     ledger.add([entry("old", 1_000.0)])

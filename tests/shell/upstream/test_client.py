@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import inspect
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
@@ -708,6 +709,49 @@ async def test_a_name_that_does_not_exist_is_unreachable() -> None:
     async with opened("http://model.invalid/v1") as upstream:
         with pytest.raises(UpstreamUnreachable, match=r"the upstream http://model\.invalid cannot be reached"):
             await post(upstream)
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, look_up: Callable[[], int]) -> None:
+    """A name whose look-up gives a port of this machine."""
+
+    def found(*_: object) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", look_up()))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+def port_of(scripted: ScriptedUpstream) -> int:
+    return int(scripted.base_url.split(":")[2].partition("/")[0])
+
+
+async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ScriptedUpstream(answering(OK)) as scripted:
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            ports = iter([closed.getsockname()[1], port_of(scripted)])
+            resolving(monkeypatch, lambda: next(ports))
+            async with opened("http://model.test/v1") as upstream:
+                assert await post(upstream) == b"ok"
+
+
+async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_UP_SECONDS", 0.05)
+    hangs = threading.Event()
+
+    def hang() -> int:
+        hangs.wait(PATIENCE_SECONDS)
+        return 0
+
+    async with ScriptedUpstream(answering(OK)) as scripted:
+        look_ups = iter([hang])
+        resolving(monkeypatch, lambda: next(look_ups, lambda: port_of(scripted))())
+        async with opened("http://model.test/v1") as upstream:
+            with pytest.raises(UpstreamUnreachable, match=r"its name was not resolved within 0\.05 s"):
+                await post(upstream)
+            assert await post(upstream) == b"ok"
+            hangs.set()
 
 
 async def test_plain_http_behind_https_is_unreachable() -> None:
