@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.faults import clocks as shifted
-from tools.faults.buckets import buckets_that_fail, late_buckets, replicas_of_a_bucket
+from tools.faults.buckets import buckets_that_fail, buckets_that_lie, late_buckets, replicas_of_a_bucket
 from tools.faults.client_faults import hostile_bodies, leaving
 from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
@@ -41,6 +41,7 @@ TRIALS: Final[dict[str, Trial]] = {
         *([full_disk] if hasattr(resource, "prlimit") else []),  # only Linux limits a running process
         removed_folder,
         buckets_that_fail,
+        buckets_that_lie,
         late_buckets,
         replicas_of_a_bucket,
         names,

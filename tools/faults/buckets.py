@@ -43,7 +43,9 @@ SLACK_SECONDS: Final = 3.0
 AT_ONCE_SECONDS: Final = 0.5
 """What a request takes that waits for no bucket; 0.1 s on a machine of its own."""
 LATE_SECONDS: Final = 1.0
+_GROWN_MEGABYTES: Final = 100
 _TROUBLES: Final = ("hang", "away", "cut", "500", "403")
+_EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 _LINES: Final = 600
 """Of a result that is cut on arrival and that would fit uncut."""
 _SETTINGS: Final[Mapping[str, Any]] = {
@@ -67,7 +69,8 @@ class Bucket:
     place: int = 0
     """The relay's port."""
     trouble: str = ""
-    """`hang`, `late`, `cut` (connections end without a response), `away` (there are none), or a status; empty: none."""
+    """`hang`, `late`, `cut` (connections end without a response), `away` (there are none), `garbage` (a 200 that is no
+    response of S3), `truncated` (half of each response), `expired` (the credentials), or a status; empty: none."""
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def begin(self, trouble: str) -> None:
@@ -94,10 +97,34 @@ class Bucket:
                     await asyncio.sleep(0.1)
                 if self.trouble == "late":
                     await asyncio.sleep(LATE_SECONDS)
-                writer.write(whole(int(self.trouble), b"") if self.trouble.isdigit() else await self._passed(request))
+                writer.write(await self._response(request))
                 await writer.drain()
+                if self.trouble == "truncated":
+                    break
         self.connections.discard(writer)
         writer.close()
+
+    async def _response(self, request: bytes) -> bytes:
+        match self.trouble:
+            case "garbage":
+                return whole(200, b"\x00\xff<Garbage" * 99, "application/xml")
+            case "expired":
+                return whole(403, _EXPIRED, "application/xml")
+            case "truncated":
+                found = await self._passed(request)
+                return found[: -max(1, len(found.partition(b"\r\n\r\n")[2]) // 2)]
+            case trouble if trouble.isdigit():
+                return whole(int(trouble), b"")
+        return await self._passed(request)
+
+    async def deleted(self) -> None:
+        """Remove the bucket itself, past the relay."""
+        await self.emptied()
+        await self._passed(b"DELETE /faults HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+
+    async def made(self) -> None:
+        """Make it, past the relay. Raises OSError."""
+        await self._passed(b"PUT /faults HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
 
     async def emptied(self) -> int:
         """Remove everything, past the relay; how many objects there were."""
@@ -134,7 +161,7 @@ async def bucket() -> AsyncIterator[Bucket]:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 with contextlib.suppress(OSError):
-                    await made._passed(b"PUT /faults HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+                    await made.made()
                     break
                 await asyncio.sleep(0.1)
         yield made
@@ -242,6 +269,39 @@ async def late_buckets(_: Extent) -> list[Tried]:
         tried.note(f"status {heard.status} after {seconds:.1f} s", held=held)
         tried.note(f"{len(names)} of 60 cut, not read back: {unread[:3]}", held=len(names) == 60 and not unread)
     return [tried]
+
+
+async def buckets_that_lie(_: Extent) -> list[Tried]:
+    """Responses that are wrong, a bucket that is deleted, and credentials that expire."""
+    serves = Tried(
+        "A bucket that answers wrongly fails no request", "garbage, half responses, expired credentials, no bucket"
+    )
+    keeps = Tried("Nothing is cut that such a bucket has not kept", "what was cut meanwhile, read afterwards")
+    back = Tried("Such a bucket is used again when it is well", "each trouble ended")
+    memory = Tried("Such a bucket takes no memory", "the most that the process has held")
+    async with bucket() as kept, staged(**_SETTINGS) as stage:
+        await stage.ask(_results(0, 2), key="sk-one")
+        before = stage.memory_megabytes()
+        for at, trouble in enumerate(("garbage", "truncated", "expired", "deleted"), 1):
+            stage.upstream.bodies.clear()
+            if trouble == "deleted":
+                await kept.deleted()
+            else:
+                await kept.begin(trouble)
+            for number in range(5):
+                heard, seconds = await _timed(stage, _results(100 * at + 10 * number, 6))
+                held = heard.status == 200 and seconds < LIMIT_SECONDS + SLACK_SECONDS
+                serves.note(f"{trouble}: status {heard.status} after {seconds:.1f} s", held=held)
+            named = {found[0].decode() for body in stage.upstream.bodies for found in NAME.finditer(body)}
+            if trouble == "deleted":
+                await kept.made()
+            await kept.begin("")
+            back.note(trouble, held=await _is_found_again(stage))
+            unread = await _unread(stage, sorted(named))
+            keeps.note(f"{trouble}: {len(named)} cut, not read {unread[:3]}", held=not unread)
+        grown = stage.memory_megabytes() - before
+        memory.note(f"{grown} MB", held=grown < _GROWN_MEGABYTES)
+    return [serves, keeps, back, memory]
 
 
 async def replicas_of_a_bucket(extent: Extent) -> list[Tried]:

@@ -33,6 +33,8 @@ _QUICK_SECONDS: Final = 5.0
 _LOOK_UP_SECONDS: Final = 5.0
 """For one look-up, whose callers share it."""
 _SLACK_SECONDS: Final = 2.0
+_TROUBLES: Final = {"fails": b"name is unknown", "hangs": b"was not resolved within", "slow": b""}
+"""What the error says; empty: there is none."""
 _LIMIT_SECONDS: Final = 10.0 + _QUICK_SECONDS
 """That a request may take whose upstream's name does not resolve: the default of `upstream.connect_timeout_seconds`."""
 _RESOLVER: Final = f"""
@@ -101,7 +103,11 @@ async def names(_: Extent) -> list[Tried]:
                     moved.note(f"request {number}", held=await _answers(stage))
                 server.close()
                 server = await asyncio.start_server(upstream.serve, "127.0.0.1", port)
-                for trouble, words in (("fails", b"name is unknown"), ("hangs", b"was not resolved within"), ("slow", b"")):
+                for trouble, words in (
+                    ("fails", b"name is unknown"),
+                    ("hangs", b"was not resolved within"),
+                    ("slow", b""),
+                ):
                     await asyncio.sleep(_IDLE_SECONDS)
                     said.write_text("127.0.0.1")
                     server.close()
