@@ -6,6 +6,23 @@ from enum import StrEnum
 
 import msgspec
 
+_SDK = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",  # an SDK accepts gzip, but the words of a response are checked as they arrive
+    "Connection": "keep-alive",
+    "User-Agent": "OpenAI/Python 2.1.0",
+    "X-Stainless-Lang": "python",
+    "X-Stainless-Package-Version": "2.1.0",
+    "X-Stainless-OS": "Linux",
+    "X-Stainless-Arch": "x64",
+    "X-Stainless-Runtime": "CPython",
+    "X-Stainless-Runtime-Version": "3.11.2",
+    "X-Stainless-Async": "false",
+    "X-Stainless-Retry-Count": "0",
+    "X-Stainless-Read-Timeout": "600",
+}
+"""Headers of openai-python, which every request has. https://github.com/openai/openai-python"""
+
 
 class Manner(StrEnum):
     """How requests share the connections."""
@@ -50,7 +67,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def request(self, body: bytes) -> bytes:
         """A request as it is sent."""
-        headers = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json", **self.headers}
+        headers = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json", **_SDK, **self.headers}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"POST {self.path} HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
 

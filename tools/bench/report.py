@@ -17,10 +17,11 @@ from tools.bench.bodies import ANEW_TURNS, EVENTS_A_SECOND, GROWTH_TURNS, STREAM
 from tools.bench.contenders import NGINX, OFF, OURS, Contender
 from tools.bench.figures import (
     BESIDE_REQUESTS,
+    EARLIER,
     FIGURES,
     LATENCY_CONNECTIONS,
     MOST_OF_CHAT,
-    MOST_OF_OFF,
+    MOST_OVER_OFF,
     WORKER_CONNECTIONS,
     WORKERS,
     Against,
@@ -97,17 +98,37 @@ def apis_table(results: Results) -> str:
 
 
 def off_table(results: Results) -> str:
-    """This project's figures beside those of the same server switched off. A ratio is the median of those within a
+    """This project's figures beside those of the same server switched off. A difference is the median of those within a
     round."""
-    rows = [["", OURS, OFF, "ratio", "target", "met"]]
-    for row, most in MOST_OF_OFF.items():
+    rows = [["", OURS, OFF, "difference", "target", "met"]]
+    for row, most in MOST_OVER_OFF.items():
         if not results.samples.get((row, OURS)) or not results.samples.get((row, OFF)):
             continue
-        ratio = _within_rounds(results, (row, OURS), (row, OFF))
+        pairs = zip(results.samples[row, OURS], results.samples[row, OFF], strict=True)
+        more, figure = statistics.median(own - off for own, off in pairs), FIGURES[row]
         own, off = (_spread(results, row, name) for name in (OURS, OFF))
-        met = "yes" if ratio <= most else "**no**"
-        rows.append([FIGURES[row].title, own, off, f"{ratio:.2f}×", f"≤ {most:g}×", met])
+        met = "yes" if more <= most else "**no**"
+        rows.append([figure.title, own, off, _value(more, figure), f"≤ {most:g} {figure.unit}", met])
     return _markdown(rows) if len(rows) > 1 else f"({OURS} or {OFF} did not take part.)"
+
+
+def earlier_table(results: Results) -> str:
+    """This project's figures in earlier runs and in this one, each with its multiple of nginx's in the same run."""
+    rows = [["", *(run.title for run in EARLIER), "now"]]
+    for row, name in EARLIER[0].figures:
+        now = results.median(row, name)
+        if now is None:
+            continue
+        figure = FIGURES[row]
+        cells = [_multiple(figure, *run.figures.get((row, name), (None, None))) for run in EARLIER]
+        title = figure.title if name == OURS else f"{figure.title}, switched off"
+        rows.append([f"{title}, {figure.unit}", *cells, _multiple(figure, now, _floor(results, row))])
+    return _markdown(rows) if len(rows) > 1 else _ABSENT
+
+
+def _multiple(figure: Figure, value: float | None, floor: float | None) -> str:
+    text = _value(value, figure, unit=False)
+    return text if value is None or not floor else f"{text} ({value / floor:.1f}×)"
 
 
 def _of_chat(results: Results, row: str, api: Api) -> float:
@@ -136,6 +157,7 @@ def page(
         rounds=rounds,
         targets=targets_table(results),
         off=off_table(results),
+        earlier=earlier_table(results),
         apis=apis_table(results),
         load=f"{os.getloadavg()[1]:.1f} over five minutes",
         floor=_FLOOR,
@@ -162,11 +184,8 @@ def _floor(results: Results, row: str) -> float | None:
 def _cell(results: Results, row: str, name: str) -> str:
     if (row, name) in results.failures:
         return "failed"
-    value = results.median(row, name)
-    floor = _floor(results, row)
-    if value is None or not floor or name == NGINX:
-        return _value(value, FIGURES[row], unit=False)
-    return f"{_value(value, FIGURES[row], unit=False)} ({value / floor:.1f}×)"
+    floor = None if name == NGINX else _floor(results, row)
+    return _multiple(FIGURES[row], results.median(row, name), floor)
 
 
 def _value(value: float | None, figure: Figure, *, unit: bool = True) -> str:
@@ -275,10 +294,17 @@ Written by `{command}` on {when}.
 
 {floor}## Beside forwarding by the same server
 
-The same server with `enabled: false` takes the same path and only forwards, so the ratio is what planning, logging and
-counting cost. It is the median of the rounds, each with its own ratio.
+The same server with `enabled: false` takes the same path and only forwards, so the difference is what planning, judging
+and recording cost. It is the median of the rounds, each with its own difference.
 
 {off}
+
+## Since earlier runs
+
+In brackets: how many times nginx in the same run. Machines and loads differ, so only these multiples compare; in the
+earlier runs a request had two headers, and now it has those of an SDK.
+
+{earlier}
 
 ## The other APIs
 

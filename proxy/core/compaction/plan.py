@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct, structs
@@ -262,8 +261,13 @@ def _lasting(messages: Sequence[Message]) -> int:
 def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]:
     """Where to keep a point to go back to: after the last assistant messages up to `stop`, as clients rewrite only what
     comes after them. `start`: where the plan begins, which is such a point if the turn before was taken back."""
-    said = (index + 1 for index in range(stop - 1, max(0, start - 1) - 1, -1) if messages[index].role == "assistant")
-    return list(islice(said, _STEPS_BACK))[::-1]
+    found: list[int] = []
+    for index in range(stop - 1, max(0, start - 1) - 1, -1):
+        if messages[index].role == "assistant":
+            found.append(index + 1)
+            if len(found) == _STEPS_BACK:
+                break
+    return found[::-1]
 
 
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:

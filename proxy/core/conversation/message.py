@@ -347,7 +347,10 @@ def beginning(messages: Sequence[Message]) -> int:
     >>> beginning([Said(role="system"), Said(role="item"), Said(role="developer"), Said(role="user")])
     3
     """
-    return next((index for index, message in enumerate(messages) if message.role in _BEGIN), len(messages))
+    for index, message in enumerate(messages):
+        if message.role in _BEGIN:
+            return index
+    return len(messages)
 
 
 def tool_of(message: Message, tools_by_call: Mapping[str, str], *, has_begun: bool) -> str:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from msgspec import Struct, field
+from msgspec import Struct
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import ClientLeft
@@ -125,7 +125,8 @@ class KeepAlive(Struct):
 
     _send: Send
     _wire: Wire
-    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _starting: asyncio.Lock | None = None
+    """Held while a head is sent; most responses have nothing before it."""
     _begun: bool = False
     """Whether the client has received a head."""
     _committed: bool = False
@@ -148,6 +149,7 @@ class KeepAlive(Struct):
 
     async def pass_on(self, headers: Headers, piece: bytes) -> None:
         """Pass on what the upstream sends before any content. `headers` are for a client that has none yet."""
+        self._starting = self._starting or asyncio.Lock()
         async with self._starting:
             if not self._begun:
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})

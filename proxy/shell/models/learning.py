@@ -288,7 +288,8 @@ class Learning:
         key = key_of(model), by
         if prompt_tokens > (self._passed.get(key) or 0):
             self._passed.put(key, prompt_tokens)
-        if key in self._suspected and prompt_tokens >= (self._suspected.get(key) or 0):
+        suspected = self._suspected.get(key)
+        if suspected is not None and prompt_tokens >= suspected:
             self._suspected.pop(key)
         known = self._known.get(key[0], _NOTHING)
         if known is _NOTHING or not (self._enabled and is_first):

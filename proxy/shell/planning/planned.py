@@ -43,12 +43,13 @@ class LastSent(Struct, weakref=True):
 def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
     """The same for all turns of a conversation, whichever worker gets them: a hash of its first user message. It is
     keyed by the tenant, which is itself a keyed hash, so nobody can find the message by trying."""
-    first = next((message.raw for message in messages if message.role == "user"), None)
-    if first is None:
-        return ""
-    end = max(NAMED_BY_BYTES, len(first) - NAMED_BY_BYTES)
-    said = b"%d %b%b" % (len(first), first[:NAMED_BY_BYTES], first[end:])
-    return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
+    for message in messages:
+        if message.role == "user":
+            first = message.raw
+            end = max(NAMED_BY_BYTES, len(first) - NAMED_BY_BYTES)
+            said = b"%d %b%b" % (len(first), first[:NAMED_BY_BYTES], first[end:])
+            return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
+    return ""
 
 
 _RAW: Final = operator.attrgetter("raw")

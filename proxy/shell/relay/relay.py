@@ -148,7 +148,9 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         if b"accept-encoding" in named:
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        planned, larger = await self._sends.kept(planned, whose, record), None
+        larger = None
+        if planned.plan.artifacts:
+            planned = await self._sends.kept(planned, whose, record)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, whose, record)
             larger = await self._sends.larger(planned, whose, record)
