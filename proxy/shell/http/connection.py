@@ -175,7 +175,7 @@ class Connection(HttpToolsProtocol):
                 self._check_head()
                 if not was_in_head:
                     self._wait(self._all.head_seconds)
-            elif self._is_in_body:
+            elif self._is_in_body and not self._body_left:
                 self._check_chunks()
         except HttpParserError as error:
             cause = error.__context__  # of an error in a callback

@@ -38,6 +38,8 @@ UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
 """Compressions of responses that the proxy can read; a refusal in any other would go unnoticed."""
 
+_FIRST: Final = Attempt(AttemptKind.FIRST)
+
 Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
 """Plans a request again, on other terms."""
 
@@ -138,9 +140,10 @@ class Sends:
 
     def first(self, pending: PendingRequest) -> Send:
         """The first send of a request. Raises ContextOverflow if nothing may be sent."""
-        if not pending.first.plan.may_be_sent:
-            raise self._refusal(pending.first)
-        return Send(Attempt(AttemptKind.FIRST), pending.first, pending.first)
+        first = pending.larger or pending.planned
+        if not first.plan.may_be_sent:
+            raise self._refusal(first)
+        return Send(_FIRST, first, first)
 
     def learn(self, pending: PendingRequest, outcome: Outcome, *, is_accepted: bool) -> PendingRequest:
         """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""

@@ -34,14 +34,15 @@ _MAX_HEADS: Final = 1_000
 class Exchange:
     """A response whose head has been read; has the members of aiohttp's `ClientResponse` that the proxy uses."""
 
+    status = 0
+    raw_headers: tuple[tuple[bytes, bytes], ...] = ()
+    content: aiohttp.StreamReader
+    ending: asyncio.Future[None] | None = None
+    """How the connection ends, for a response that ends with it."""
+
     def __init__(self, connection: Connection, keep: Callable[[Connection], None]) -> None:
         """`keep` takes the connection once its response is over."""
         assert connection.protocol is not None, "a connection that is open"
-        self.status = 0
-        self.raw_headers: tuple[tuple[bytes, bytes], ...] = ()
-        self.content: aiohttp.StreamReader
-        self.ending: asyncio.Future[None] | None = None
-        """How the connection ends, for a response that ends with it."""
         self._connection: Connection | None = connection
         self._keep = keep
         self._protocol = connection.protocol
