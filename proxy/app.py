@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +40,7 @@ from proxy.shell.references.resolver import Downloads, FetchCache, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
-from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.resources.waiting import WaitingRoom
 from proxy.shell.resources.workload import Workload, give_memory_back, tune_interpreter
 from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
@@ -102,7 +103,9 @@ def create_app(settings: Settings, load: Load | None = None, tell_others: Callab
             if reloader is not None:
                 reloader.listen()
             yield
+        logger().info("stopped", seconds=round(time.monotonic() - started))
 
+    started = time.monotonic()
     app = create_api(lifespan)
     app.add_middleware(EachRequest, current=current)
     app.state.current, app.state.reload = current, None if reloader is None else reloader.reload
@@ -182,7 +185,13 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         readiness,
         notes,
         history,
-        Overview(history, readiness.problems, priced, state=notes.get("state")),
+        Overview(
+            history,
+            readiness.problems,
+            priced,
+            state=notes.get("state"),
+            mode=settings.mode if settings.enabled else "off",
+        ),
         Explainer(settings, [backend.destination for backend in backends], store.place_of, ways.here),
         ArtifactRoute(reader, rights, inherited.replacements),
         running,

@@ -19,14 +19,16 @@ const money = { format: (amount) => (amount >= 1 || amount === 0 ? dollars : cen
 
 const rows = new Map(); // key of a decision → {decision, item, button}
 const runningRows = new Map(); // request id → {item, button}
-const asked = { view: "requests", show: "all", q: "", conversation: "" };
+const asked = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "" };
+const FILTERS = ["show", "q", "conversation", "model", "client", "status"];
+let period = ""; // hours; empty until somebody chooses: as the data asks
 let paused = false;
 let opened = null; // what the detail pane shows: {key, id}
 let events = null;
 let timer = 0;
 let overviewTimer = 0;
 let wanted = ""; // a request that the address names, until it is opened
-let agentKey = ""; // for artifacts; lives as long as the page
+let agentKey = null; // for artifacts, as [header, value]; lives as long as the page
 
 let reasonWords = {}; // what is done for a reason: [once, # times]; comes with the decisions
 
@@ -34,6 +36,8 @@ function reasonInWords(reason, count) {
   if (!Object.hasOwn(reasonWords, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
   return reasonWords[reason][count === 1 ? 0 : 1].replace("#", whole.format(count));
 }
+
+const counted = (number, noun) => `${whole.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 /** An element with classes, and children: elements, or texts, which stay texts. */
 function element(name, classes, ...children) {
@@ -54,14 +58,17 @@ const isPlanned = (decision) => typeof decision.tokens_before === "number";
 const isObserved = (decision) => decision.mode === "observe";
 const isChanged = (decision) => Object.keys(decision.edits || {}).length > 0;
 
-const ENDINGS = { context_length_exceeded: "does not fit", client_left: "client left", upstream_timeout: "timed out" };
+const ENDINGS = {
+  context_length_exceeded: "does not fit", client_left: "client left", upstream_timeout: "timed out", upstream_unreachable: "unreachable",
+};
 
 function outcomeOf(decision) {
   if (decision.outcome === "running") return ["", decision.attempts > 1 ? "second send" : "under way"];
   if (decision.outcome !== "answered") {
     return ["bad", Object.hasOwn(ENDINGS, decision.outcome) ? ENDINGS[decision.outcome] : decision.outcome.replaceAll("_", " ")];
   }
-  if (decision.status >= 400) return ["warn", `HTTP ${decision.status}`];
+  if (decision.status >= 500) return ["bad", `failed, ${decision.status}`];
+  if (decision.status >= 400) return ["warn", `refused, ${decision.status}`];
   if (decision.warning) return ["warn", decision.warning.replaceAll("_", " ")];
   return ["good", decision.attempts > 1 ? `answered, ${decision.attempts} sends` : "answered"];
 }
@@ -101,10 +108,16 @@ function stripOf(shares, scale, { room = null, big = false } = {}) {
   return strip;
 }
 
+const clock = new Intl.DateTimeFormat([], { timeStyle: "medium" });
+const dayAndClock = new Intl.DateTimeFormat([], { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+const precise = new Intl.DateTimeFormat([], { dateStyle: "full", timeStyle: "long" });
+
 function timeOf(decision) {
   const ended = new Date(decision.ended);
-  const time = ended.toLocaleTimeString([], { hour12: false });
-  return ended.toDateString() === new Date().toDateString() ? time : `${ended.getDate()}.${ended.getMonth() + 1}. ${time.slice(0, 5)}`;
+  const isToday = ended.toDateString() === new Date().toDateString();
+  const time = element("span", "time", (isToday ? clock : dayAndClock).format(ended));
+  time.title = precise.format(ended);
+  return time;
 }
 
 function sizesOf(decision) {
@@ -114,17 +127,31 @@ function sizesOf(decision) {
     sizes.append(element("span", "was", `${short.format(decision.tokens_before)} → `));
   }
   sizes.append(short.format(decision.tokens_after));
-  sizes.title = `${whole.format(decision.tokens_before)} tokens came, ${whole.format(decision.tokens_after)} after the plan`;
+  sizes.title = `${counted(decision.tokens_before, "token")} received, ${whole.format(decision.tokens_after)} sent`;
   return sizes;
+}
+
+/** How long it took, and how much the model wrote. */
+function speedOf(decision) {
+  const facts = [inTime(decision.total_ms)];
+  if (decision.reply_tokens) facts.push(`${short.format(decision.reply_tokens)} out`);
+  const speed = element("span", "speed dim", facts.join(" · "));
+  const waits = [`total ${inTime(decision.total_ms)}`];
+  if (decision.first_byte_ms !== undefined) waits.push(`first byte ${inTime(decision.first_byte_ms)}`);
+  if (decision.own_ms !== undefined) waits.push(`proxy ${decision.own_ms} ms`);
+  if (decision.reply_tokens) waits.push(`reply of ${counted(decision.reply_tokens, "token")}`);
+  speed.title = waits.join(", ");
+  return speed;
 }
 
 function rowOf(decision) {
   const [grade, words] = outcomeOf(decision);
   const button = element("button", isObserved(decision) ? "row observed" : "row",
-    element("span", "time", timeOf(decision)),
-    element("span", "model", nameOf(decision)),
+    timeOf(decision),
+    element("span", "who", element("span", "model", nameOf(decision)), element("span", "client dim", decision.client)),
     element("span", "strip"),
     sizesOf(decision),
+    speedOf(decision),
     element("span", `outcome ${grade}`, isObserved(decision) ? "observed" : words));
   button.type = "button";
   button.setAttribute("aria-expanded", "false");
@@ -134,22 +161,24 @@ function rowOf(decision) {
   return { decision, item: element("li", "", button), button };
 }
 
-/** One scale for all bars, so that a conversation is seen to grow. */
+/** Each bar against its prompt budget, whose end is the mark; without one, against the largest request. */
 function draw() {
   const shown = [...rows.values()];
-  const scale = Math.max(1, ...shown.map(({ decision }) => (isPlanned(decision) ? decision.tokens_before : 0)));
+  const most = Math.max(1, ...shown.map(({ decision }) => (isPlanned(decision) ? decision.tokens_before : 0)));
   for (const row of shown) {
-    if (!isPlanned(row.decision) || row.scale === scale) continue;
+    if (!isPlanned(row.decision)) continue;
+    const { room_tokens: room, tokens_before: received } = row.decision;
+    const scale = room === null ? most : Math.max(room, received);
+    if (row.scale === scale) continue;
     row.scale = scale;
-    const strip = stripOf(sharesOf(row.decision), scale, { room: row.decision.room_tokens });
-    row.button.querySelector(".strip").replaceWith(strip);
+    row.button.querySelector(".strip").replaceWith(stripOf(sharesOf(row.decision), scale, { room }));
   }
   const nothing = rows.size === 0 && runningRows.size === 0;
   byId("empty").hidden = !nothing || isNarrowed();
   byId("none").hidden = !nothing || !isNarrowed();
 }
 
-const isNarrowed = () => asked.show !== "all" || asked.q !== "" || asked.conversation !== "";
+const isNarrowed = () => period !== "" || FILTERS.some((name) => asked[name] !== "" && asked[name] !== "all");
 
 /** Put decisions in: new ones above, or older ones below. */
 function take(decisions, { below = false } = {}) {
@@ -197,7 +226,7 @@ function showRunning(running) {
     }
     row.button.replaceChildren(...parts);
   }
-  byId("running").hidden = runningRows.size === 0 || isNarrowed();
+  byId("running").hidden = runningRows.size === 0 || FILTERS.some((name) => asked[name] !== "" && asked[name] !== "all");
   byId("more-requests").dataset.running = runningRows.size ? `${whole.format(runningRows.size)} under way` : "";
   showRequestsBeside();
 }
@@ -210,21 +239,23 @@ function showRequestsBeside() {
 // Overview ----------------------------------------------------------------------------------------------------------
 
 function showOverview(found) {
-  const { totals } = found;
+  const { totals, proxy } = found;
   const set = (name, value, more) => {
     byId(`total-${name}`).textContent = value;
     byId(`more-${name}`).textContent = more;
   };
-  const saved = totals.tokens_before - totals.tokens_sent;
+  byId("hours").value = String(found.hours);
+  byId("about").textContent = `${proxy.version} · up ${inTime(proxy.seconds * 1000)}${proxy.mode === "on" ? "" : ` · mode: ${proxy.mode}`}`;
   byId("total-requests").textContent = whole.format(totals.requests);
-  byId("more-requests").dataset.failed = totals.failed ? `${whole.format(totals.failed)} failed` : "";
+  byId("more-requests").dataset.failed = [
+    totals.failed ? `${whole.format(totals.failed)} failed` : "", totals.refused ? `${whole.format(totals.refused)} refused` : "",
+  ].filter(Boolean).join(" · ");
   showRequestsBeside();
-  set("saved", short.format(saved), totals.tokens_before ? `${percent.format(saved / totals.tokens_before)} of what came` : "");
-  const unpriced = totals.unpriced_models ? `; ${whole.format(totals.unpriced_models)} without a price` : "";
-  if (totals.usd) set("money", money.format(totals.usd.not_sent), `of ${money.format(totals.usd.not_sent + totals.usd.spent)}, by list prices${unpriced}`);
-  else set("money", "–", totals.unpriced_models ? "no list price for these models" : "");
+  set("fitted", whole.format(totals.fitted), "requests too long for the window");
+  set("saved", short.format(totals.tokens_saved), totals.tokens_saved
+    ? `${percent.format(totals.tokens_saved / (totals.tokens_saved + totals.tokens_sent))} of what fits the window` : "below the window");
   set("cache", totals.prompt_tokens ? percent.format(totals.cached_tokens / totals.prompt_tokens) : "–",
-    totals.prompt_tokens ? `of prompt tokens${totals.usd ? `; ${money.format(totals.usd.by_cache)} less` : ""}` : "no upstream has counted");
+    totals.prompt_tokens ? `of prompt tokens, as reported${totals.usd ? `; ${money.format(totals.usd.by_cache)} less` : ""}` : "nothing reported yet");
   set("overflows", whole.format(totals.survived),
     totals.overflows ? `of ${whole.format(totals.overflows)} the upstream refused` : "none refused");
   set("prefix", totals.prefix_kept === null ? "–" : percent.format(totals.prefix_kept),
@@ -232,57 +263,110 @@ function showOverview(found) {
   showHealth(found);
   showBars(found);
   showModels(found.models);
+  fill("model", "All models", found.models.map((one) => one.model));
+  fill("client", "All agents", found.clients);
+  fill("status", "Any status", ["2xx", "4xx", "5xx", ...found.refusals.map((one) => String(one.status))]);
 }
 
-function showHealth({ health, upstreams, totals }) {
-  const well = element("li", "well", totals.requests ? "All is well" : "Ready");
-  const words = health.map((one) => element("li", one.level, one.words));
-  if (byId("troubles").textContent !== (words.length ? words : [well]).map((one) => one.textContent).join("")) {
-    byId("troubles").replaceChildren(...(words.length ? words : [well]));
+/** The options of a filter; what is chosen stays one of them. */
+function fill(name, all, found) {
+  const options = [...new Set([...found, ...(asked[name] ? [asked[name]] : [])])];
+  const place = byId(name);
+  if (place.dataset.options !== options.join("\n")) {
+    place.dataset.options = options.join("\n");
+    place.replaceChildren(...["", ...options].map((value) => {
+      const option = element("option", "", value || all);
+      option.value = value;
+      return option;
+    }));
+  }
+  place.value = asked[name];
+}
+
+function showHealth({ health, refusals, upstreams, totals }) {
+  const found = health.map((one) => ({ level: one.level, words: one.words, status: one.status }));
+  if (totals.refused) {
+    const each = refusals.map((one) => `${whole.format(one.requests)} × ${one.status}`).join(", ");
+    found.push({ level: "note", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "4xx" });
+  }
+  if (totals.failed) found.push({ level: "note", words: `${counted(totals.failed, "request")} failed`, show: "troubled" });
+  if (!found.length) found.push({ level: "well", words: totals.requests ? "All is well" : "Ready" });
+  const words = found.map((one) => one.words).join("\n");
+  if (byId("troubles").dataset.words !== words) {
+    byId("troubles").dataset.words = words;
+    byId("troubles").replaceChildren(...found.map((one) => {
+      if (!one.status && !one.show) return element("li", one.level, one.words);
+      const button = element("button", "link", one.words);
+      button.type = "button";
+      button.addEventListener("click", () => narrow({ view: "requests", show: one.show ?? "all", status: one.status ?? "", q: "", conversation: "" }));
+      return element("li", one.level, button);
+    }));
   }
   byId("upstreams").replaceChildren(...upstreams.map((one) => {
     const facts = [one.problem ? "does not answer" : "answers"];
     if (one.first_byte_ms !== null) facts.push(`first byte ${inTime(one.first_byte_ms)}, slowest ${inTime(one.slow_first_byte_ms)}`);
     if (one.failed) facts.push(`${whole.format(one.failed)} of ${whole.format(one.requests)} failed`);
-    const item = element("li", one.problem ? "bad" : "good", element("b", "", one.upstream), element("span", "", facts.join(" · ")));
-    return item;
+    return element("li", one.problem ? "bad" : "good", element("b", "", one.upstream), element("span", "", facts.join(" · ")));
   }));
 }
 
 function inTime(milliseconds) {
-  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  const seconds = milliseconds / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 
 function atTime(seconds, withDay) {
   const at = new Date(seconds * 1000);
-  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
-  return withDay ? `${at.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" })} ${time}` : time;
+  const time = at.toLocaleTimeString([], { hour: "numeric", minute: "2-digit" });
+  return withDay ? `${at.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" })}, ${time}` : time;
+}
+
+const isToday = (seconds) => new Date(seconds * 1000).toDateString() === new Date().toDateString();
+
+/** Pieces from the bottom up, in a column whose title says what they are. */
+function columnOf(title, most, pieces) {
+  const column = element("span", "column");
+  column.title = title;
+  for (const [kind, value] of pieces) {
+    if (!value) continue;
+    const piece = element("i", kind);
+    if (kind !== "failed") piece.style.height = `${(100 * value) / most}%`;
+    column.append(piece);
+  }
+  return column;
 }
 
 function showBars({ bars, bar_seconds: width, hours, totals }) {
   const most = Math.max(1, ...bars.map((bar) => bar.tokens_before));
-  const withDay = hours > 24;
-  byId("bars").replaceChildren(...bars.map((bar) => {
+  const slowest = Math.max(1, ...bars.map((bar) => bar.first_byte_ms[1] ?? 0));
+  const withDay = hours > 24 || !bars.length || !isToday(bars[0].at);
+  const titles = bars.map((bar) => `${atTime(bar.at, withDay)} – ${atTime(bar.at + width, false)}`);
+  byId("bars").replaceChildren(...bars.map((bar, place) => {
     const notSent = Math.max(0, bar.tokens_before - bar.tokens_sent);
-    const column = element("span", "column");
-    const part = (kind, tokens) => {
-      if (!tokens) return;
-      const piece = element("i", kind);
-      piece.style.height = `${(100 * tokens) / most}%`;
-      column.append(piece);
-    };
-    if (bar.failed) column.append(element("i", "failed"));
-    part("cut", notSent);
-    part("kept", bar.tokens_before - notSent);
-    column.title = `${atTime(bar.at, withDay)}–${atTime(bar.at + width, false)}: ${whole.format(bar.requests)} requests, `
-      + `${whole.format(bar.tokens_sent)} tokens sent, ${whole.format(notSent)} not sent, ${whole.format(bar.failed)} failed`;
-    return column;
+    const title = `${titles[place]}: ${counted(bar.requests, "request")}, ${counted(bar.tokens_sent, "token")} sent, `
+      + `${whole.format(notSent)} not sent, ${whole.format(bar.failed)} failed, ${whole.format(bar.refused)} refused`;
+    return columnOf(title, most, [["failed", bar.failed + bar.refused], ["cut", notSent], ["kept", bar.tokens_before - notSent]]);
   }));
-  byId("bars").setAttribute("aria-label", `${whole.format(totals.tokens_sent)} tokens sent and `
+  byId("bars").setAttribute("aria-label", `${counted(totals.tokens_sent, "token")} sent and `
     + `${whole.format(totals.tokens_before - totals.tokens_sent)} not sent, over ${bars.length} periods; most in one: ${whole.format(most)}`);
-  const [from, to] = byId("axis").children;
-  from.textContent = bars.length ? atTime(bars[0].at, withDay) : "";
-  to.textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${width >= 3600 ? `${width / 3600} h` : `${width / 60} min`} · now` : "now";
+  const inWaits = ([half, slow]) => `half within ${inTime(half)}, 95 % within ${inTime(slow)}`;
+  byId("waits").hidden = !bars.some((bar) => bar.first_byte_ms.length);
+  byId("wait-bars").replaceChildren(...bars.map((bar, place) => {
+    const [half, slow] = bar.first_byte_ms;
+    const title = half === undefined ? `${titles[place]}: nothing` : `${titles[place]}: first byte ${inWaits(bar.first_byte_ms)}`
+      + (bar.own_ms.length ? `; proxy time ${bar.own_ms[0]} ms, 95 % ${bar.own_ms[1]} ms` : "");
+    return columnOf(title, slowest, [["slow", half === undefined ? 0 : slow - half], ["kept", half]]);
+  }));
+  const latest = bars.findLast((bar) => bar.first_byte_ms.length);
+  byId("wait-words").textContent = latest ? `First byte: ${inWaits(latest.first_byte_ms)}`
+    + (latest.own_ms.length ? ` · proxy time ${latest.own_ms[0]} ms, 95 % within ${latest.own_ms[1]} ms` : "") : "";
+  byId("wait-bars").setAttribute("aria-label", byId("wait-words").textContent);
+  const ticks = bars.length ? [0, 1, 2, 3].map((part) => bars[Math.round((part * (bars.length - 1)) / 4)].at) : [];
+  byId("axis").replaceChildren(...ticks.map((at) => element("span", "", atTime(at, withDay))), element("span", "", "now"));
+  byId("highest").textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${inTime(width * 1000)}` : "";
 }
 
 function showModels(models) {
@@ -291,17 +375,18 @@ function showModels(models) {
     place.replaceChildren(element("p", "nothing", "No model was asked in this time."));
     return;
   }
-  const head = element("tr", "", ...["Model", "Requests", "Came", "Not sent", "Cache hits", "Spent", "Not spent"].map((name) => element("th", "", name)));
+  const labels = ["Window", "Requests", "Received", "Made to fit", "Saved", "Cache hits", "Spent"];
+  const head = element("tr", "", ...["Model", ...labels].map((name) => element("th", "", name)));
   const table = element("table", "", element("thead", "", head), element("tbody", "", ...models.map((one) => {
     const paid = (name) => (one.usd ? money.format(one.usd[name]) : "–");
     const name = element("button", "link", one.model);
     name.type = "button";
-    name.addEventListener("click", () => narrow({ view: "requests", q: one.model }));
+    name.addEventListener("click", () => narrow({ view: "requests", model: one.model, q: "" }));
     const values = [
-      whole.format(one.requests), short.format(one.tokens_before), short.format(one.tokens_before - one.tokens_sent),
-      one.prompt_tokens ? percent.format(one.cached_tokens / one.prompt_tokens) : "–", paid("spent"), paid("not_sent"),
+      one.window_tokens === null ? "–" : `${whole.format(one.window_tokens)}${one.window_is_guessed ? " (a guess)" : ""}`,
+      whole.format(one.requests), short.format(one.tokens_before), whole.format(one.fitted), short.format(one.tokens_saved),
+      one.prompt_tokens ? percent.format(one.cached_tokens / one.prompt_tokens) : "–", paid("spent"),
     ];
-    const labels = ["Requests", "Came", "Not sent", "Cache hits", "Spent", "Not spent"];
     return element("tr", "", element("th", "", name, element("span", "dim", one.upstream)), ...values.map((value, place) => {
       const cell = element("td", "", value);
       cell.dataset.label = labels[place];
@@ -309,7 +394,7 @@ function showModels(models) {
     }));
   })));
   place.replaceChildren(table, element("p", "dim note",
-    "Money by the catalogue's list prices, for tokens that the upstream has counted; tokens not sent at the mean price of those that were."));
+    "Money by the catalogue's list prices, for tokens that the upstream has counted. Saved: tokens that would have fitted into the window and were not sent."));
 }
 
 // Conversations -----------------------------------------------------------------------------------------------------
@@ -339,18 +424,18 @@ function showConversations(conversations) {
       line.style.bottom = `${(100 * room) / scale}%`;
       spark.append(line);
     }
-    const facts = [`${whole.format(one.requests)} ${one.requests === 1 ? "request" : "requests"}`];
+    const facts = [counted(one.requests, "request")];
     if (one.changed) facts.push(`${whole.format(one.changed)} edited`);
-    if (one.troubled) facts.push(`${whole.format(one.troubled)} in trouble`);
-    const size = latest ? `${short.format(latest.tokens_before)} tokens${room ? `, ${percent.format(latest.tokens_after / room)} of the room in use` : ""}` : "";
+    if (one.troubled) facts.push(counted(one.troubled, "problem"));
+    const size = latest ? `${short.format(latest.tokens_before)} tokens${room ? `, ${percent.format(latest.tokens_after / room)} of the budget in use` : ""}` : "";
     const button = element("button", "conversation",
-      element("span", "model", one.model || "no model"),
-      element("span", "dim", `${atTime(one.began, true)} – ${atTime(one.ended, false)}`),
+      element("span", "model", [one.client, one.tool].filter(Boolean).join(" · ") || one.model || "no model"),
+      element("span", "dim", `${atTime(one.began, !isToday(one.began))} – ${atTime(one.ended, !isToday(one.ended))}${one.client || one.tool ? ` · ${one.model}` : ""}`),
       spark,
       element("span", "", size),
       element("span", "dim", facts.join(" · ")));
     button.type = "button";
-    button.addEventListener("click", () => narrow({ view: "requests", conversation: one.conversation, show: "all", q: "" }));
+    button.addEventListener("click", () => narrow({ view: "requests", conversation: one.conversation, show: "all", q: "", model: "", client: "", status: "" }));
     return element("li", "", button);
   }));
   if (!conversations.length) byId("view-conversations").append(element("li", "nothing", "No conversation yet."));
@@ -379,7 +464,7 @@ function lost(error) {
 async function lookAround() {
   clearTimeout(overviewTimer);
   try {
-    showOverview(await ask(`overview?hours=${byId("hours").value}`));
+    showOverview(await ask(`overview${period && `?hours=${period}`}`));
     if (asked.view === "conversations") showConversations((await ask("conversations?limit=40")).conversations);
   } catch (error) {
     lost(error);
@@ -387,10 +472,10 @@ async function lookAround() {
   if (!paused && !document.hidden) overviewTimer = setTimeout(lookAround, OVERVIEW_MILLISECONDS);
 }
 
-function queryOf(before) {
-  const query = new URLSearchParams({ limit: PAGE, show: asked.show });
-  if (asked.q) query.set("q", asked.q);
-  if (asked.conversation) query.set("conversation", asked.conversation);
+function queryOf(before, limit = PAGE) {
+  const query = new URLSearchParams({ limit });
+  for (const name of FILTERS) if (asked[name]) query.set(name, asked[name]);
+  if (period) query.set("hours", period);
   if (before) query.set("before", before);
   return `decisions?${query}`;
 }
@@ -422,7 +507,10 @@ async function list({ anew = false } = {}) {
 }
 
 function showCount({ matching, worker }) {
-  const count = isNarrowed() ? `${whole.format(matching)} of ${whole.format(worker.remembered)} requests` : `${whole.format(matching)} requests kept`;
+  const count = isNarrowed() ? `${whole.format(matching)} of ${counted(worker.remembered, "request")}` : `${counted(matching, "request")} kept`;
+  byId("csv").hidden = !matching;
+  const problems = byId("filters").querySelector("[data-filter=troubled]");
+  problems.textContent = asked.show === "troubled" && matching ? `Problems (${whole.format(matching)})` : "Problems";
   const others = worker.workers > 1 && !worker.shared ? ` · worker ${worker.pid}, one of ${worker.workers}: each shows its own` : "";
   byId("count").textContent = matching ? count + others : others.slice(3);
 }
@@ -434,6 +522,26 @@ async function older() {
     take(found.decisions, { below: true });
     byId("older").hidden = found.decisions.length < PAGE;
     draw();
+  } catch (error) {
+    lost(error);
+  }
+}
+
+const COLUMNS = ["ended", "request_id", "api", "client", "key", "model", "upstream", "outcome", "status", "messages", "tokens_before",
+  "tokens_after", "room_tokens", "window_tokens", "prompt_tokens", "cached_tokens", "reply_tokens", "attempts", "own_ms", "first_byte_ms",
+  "total_ms", "conversation", "problem"];
+
+/** What is listed, up to 500 rows, as a file for spreadsheets; a cell that a spreadsheet would compute is text. */
+async function saveList() {
+  try {
+    const { decisions } = await ask(queryOf(undefined, 500));
+    const cell = (value) => `"${String(value ?? "").replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
+    const lines = [COLUMNS, ...decisions.map((one) => COLUMNS.map((name) => one[name]))].map((line) => line.map(cell).join(","));
+    const link = element("a", "");
+    link.href = URL.createObjectURL(new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
+    link.download = "requests.csv";
+    link.click();
+    URL.revokeObjectURL(link.href);
   } catch (error) {
     lost(error);
   }
@@ -474,7 +582,7 @@ function follow() {
 // What is asked for, and its address ---------------------------------------------------------------------------------
 
 function narrow(changes) {
-  const before = JSON.stringify([asked.show, asked.q, asked.conversation]);
+  const before = JSON.stringify(FILTERS.map((name) => asked[name]));
   Object.assign(asked, changes);
   for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === asked.view));
   for (const button of byId("filters").children) button.setAttribute("aria-pressed", String(button.dataset.filter === asked.show));
@@ -490,7 +598,8 @@ function narrow(changes) {
   }
   writeAddress();
   if (asked.view === "conversations") lookAround();
-  if (before !== JSON.stringify([asked.show, asked.q, asked.conversation])) return list({ anew: true });
+  for (const name of ["model", "client", "status"]) fill(name, byId(name).options[0]?.textContent ?? "All", (byId(name).dataset.options ?? "").split("\n").filter(Boolean));
+  if (before !== JSON.stringify(FILTERS.map((name) => asked[name]))) return list({ anew: true });
   return undefined;
 }
 
@@ -524,6 +633,9 @@ function readAddress() {
     show: among("show", ["all", "changed", "troubled"]),
     q: (named.get("q") ?? "").slice(0, 200),
     conversation: (named.get("conversation") ?? "").slice(0, 64),
+    model: (named.get("model") ?? "").slice(0, 256),
+    client: (named.get("client") ?? "").slice(0, 256),
+    status: /^([1-9]\d\d|[1-9]xx)$/.test(named.get("status") ?? "") ? named.get("status") : "",
   };
 }
 
@@ -559,6 +671,8 @@ async function open(key, decision, button, found) {
     if (opened?.key !== key) return;
     if (whole.ended !== decision.ended) throw new Error("A newer request has the same id; this one is out of reach.");
     pane.querySelector(".facts").replaceWith(factsOf(whole)); // with its price
+    const why = whyOf(whole);
+    if (why && pane.querySelector("p.why")) pane.querySelector("p.why").textContent = why;
     messages.replaceChildren(...blocksOf(whole));
   } catch (error) {
     messages.replaceChildren(element("p", "problem", error.message));
@@ -591,8 +705,7 @@ function detailOf(decision) {
   if (decision.problem) parts.push(element("p", "problem", decision.problem));
   if (decision.advice) parts.push(element("p", "problem", `This is more than the server has a window for, and it cuts without a word: ${decision.advice}.`));
   if (isChanged(decision)) {
-    const why = whyOf(decision);
-    if (why) parts.push(element("p", "why", why));
+    parts.push(element("p", "why", whyOf(decision)));
     const did = isObserved(decision) ? "What would be done" : "What was done";
     parts.push(element("h3", "", did), element("ul", "reasons", ...Object.entries(decision.edits).map(
       ([reason, count]) => element("li", "", reasonInWords(reason, count)))));
@@ -601,17 +714,27 @@ function detailOf(decision) {
   if (decision.conversation) {
     const all = element("button", "link", "All requests of this conversation");
     all.type = "button";
-    all.addEventListener("click", () => narrow({ view: "requests", conversation: decision.conversation, show: "all", q: "" }));
+    all.addEventListener("click", () => narrow({ view: "requests", conversation: decision.conversation, show: "all", q: "", model: "", client: "", status: "" }));
     parts.push(element("p", "", all));
   }
   parts.push(element("h3", "", "Messages"), element("div", "messages"));
   return parts;
 }
 
+/** `tool_output.max_lines=2000` in words. */
+function limitInWords(limit) {
+  const [setting, value] = limit.split("=");
+  const number = whole.format(Number(value));
+  return setting === "window" ? `its share of the window, ${number} bytes` : `${setting}, ${number}`;
+}
+
 /** Why there was something to do, where the room is the reason. */
-function whyOf({ tokens_before: came, room_tokens: room, window_tokens: size, attempts }) {
+function whyOf({ tokens_before: received, room_tokens: room, window_tokens: size, attempts, blocks = [] }) {
   const why = [];
-  if (room !== null && came > room) why.push(`${whole.format(came)} tokens came. The window of ${whole.format(size)} has room for a prompt of ${whole.format(room)}.`);
+  if (room !== null && received > room) why.push(`${whole.format(received)} tokens were received. Of the window of ${whole.format(size)}, a prompt may have ${whole.format(room)}.`);
+  const limits = new Map();
+  for (const { limit } of blocks) if (limit) limits.set(limit, (limits.get(limit) ?? 0) + 1);
+  for (const [limit, count] of limits) why.push(`${counted(count, "result")} exceeded ${limitInWords(limit)}.`);
   if (attempts > 1) why.push("The first send did not succeed; this is the second.");
   return why.join(" ");
 }
@@ -626,23 +749,24 @@ function factsOf(decision) {
   };
   fact("Outcome", words, grade);
   if (isPlanned(decision)) {
-    fact("Came", `${whole.format(decision.tokens_before)} tokens`);
-    fact(isObserved(decision) ? "Would be sent" : "After the plan", `${whole.format(decision.tokens_after)} tokens`);
+    fact("Received", `${whole.format(decision.tokens_before)} tokens`);
+    fact(isObserved(decision) ? "Would be sent" : "Sent", `${whole.format(decision.tokens_after)} tokens`);
     if (saved > 0) fact("Not sent", `${whole.format(saved)} tokens, ${percent.format(saved / decision.tokens_before)}`);
-    if (decision.usd) {
-      fact("Cost by list prices", money.format(decision.usd.spent));
-      if (saved > 0) fact("Money not spent", money.format(decision.usd.not_sent));
-    }
+    if (decision.usd) fact("Cost by list prices", money.format(decision.usd.spent));
     const room = decision.room_tokens;
-    fact("Room for the prompt", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
+    fact("Prompt budget", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
   if (decision.attempts > 1) fact("Second send", decision.attempt_kind.replaceAll("_", " "));
-  fact("Own time", decision.own_ms === undefined ? undefined : `${decision.own_ms} ms`);
+  fact("Proxy time", decision.own_ms === undefined ? undefined : `${decision.own_ms} ms`);
   fact("First byte", decision.first_byte_ms === undefined ? undefined : `${whole.format(decision.first_byte_ms)} ms`);
-  fact("In all", `${whole.format(decision.total_ms)} ms`);
+  fact("Total", `${whole.format(decision.total_ms)} ms`);
   if (decision.prompt_tokens) fact("The upstream counted", `${whole.format(decision.prompt_tokens)} tokens, ${percent.format(Math.min(1, decision.cached_tokens / decision.prompt_tokens))} from its cache`);
+  if (decision.reply_tokens) fact("Reply", counted(decision.reply_tokens, "token"));
+  fact("API", decision.api);
+  fact("Agent", decision.client);
+  fact("Key", decision.key, "mono");
   fact("Upstream", decision.route ? `${decision.upstream ?? "not asked"}, ${decision.route}` : decision.upstream);
   fact("Counted by", decision.counted_by);
   return facts;
@@ -711,7 +835,8 @@ function blockOf(block, scale, id) {
     element("span", "who", block.role || "no role", element("span", "tool", block.tool ? ` ${block.tool}` : "")),
     size, stripOf(shares, scale));
   if (block.reasons.length) {
-    item.append(element("span", "why", ...block.reasons.map((reason) => element("span", "chip", reasonInWords(reason, 1)))),
+    const chips = [...block.reasons.map((reason) => reasonInWords(reason, 1)), ...(block.limit ? [`over ${limitInWords(block.limit)}`] : [])];
+    item.append(element("span", "why", ...chips.map((words) => element("span", "chip", words))),
       ...(gone ? [] : block.artifacts.map((name) => artifactOf(name, id))));
   }
   return item;
@@ -736,7 +861,7 @@ async function readBoth(name, request, place) {
   const [was, now] = [element("div", ""), element("div", "")];
   const refused = await readLines(name, `1-${ARTIFACT_LINES}`, was);
   if (refused === 401 || refused === 404) {
-    place.replaceChildren(was, keyForm(() => readBoth(name, request, place)));
+    place.replaceChildren(was, keyForm(name, () => readBoth(name, request, place)));
     return;
   }
   place.replaceChildren(element("div", "sides",
@@ -760,9 +885,8 @@ async function readLines(name, lines, place) {
 }
 
 async function askStore(name, query) {
-  const headers = agentKey ? { authorization: `Bearer ${agentKey}` } : {};
   try {
-    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?${query}`, { headers, cache: "no-store" });
+    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?${query}`, { headers: agentKey ? [agentKey] : [], cache: "no-store" });
     const text = await answer.text();
     return answer.ok ? { text } : { status: answer.status, problem: JSON.parse(text).error.message };
   } catch (error) {
@@ -770,7 +894,15 @@ async function askStore(name, query) {
   }
 }
 
-function keyForm(again) {
+/** Clients send the same key in different headers, and an artifact is for the key as it was sent. */
+async function chooseHeader(name, key) {
+  for (const header of [["authorization", `Bearer ${key}`], ["x-api-key", key], ["api-key", key]]) {
+    agentKey = header;
+    if ((await askStore(name, "stat")).text) return;
+  }
+}
+
+function keyForm(name, again) {
   const field = element("input", "");
   field.type = "password";
   field.autocomplete = "off";
@@ -779,8 +911,7 @@ function keyForm(again) {
   const form = element("form", "key", label, element("button", "", "Read"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    agentKey = field.value;
-    again();
+    chooseHeader(name, field.value).then(again);
   });
   return form;
 }
@@ -810,12 +941,19 @@ byId("words").addEventListener("input", () => {
   typing = setTimeout(() => narrow({ q: byId("words").value.trim() }), 250);
 });
 byId("search").addEventListener("submit", (event) => event.preventDefault());
-byId("hours").addEventListener("change", lookAround);
+for (const name of ["model", "client", "status"]) byId(name).addEventListener("change", () => narrow({ [name]: byId(name).value }));
+byId("hours").addEventListener("change", () => {
+  period = byId("hours").value;
+  lookAround();
+  list({ anew: true });
+});
+byId("csv").addEventListener("click", saveList);
+byId("copy").addEventListener("click", () => navigator.clipboard?.writeText(byId("command").textContent).then(() => { byId("copy").textContent = "Copied"; }));
 byId("older").addEventListener("click", older);
 byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", String(paused));
-  byId("pause").textContent = paused ? "Go on" : "Pause";
+  byId("pause").textContent = paused ? "Resume" : "Pause";
   if (paused) say("wait", "paused");
   follow();
   if (!paused) lookAround();
@@ -829,7 +967,9 @@ window.addEventListener("hashchange", () => {
   narrow(named);
   if (wanted) openById(wanted);
 });
-byId("base-url").textContent = new URL("v1", location.href.replace(/[^/]*$/, "")).href;
+byId("base-url").textContent = new URL("v1", location.href.replace(/[#?].*$/, "").replace(/[^/]*$/, "")).href;
+byId("command").textContent = `curl ${byId("base-url").textContent}/chat/completions -H "authorization: Bearer $OPENAI_API_KEY" -H "content-type: application/json" `
+  + `-d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'`;
 Object.assign(asked, readAddress());
 narrow({});
 list();

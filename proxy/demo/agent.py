@@ -420,7 +420,7 @@ def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
     command += ["--context-window", str(window_tokens), "--data-dir", str(folder / "kept")]
     log = folder / "proxy.log"
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own arguments
             command,
             stdin=subprocess.DEVNULL,

@@ -51,6 +51,8 @@ class Wire(ABC):
 
     name: ClassVar[str]
     """In settings; empty if it has the same upstream as another wire."""
+    api: ClassVar[str]
+    """In the log, in metrics and on the dashboard."""
     path: ClassVar[str]
     """After the base URL: `/chat/completions`."""
     end: ClassVar[bytes]

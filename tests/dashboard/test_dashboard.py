@@ -18,6 +18,7 @@ from starlette.types import Send
 from support.browser import CHROMIUM, Page, browser
 from support.journey import KEY, Received, World, call, long_text, result, world
 
+from proxy import __version__
 from proxy.core.conversation.edit import Reason
 from proxy.shell.endpoints import operator
 
@@ -102,12 +103,14 @@ def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page
 def test_the_totals_are_those_of_the_proxy(page: Page, stage: World) -> None:
     found = httpx.get(f"{root(stage)}/overview?hours=24", trust_env=False).json()
     page.until("document.querySelector('#total-requests').innerText === '14'")
-    assert shown(page, "#more-saved").endswith("of what came")
+    assert shown(page, "#more-saved").endswith("of what fits the window")
     assert shown(page, "#total-prefix").endswith("%")
     assert shown(page, "#total-overflows") == str(found["totals"]["survived"])
     assert shown(page, "#total-cache").endswith("%")
-    assert shown(page, "#total-money") == "–", "a server of one's own has no list price"
-    assert page.value("document.querySelectorAll('#bars .column').length") == len(found["bars"])
+    assert shown(page, "#total-fitted") == str(found["totals"]["fitted"]) != "0"
+    assert page.value("document.querySelector('#hours').value") == "1", "the data is young"
+    assert shown(page, "#about").startswith(f"{__version__} · up ")
+    assert page.value("document.querySelectorAll('#axis span').length") == 5
     assert page.value("document.querySelectorAll('#bars .kept').length") >= 1
     assert "answers" in shown(page, "#upstreams")
 
@@ -130,7 +133,7 @@ def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
     assert "old message left out" in shown(page, "#detail details[open] ol")
     assert "old messages left out" in shown(page, "#detail .reasons")
     assert re.fullmatch(
-        r"[\d,]+ tokens came. The window of 9,000 has room for a prompt of [\d,]+.", shown(page, ".why")
+        r"[\d,]+ tokens were received. Of the window of 9,000, a prompt may have [\d,]+.", shown(page, ".why")
     )
     assert "old_exchange" not in shown(page, "#detail")
 
@@ -156,7 +159,7 @@ def test_what_was_taken_out_is_read_beside_what_stands_there_with_the_key_that_i
 
 @needs_chromium
 def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page: Page) -> None:
-    page.value(f"agentKey = '{KEY}'")
+    page.value(f"agentKey = ['authorization', 'Bearer {KEY}']")
     page.value("document.querySelectorAll('#requests .row')[5].click()")
     one = "document.querySelector('#detail .artifact:has(a[href*=tool_bash])')"
     page.until(one)
@@ -237,6 +240,48 @@ def test_only_some_of_the_requests_can_be_asked_for_and_the_address_says_which(p
     page.value("document.querySelector('#words').dispatchEvent(new Event('input'))")
     page.until("!document.querySelector('#none').hidden")
     assert page.value("document.querySelector('#empty').hidden")
+
+
+@needs_chromium
+def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_its_request(page: Page) -> None:
+    page.until("document.querySelector('#client').options.length > 1")
+    page.value("document.querySelector('#client').value = 'python-httpx'")
+    page.value("document.querySelector('#client').dispatchEvent(new Event('change'))")
+    page.until("location.hash === '#?client=python-httpx'")
+    page.value("narrow({ client: '' })")
+    page.until(f"{ROWS}.length === 14")
+    page.until("document.querySelector('#troubles .note button')")
+    assert re.match(r"\d+ requests? (refused|failed)", shown(page, "#troubles .note"))
+    page.value("document.querySelector('#troubles .note button').click()")
+    page.until(f"{ROWS}.length < 14")
+    page.value("narrow({ status: '', show: 'all' })")
+    page.until(f"{ROWS}.length === 14")
+
+
+@needs_chromium
+def test_the_list_can_be_saved_and_a_spreadsheet_computes_nothing_of_it(page: Page) -> None:
+    page.value("URL.createObjectURL = (blob) => { window.saved = blob; return '#'; }")
+    page.value("document.querySelector('#csv').click()")
+    page.until("window.saved")
+    page.value("window.saved.text().then((text) => { window.savedText = text; })")
+    page.until("window.savedText")
+    lines = page.value("window.savedText").splitlines()
+    assert lines[0].startswith('"ended","request_id","api","client","key","model"')
+    assert len(lines) == 15
+    assert '"python-httpx"' in lines[1]
+
+
+@needs_chromium
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key"])
+def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page: Page, header: str) -> None:
+    page.value(
+        "window.asked = []; window.fetch = (path, { headers }) => { window.asked.push(headers[0][0]);"
+        f"return Promise.resolve(headers[0][0] === '{header}' ? new Response('x') : Response.json("
+        "{ error: { message: 'no' } }, { status: 404 })); }"
+    )
+    page.value("chooseHeader('tool_x', 'the key').then(() => { window.chosen = agentKey[0]; })")
+    page.until(f"window.chosen === '{header}'")
+    assert page.value("window.asked").index(header) == len(page.value("window.asked")) - 1
 
 
 @needs_chromium
@@ -369,7 +414,7 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
 
 
 def test_the_page_is_small_and_is_told_words_for_every_reason(stage: World):
-    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 60_000
+    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 70_000
     told = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["reasons"]
     assert told == {reason.value: [reason.one, reason.several] for reason in Reason}
     assert told["old_exchange"] == ["1 old message left out", "# old messages left out"]

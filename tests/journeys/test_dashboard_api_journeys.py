@@ -73,6 +73,26 @@ def test_pages_search_and_filters_are_of_all_that_is_kept_and_not_of_a_page(buil
     assert [one["request_id"] for one in at(world, f"/decisions?conversation={named}")["decisions"]] == ["long"]
 
 
+def test_requests_are_found_by_model_client_status_and_time(build: Any) -> None:
+    world = build(8_000)
+    world.ask(growing(2), x_request_id="hers", x_context_proxy_client="crush")
+    world.ask(growing(2), key="key-of-codex", x_request_id="its", user_agent="codex/1.2 (Linux)")
+    line = next(line for line in world.logged("request_done") if line["request_id"] == "its")
+    assert (line["api"], line["client"], len(line["key"])) == ("chat", "codex", 8)
+    assert "key-of-codex" not in json.dumps(line)
+
+    def ids(query: str) -> list[str]:
+        return [one["request_id"] for one in at(world, f"/decisions?{query}")["decisions"]]
+
+    assert ids("client=codex") == ["its"]
+    assert ids("client=crush&model=m&status=2xx&hours=1") == ["hers"]
+    assert ids("status=200") == ["its", "hers"]
+    assert ids("status=4xx") == ids("model=other") == []
+    assert ids(f"q={line['key']}") == ["its"]
+    assert {one["client"] for one in at(world, "/conversations")["conversations"]} <= {"codex", "crush"}
+    assert all(b"x-context-proxy-client" not in seen.headers for seen in world.upstream.received)
+
+
 def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) -> None:
     world = build(8_000)
     world.ask(growing(12))
@@ -97,6 +117,9 @@ def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) ->
         ("/conversations?limit=101", "limit"),
         ("/decisions?before=0", "before"),
         ("/decisions?show=some", "show"),
+        ("/decisions?status=2000", "status"),
+        ("/decisions?hours=0", "hours"),
+        ("/decisions?client=" + "x" * 257, "client"),
         ("/decisions?q=" + "x" * 201, "q"),
         ("/decisions?conversation=" + "x" * 65, "conversation"),
     ],
@@ -162,4 +185,4 @@ def test_decisions_that_are_not_kept_are_those_of_the_worker_that_answers(build:
     assert [one["request_id"] for one in at(world, "/decisions", 0)["decisions"]] == ["zero"]
     assert at(world, "/decisions", 1)["decisions"] == []
     assert not at(world, "/decisions", 0)["worker"]["shared"]
-    assert not (world.folder / "decisions-2.db").exists()
+    assert not (world.folder / "decisions-3.db").exists()

@@ -87,6 +87,7 @@ class Lines(Wire):
     """`/api/lines`; the base class describes each member."""
 
     name = "lines"
+    api = "lines"
     path = "/api/lines"
     end = b"/api/lines"
     is_on_host = True

@@ -119,7 +119,8 @@ METRICS_HEAD: Final = """\
 What `/metrics` reports, in Prometheus' text format; written by `make docs/metrics.md` from
 `proxy/shell/telemetry/metrics.py`. With several workers, each of them reports the figures of all
 together. Counters begin at 0 when the proxy starts; sizes in tokens are estimates.
-[deploy/grafana](../deploy/grafana/context-proxy.json) shows them.
+[deploy/grafana](../deploy/grafana/context-proxy.json) shows them. The usual `process_…` are there, too: memory, CPU,
+open files, the time of the start.
 
 | metric | type | labels | what it says |
 |---|---|---|---|
@@ -137,7 +138,9 @@ docs/log.md`.
 EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_done",),
-        "every chat request, however it ended: sizes, edits, times, outcome; `refusal`: what the upstream refused it "
+        "every chat request, however it ended: sizes, edits, times, outcome; a warning if the client got an error, "
+        "unless its own body or its departure was the cause; the `api`, the `client` (`x-context-proxy-client`, else "
+        "the first word of its user agent), a short hash of its `key`; `refusal`: what the upstream refused it "
         "for (`prompt`, `auth`, `rate`, …), also in the mode `observe`; and `prefix_kept`: the share (0–1) of the "
         "conversation's previous request, as sent, with which this one begins (from 4 KB on); with "
         "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's; with "
@@ -160,7 +163,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "comes from, and how it is known (`stated`, `learned`, `inferred`, `guessed`); the most lines, bytes and "
         "characters of a tool result, and whether `settings` or the share of the `window` set the bytes",
     ),
-    (("tool_output_truncated", "artifact_saved"), "a tool result was cut; all of it is in the file of that name"),
+    (
+        ("tool_output_truncated", "artifact_saved"),
+        "a tool result was cut at its `limit`, and all of it is in the file of that name",
+    ),
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),
     (("media_refused", "media_refusal_learned"), "media were refused and sent as text instead; what is remembered"),
     (
@@ -258,6 +264,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("mcp_failed",), "the SDK of MCP reports a failure of its own; only its kind, as its words may quote a client"),
     (("metrics_not_shared",), "no folder for temporary files: each worker's `/metrics` reports its own figures"),
     (("listening",), "the port is open"),
+    (
+        ("stopped",),
+        "the last line of each worker that was stopped: after `seconds`, and its last response",
+    ),
     (
         ("settings_reloaded", "settings_not_reloaded"),
         "after SIGHUP or `POST /-/reload`: the outcome; `restart_needed` names what needs a restart; invalid "

@@ -101,3 +101,5 @@ class Edit(Discreet, frozen=True):
     """Parts that it takes out but that are still sent, after the batch."""
     media: RoutedMedia | None = None
     """The content for which it was made."""
+    limit: str = ""
+    """The limit that the text exceeded, and its value: `tool_output.max_lines=2000`; empty: another reason."""

@@ -247,6 +247,8 @@ class MessageReport(NamedTuple):
     """Why it was changed; empty: it is sent as it came."""
     artifacts: tuple[str, ...] = ()
     """The artifacts that keep what was taken out."""
+    limit: str = ""
+    """The limit that it exceeded by itself, and its value."""
 
     @classmethod
     def of(cls, entry: TrackedMessage) -> MessageReport:
@@ -256,11 +258,12 @@ class MessageReport(NamedTuple):
             return cls(role, tool, entry.size.tokens, entry.size.tokens)
         reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
         artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
-        return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
+        limit = next((edit.limit for edit in entry.edits if edit.limit), "")
+        return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts, limit)
 
     def left_out(self) -> MessageReport:
         """The report after the whole message is left out: earlier cuts of it no longer matter."""
-        return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=())
+        return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=(), limit="")
 
     def kept_in(self, artifact: Artifact) -> MessageReport:
         """The report after it is known which artifact keeps its message."""

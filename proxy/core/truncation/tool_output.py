@@ -24,7 +24,7 @@ from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
-from proxy.core.text.lines import utf8_length
+from proxy.core.text.lines import count_lines, utf8_length
 from proxy.core.truncation.response import (
     asks_to_stay,
     has_its_bulk_in_shape,
@@ -168,8 +168,23 @@ class TruncateToolOutput(Struct, frozen=True):
             if tool in self.tools:
                 notices = structs.replace(notices, page=PageSize.within(self.limits, limits))
             edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
+            if edit is not None:
+                edit = structs.replace(edit, limit=self._exceeded(text, tool, limits))
         if edit is not None:
             yield edit
+
+    def _exceeded(self, text: str, tool: str, limits: ExcerptLimits) -> str:
+        """The first limit that a text exceeds, as its setting is called."""
+        prefix = f"tool_output.tools.{tool}." if tool in self.tools else "tool_output."
+        if limits.max_chars is not None and len(text) > limits.max_chars:
+            is_of_tool = tool in self.tools and limits.max_chars != self.limits.max_chars
+            return f"{f'{prefix}max_chars' if is_of_tool else 'models.max_tool_result_chars'}={limits.max_chars}"
+        if count_lines(text) > limits.max_lines:
+            is_of_tool = limits.max_lines != self.limits.max_lines
+            return f"{prefix if is_of_tool else 'tool_output.'}max_lines={limits.max_lines}"
+        if limits.max_bytes != self.limits.max_bytes:
+            return f"{prefix}max_bytes={limits.max_bytes}"
+        return f"{'window' if self.bound_by == 'window' else 'tool_output.max_bytes'}={limits.max_bytes}"
 
 
 def _as_quoted(index: int, at: Address, text: str, shown: str, tool: str) -> Edit | None:

@@ -73,6 +73,7 @@ class FittedEndpoint:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         record = self._recorder.begin(request_id.decode(), headers)
+        record.api = wire.api
         alive = KeepAlive(send, wire)
         sender = ResponseSender(alive.send, request_id, wire, alive)
         served: Served | None = None

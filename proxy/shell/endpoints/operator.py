@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import functools
 import importlib.resources
+import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -170,9 +171,26 @@ _Show = Annotated[
         description="`changed`: edited; `troubled`: failed, refused, sent twice or with a warning.",
     ),
 ]
-_Hours = Annotated[int, Query(ge=1, le=MAX_HOURS, description="How many hours back."), BeforeValidator(_plain)]
+_Hours = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=MAX_HOURS,
+        description="How many hours back; left out: an hour, a day, a week or two, as the data asks.",
+    ),
+    BeforeValidator(_plain),
+]
 _Some = Annotated[
     int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), BeforeValidator(_plain)
+]
+_Since = Annotated[
+    int | None,
+    Query(ge=1, le=MAX_HOURS, description="Only requests of so many hours; left out: all."),
+    BeforeValidator(_plain),
+]
+_Name = Annotated[str, Query(max_length=256, description="Only requests with this one.")]
+_Status = Annotated[
+    str, Query(pattern=r"^([1-9][0-9]{2}|[1-9]xx)?$", description="Only responses with this status: `401`, `5xx`.")
 ]
 _Conversation = Annotated[str, Query(max_length=64, description="Only the requests of this conversation.")]
 
@@ -262,11 +280,16 @@ async def decisions(
     q: _Words = "",
     show: _Show = "all",
     conversation: _Conversation = "",
+    model: _Name = "",
+    client: _Name = "",
+    status: _Status = "",
+    hours: _Since = None,
 ) -> Response:
     """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
     content. With `decisions.stored: 0` only of the process that responds, since its start."""
     services = services_of(request)
-    wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
+    since = 0.0 if hours is None else time.time() - hours * 3600
+    wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation, model, client, status, since)
     return json_response(await services.overview.decisions(wanted, services.server.workers))
 
 
@@ -276,7 +299,7 @@ async def decisions(
     tags=["decisions"],
     response_model=shaped(OverviewFigures, AllSums, ModelSums),
 )
-async def overview(request: Request, hours: _Hours = 24) -> Response:
+async def overview(request: Request, hours: _Hours = None) -> Response:
     """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
     answer, at most every ten seconds."""
     return json_response(await services_of(request).overview.of(hours))

@@ -236,6 +236,9 @@ _ALLOWED: Final = {
     "before": "the `id` of a decision",
     "q": f"words of at most {MAX_WORDS_CHARACTERS} characters together",
     "show": "all, changed or troubled",
+    "model": "the name of a model",
+    "client": "the name of a client",
+    "status": "a status like 401, or a class like 4xx",
     "conversation": "the name of a conversation, as decisions have it",
 }
 """Of parameters that FastAPI reads."""

@@ -1,4 +1,4 @@
-"""Is it healthy, and is it worth it: what the dashboard shows before any single request.
+"""Data for the dashboard's overview: health, savings, timeline.
 
 Rule: figures of all workers, summed up when somebody looks; sizes, names, times and money, never content. Money is by
 the catalogue's list prices and says so; a model without one has none.
@@ -10,13 +10,13 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, NotRequired, cast
 
 from msgspec.structs import replace
 from typing_extensions import TypedDict
 
+from proxy import __version__
 from proxy.core.conversation.edit import Reason
-from proxy.core.overflow.retry import AttemptKind
 from proxy.shell.models.catalogue import Price, Prices
 from proxy.shell.telemetry.entries import Detail, Running, Summary
 from proxy.shell.telemetry.history import History
@@ -27,6 +27,10 @@ BARS: Final = 96
 MAX_HOURS: Final = 24 * 14
 _RECENT_SECONDS: Final = 900.0
 """For what is wrong at the moment."""
+_REFUSED_SHARE: Final = 0.05
+"""Of all requests in that time, from which refusals for a key or a rate are worth a word."""
+PERIODS: Final = (1, 24, 24 * 7, 24 * 14)
+"""Hours that the dashboard offers."""
 _FAILING_SHARE: Final = 0.1
 """Of an upstream's requests in that time, from which its failures are worth a word."""
 _TIMED: Final = 200
@@ -36,13 +40,11 @@ MAX_MODELS: Final = 50
 
 
 class Dollars(TypedDict):
-    """US dollars, by the catalogue's list prices, as far as the upstream has counted the tokens."""
+    """US dollars, by the catalogue's list prices, for tokens that the upstream has counted."""
 
     spent: float
-    not_sent: float
-    """For tokens that were not sent, at the mean price of those that were."""
     by_cache: float
-    """What the upstream's prompt cache has saved."""
+    """What the upstream's prompt cache has saved: its cached tokens, at the difference of the prices."""
 
 
 class PricedDetail(Detail):
@@ -57,6 +59,8 @@ class Health(TypedDict):
 
     level: Literal["warn", "bad"]
     words: str
+    status: NotRequired[str]
+    """Of the requests concerned, as the filter of `/decisions` takes it."""
 
 
 class UpstreamState(TypedDict):
@@ -80,8 +84,15 @@ class Counts(TypedDict):
 
     requests: int
     failed: int
+    """By the upstream or the proxy."""
+    refused: int
+    """By the upstream, with a status from 400 to 499 that the client got."""
     edited: int
+    fitted: int
+    """Made to fit: answered requests that the upstream would have refused or cut silently for their length."""
     overflows: int
+    tokens_saved: int
+    """Of answered requests, estimated: what was not sent, as far as it would have fit into the window."""
     tokens_before: int
     """Of those sent, before edits; estimated."""
     tokens_sent: int
@@ -93,6 +104,10 @@ class Bar(Counts):
 
     at: int
     """Its beginning, Unix time."""
+    first_byte_ms: list[float]
+    """Median and 95th percentile of the wait for the upstream's first byte; empty: no request is remembered."""
+    own_ms: list[float]
+    """The same of the proxy's own time."""
 
 
 class Sums(Counts):
@@ -120,6 +135,25 @@ class ModelSums(Sums):
 
     model: str
     upstream: str
+    window_tokens: int | None
+    """That its latest request was fitted to; empty: none is remembered."""
+    window_is_guessed: bool
+
+
+class Refusals(TypedDict):
+    """Requests that an upstream refused with one status."""
+
+    status: int
+    requests: int
+
+
+class Proxy(TypedDict):
+    """The process that responds."""
+
+    version: str
+    mode: Literal["on", "observe", "off"]
+    seconds: int
+    """Since its start."""
 
 
 class Totals(TypedDict):
@@ -169,8 +203,13 @@ class OverviewFigures(TypedDict):
     """The last hours, of all workers."""
 
     hours: int
+    proxy: Proxy
     health: list[Health]
-    """Empty: all is well."""
+    """Empty: nothing needs attention."""
+    refusals: list[Refusals]
+    """The most frequent status first."""
+    clients: list[str]
+    """Names of clients, the most frequent first."""
     upstreams: list[UpstreamState]
     totals: AllSums
     models: list[ModelSums]
@@ -197,6 +236,7 @@ class Overview:
         upstreams: Sequence[Priced],
         clock: Callable[[], float] = time.time,
         state: Callable[[], str | None] | None = None,
+        mode: Literal["on", "observe", "off"] = "on",
     ) -> None:
         """`problems`: what was wrong at the last check, by name. `state`: why nothing is shared with other
         replicas; None where nothing is to be."""
@@ -205,27 +245,44 @@ class Overview:
         self._upstreams = upstreams
         self._clock = clock
         self._state = state
+        self._mode = mode
 
-    async def of(self, hours: int) -> OverviewFigures:
-        """The last hours."""
+    async def of(self, hours: int | None) -> OverviewFigures:
+        """The last hours; None: the shortest of `PERIODS` that has everything."""
         now = self._clock()
+        if hours is None:
+            age = now - (await self._history.begun() or now)
+            hours = next((one for one in PERIODS if age <= one * 3600), PERIODS[-1])
         since = now - hours * 3600
         problems = await self._problems()
         by_model = await self._history.slots(since, "model", "upstream")
-        models = await asyncio.to_thread(self._by_model, by_model)
+        told = await self._history.since(since)
+        windows = {(model, upstream): (tokens, bool(guess)) for model, upstream, tokens, guess in told.windows}
+        models = await asyncio.to_thread(self._by_model, by_model, windows)
         upstreams = [
             await self._described_upstream(one, problems.get(one.check, ""), by_model) for one in self._upstreams
         ]
         (sums,) = await self._history.slots(since)
         (lately,) = await self._history.slots(now - _RECENT_SECONDS)
+        refused_lately = await self._history.refusals(now - _RECENT_SECONDS)
         width = max(SLOT_SECONDS, -(-hours * 3600 // BARS // SLOT_SECONDS) * SLOT_SECONDS)
+        bars = _bars(await self._history.slots(since, "slot"), since, now, width)
+        _add_timings(bars, told.timings, width)
         return {
             "hours": hours,
-            "health": [*_unwell(upstreams, problems, lately), *self._unshared(), *_unkept(self._history)],
+            "proxy": {"version": __version__, "mode": self._mode, "seconds": round(now - self._history.started)},
+            "health": [
+                *_unwell(upstreams, problems, lately),
+                *_refused(refused_lately, lately),
+                *self._unshared(),
+                *_unkept(self._history),
+            ],
+            "refusals": [{"status": status, "requests": count} for status, count in told.refusals],
+            "clients": told.clients,
             "upstreams": upstreams,
             "totals": _totals(sums, models),
             "models": models[:MAX_MODELS],
-            "bars": _bars(await self._history.slots(since, "slot"), since, now, width),
+            "bars": bars,
             "bar_seconds": width,
         }
 
@@ -261,9 +318,9 @@ class Overview:
     async def priced(self, line: Detail) -> PricedDetail:
         """One request with what it cost and saved in money; None where its upstream has counted nothing or has no
         price."""
-        is_counted = "prompt_tokens" in line and "tokens_before" in line
+        is_counted = "prompt_tokens" in line and "model" in line
         price = await asyncio.to_thread(self._price_of, line) if is_counted else None
-        return {**line, "usd": None if price is None else dollars(_sums_of(line), price)}
+        return {**line, "usd": None if price is None else dollars(line, price)}
 
     def _price_of(self, row: Mapping[str, Any]) -> Price | None:
         prices = next((one.prices for one in self._upstreams if one.host == row["upstream"]), None)
@@ -287,7 +344,9 @@ class Overview:
             "slow_first_byte_ms": _at(waits, 0.95),
         }
 
-    def _by_model(self, rows: Sequence[Mapping[str, Any]]) -> list[ModelSums]:
+    def _by_model(
+        self, rows: Sequence[Mapping[str, Any]], windows: Mapping[tuple[str, str], tuple[int, bool]]
+    ) -> list[ModelSums]:
         """One entry for each model at each upstream, the largest first; in a thread, as prices may have to be read."""
         found: list[ModelSums] = []
         for row in sorted(rows, key=lambda row: -row["tokens_before"]):
@@ -295,38 +354,31 @@ class Overview:
                 continue  # requests that could not be read
             price = self._price_of(row)
             usd = None if price is None else dollars(row, price)
-            found.append({"model": row["model"], "upstream": row["upstream"], **_sums(row, usd)})
+            window, is_guess = windows.get((row["model"], row["upstream"]), (None, False))
+            found.append(
+                {
+                    "model": row["model"],
+                    "upstream": row["upstream"],
+                    "window_tokens": window,
+                    "window_is_guessed": is_guess,
+                    **_sums(row, usd),
+                }
+            )
         return found
 
 
-def _sums_of(line: Mapping[str, Any]) -> dict[str, int]:
-    """One request as sums have it."""
-    as_it_came = line.get("mode") == "observe" or line.get("attempt_kind") == AttemptKind.ORIGINAL
-    before = line["tokens_before"]
-    return {
-        "prompt_tokens": line["prompt_tokens"],
-        "cached_tokens": min(line["cached_tokens"], line["prompt_tokens"]),
-        "reply_tokens": line["reply_tokens"],
-        "tokens_before": before,
-        "tokens_sent": before if as_it_came else line["tokens_after"],
-    }
-
-
 def dollars(sums: Mapping[str, Any], price: Price) -> Dollars:
-    """What prompts and replies have cost, as far as the upstream has counted them, and what they have not: tokens that
-    were not sent, at the mean price of those that were, cached ones included; and cached tokens, at the difference.
+    """What prompts and replies have cost, as far as the upstream has counted them, and what its cache has saved.
 
     >>> counted = {"prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 0}
-    >>> dollars({**counted, "tokens_before": 3_000_000, "tokens_sent": 1_000_000}, Price(2.0, 1.0, 8.0))
-    {'spent': 1.5, 'not_sent': 3.0, 'by_cache': 0.5}
+    >>> dollars(counted, Price(2.0, 1.0, 8.0))
+    {'spent': 1.5, 'by_cache': 0.5}
     """
-    prompt, cached, reply = (sums[name] / 1e6 for name in ("prompt_tokens", "cached_tokens", "reply_tokens"))
+    prompt, reply = sums["prompt_tokens"] / 1e6, sums["reply_tokens"] / 1e6
+    cached = min(sums["cached_tokens"], sums["prompt_tokens"]) / 1e6
     paid = (prompt - cached) * price.prompt + cached * price.cached
-    mean = paid / prompt if prompt else price.prompt
-    not_sent = max(0, sums["tokens_before"] - sums["tokens_sent"]) / 1e6
     return {
         "spent": round(paid + reply * price.reply, 6),
-        "not_sent": round(not_sent * mean, 6),
         "by_cache": round(cached * (price.prompt - price.cached), 6),
     }
 
@@ -343,9 +395,7 @@ def _mean_kept(row: Mapping[str, Any]) -> float | None:
 def _totals(row: Mapping[str, Any], models: Sequence[ModelSums]) -> AllSums:
     """The sums of all models, with the money of those that have a price."""
     priced = [model["usd"] for model in models if model["usd"] is not None]
-    usd = cast(
-        Dollars, {name: round(sum(one[name] for one in priced), 6) for name in ("spent", "not_sent", "by_cache")}
-    )
+    usd = cast(Dollars, {name: round(sum(one[name] for one in priced), 6) for name in ("spent", "by_cache")})
     return {**_sums(row, usd if priced else None), "unpriced_models": len(models) - len(priced)}
 
 
@@ -361,13 +411,41 @@ def _bars(rows: Iterable[Mapping[str, Any]], since: float, now: float, width: in
     """The sums for each `width` seconds, those without requests included."""
     names = tuple(Counts.__annotations__)
     first, last = int(since // width), int(now // width)
-    bars = {number: {"at": number * width, **dict.fromkeys(names, 0)} for number in range(first, last + 1)}
+    bars: dict[int, dict[str, Any]] = {
+        number: {"at": number * width, "first_byte_ms": [], "own_ms": [], **dict.fromkeys(names, 0)}
+        for number in range(first, last + 1)
+    }
     for row in rows:
         bar = bars.get(row["slot"] * SLOT_SECONDS // width)
         if bar is not None:
             for name in names:
                 bar[name] += row[name]
     return cast(list[Bar], list(bars.values()))
+
+
+def _add_timings(bars: Sequence[Bar], timings: Iterable[tuple[float, float | None, float | None]], width: int) -> None:
+    """Median and 95th percentile of each bar."""
+    waits = {bar["at"]: (list[float](), list[float]()) for bar in bars}
+    for ended, first_byte_ms, own_ms in timings:
+        of_bar = waits.get(int(ended // width) * width)
+        if of_bar is not None:
+            for found, value in zip(of_bar, (first_byte_ms, own_ms), strict=True):
+                if value is not None:
+                    found.append(value)
+    for bar in bars:
+        first, own = map(sorted, waits[bar["at"]])
+        bar["first_byte_ms"] = [value for value in (_at(first, 0.5), _at(first, 0.95)) if value is not None]
+        bar["own_ms"] = [value for value in (_at(own, 0.5), _at(own, 0.95)) if value is not None]
+
+
+def _refused(refusals: Sequence[tuple[int, int]], lately: Mapping[str, Any]) -> Iterable[Health]:
+    """Keys and rates that are refused too often."""
+    of_keys = [(status, count) for status, count in refusals if status in (401, 403, 429)]
+    total = sum(count for _, count in of_keys)
+    if total > lately["requests"] * _REFUSED_SHARE:
+        each = ", ".join(f"{count:,} × {status}" for status, count in of_keys)
+        words = f"In the last 15 minutes, {total:,} of {lately['requests']:,} requests were refused: {each}."
+        yield {"level": "warn", "words": words, "status": str(of_keys[0][0])}
 
 
 def _unwell(
@@ -383,8 +461,8 @@ def _unwell(
         which = "1 request was" if unhealed == 1 else f"{unhealed} requests were"
         yield {"level": "bad", "words": f"In the last 15 minutes, {which} too long and could not be saved."}
     if lately["failed"] > lately["requests"] * _FAILING_SHARE:
-        failed = f"{lately['failed']} of {lately['requests']} requests failed"
-        yield {"level": "warn", "words": f"In the last 15 minutes, {failed}."}
+        failed = f"{lately['failed']:,} of {lately['requests']:,} requests failed"
+        yield {"level": "warn", "words": f"In the last 15 minutes, {failed}.", "status": "5xx"}
 
 
 def _unkept(history: History) -> Iterable[Health]:

@@ -45,7 +45,7 @@ from proxy.shell.relay.tool_loop import Retrieval, StreamedResponse, ToolLoop, W
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import in_thread
 from proxy.shell.resources.waiting import Kept
-from proxy.shell.telemetry.record import RequestRecord
+from proxy.shell.telemetry.record import RequestRecord, client_name
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse, header
 from proxy.shell.upstream.exchange import Outgoing
@@ -53,6 +53,10 @@ from proxy.wire.protocol import Wire
 from proxy.wire.registry import DEFAULT
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
+CLIENT_HEADER: Final = b"x-context-proxy-client"
+_OWN_HEADERS: Final = frozenset((MODE_HEADER, CLIENT_HEADER))
+KEY_HASH_CHARACTERS: Final = 8
+"""In the log: enough to tell keys apart, and of a keyed hash."""
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
@@ -118,6 +122,9 @@ class Relay:
         mode = self._mode(named.get(MODE_HEADER, b""))
         tenant = self._tenants.tenant_of(headers)
         whose = tenant.hex()
+        record.client = client_name(named.get(CLIENT_HEADER) or named.get(b"user-agent", b""))
+        if not KEY_HEADERS.isdisjoint(named):
+            record.key = whose[:KEY_HASH_CHARACTERS]
         kept.whose = (self._upstream.host, tenant)
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned: Planned | None = None
@@ -136,7 +143,9 @@ class Relay:
             )
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
-        sent_headers = [pair for pair in headers if pair[0] != MODE_HEADER] if MODE_HEADER in named else headers
+        sent_headers = headers
+        if not _OWN_HEADERS.isdisjoint(named):
+            sent_headers = [pair for pair in headers if pair[0] not in _OWN_HEADERS]
         sent_headers = self._with_key(sent_headers, wire)
         if planned is None or mode == "observe":
             record.observed = planned is not None

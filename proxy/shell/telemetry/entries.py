@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import time
 import zlib
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Final, NotRequired
 
@@ -48,6 +49,9 @@ class Block(TypedDict):
     """Why it is changed; empty: it is sent unchanged."""
     artifacts: Sequence[str]
     """Where the content taken out of it is stored."""
+    limit: NotRequired[str]
+    """The limit that it exceeded by itself, and its value: `tool_output.max_lines=2000`; `window=30000`: bytes of its
+    share of the window."""
 
 
 class Shares(TypedDict):
@@ -67,6 +71,8 @@ class Summary(Line):
     """ISO 8601, UTC."""
     message_tokens: Shares
     messages_left_out: int
+    tool: NotRequired[str]
+    """The tool of most of its results; empty if it has none."""
 
 
 class Detail(Summary):
@@ -114,6 +120,9 @@ class Conversation(TypedDict):
     changed: int
     troubled: int
     model: str
+    client: str
+    tool: str
+    """The tool of most results."""
     turns: list[Turn]
     """The latest, the oldest of them first."""
 
@@ -161,6 +170,7 @@ class Finished(Struct, frozen=True):
                     messages_left_out += 1
                 elif after < before:
                     cut += before - after
+        tools = Counts(block.tool for block in self.blocks if block.tool)
         told = self._told
         shares: Shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
         ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
@@ -170,6 +180,7 @@ class Finished(Struct, frozen=True):
             **self.line,
             "message_tokens": shares,
             "messages_left_out": messages_left_out,
+            "tool": next((tool for tool, _ in tools.most_common(1)), ""),
         }
 
     def entry(self) -> Entry:
@@ -180,14 +191,21 @@ class Finished(Struct, frozen=True):
 
     def _sums(self) -> dict[str, float]:
         line, is_timed = self.line, "first_byte_ms" in self.line
+        went_well = line["outcome"] == "answered" and line.get("status", 0) < 400
+        before, sent = (line["tokens_before"], self.sent_tokens) if self.sent_tokens is not None else (0, 0)
+        window = line.get("window_tokens") or before
+        would_fail = before > window >= sent and not line.get("window_is_guessed")
         return {
             "requests": 1,
             "failed": has_failed(line),
             "edited": bool(line.get("edits")),
             "overflows": self.survived is not None,
             "survived": self.survived is True,
-            "tokens_before": line["tokens_before"] if self.sent_tokens is not None else 0,
-            "tokens_sent": self.sent_tokens or 0,
+            "refused": line["outcome"] == "answered" and line.get("status", 0) in range(400, 500),
+            "fitted": went_well and (self.survived is True or would_fail),
+            "tokens_saved": max(0, min(before, window) - sent) if went_well else 0,
+            "tokens_before": before,
+            "tokens_sent": sent,
             "prompt_tokens": line.get("prompt_tokens", 0),
             "cached_tokens": min(line.get("cached_tokens", 0), line.get("prompt_tokens", 0)),
             "reply_tokens": line.get("reply_tokens", 0),
@@ -272,8 +290,9 @@ def unpacked(message: bytes) -> Entry | None:
 def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
     """Blocks as JSON, with sizes as they are to be told. Its members are named here one by one: an edited conversation
     of a thousand messages comes this way at each turn, and `_asdict` would take a millisecond."""
-    return [
-        {
+    described: list[Block] = []
+    for index, (role, tool, before, after, reasons, artifacts, limit) in enumerate(blocks):
+        block: Block = {
             "message": index,
             "role": role,
             "tool": tool,
@@ -282,5 +301,7 @@ def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int]
             "reasons": reasons,
             "artifacts": artifacts,
         }
-        for index, (role, tool, before, after, reasons, artifacts) in enumerate(blocks)
-    ]
+        if limit:
+            block["limit"] = limit
+        described.append(block)
+    return described

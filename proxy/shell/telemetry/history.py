@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from proxy.core.text import jsontext
 from proxy.shell.resources.logs import logger
@@ -38,7 +38,7 @@ from proxy.shell.telemetry.entries import (
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
 from proxy.shell.telemetry.record import RequestRecord
 
-FILE_NAME: Final = "decisions-2.db"
+FILE_NAME: Final = "decisions-3.db"
 """In the data folder; the number is that of the tables' shape."""
 WRITE_SECONDS: Final = 1.0
 """Between two writes."""
@@ -53,6 +53,15 @@ MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 """Of packed entries that wait for the server of the replicas."""
 
 _Result = TypeVar("_Result")
+
+
+class Since(NamedTuple):
+    """What the rows since a time say together; see the ledger."""
+
+    refusals: list[tuple[int, int]]
+    timings: list[tuple[float, float | None, float | None]]
+    windows: list[tuple[str, str, int, int]]
+    clients: list[str]
 
 
 class History:
@@ -151,6 +160,22 @@ class History:
     async def slots(self, since: float, *by: str) -> list[dict[str, Any]]:
         """The sums since a time, by some of `slot`, `model` and `upstream`."""
         return await self._asked(lambda ledger: ledger.slots(since, by))
+
+    async def since(self, since: float) -> Since:
+        """What the rows since a time say together."""
+        return await self._asked(
+            lambda ledger: Since(
+                ledger.refusals(since), ledger.timings(since), ledger.windows(since), ledger.clients(since)
+            )
+        )
+
+    async def refusals(self, since: float) -> list[tuple[int, int]]:
+        """The statuses that upstreams refused requests with since a time, and how often."""
+        return await self._asked(lambda ledger: ledger.refusals(since))
+
+    async def begun(self) -> float | None:
+        """When the first request that is summed up ended, about; None if there is none."""
+        return await self._asked(lambda ledger: ledger.begun())
 
     async def first_bytes(self, upstream: str, limit: int) -> list[float]:
         """The latest waits for an upstream's first byte, in milliseconds, ascending."""

@@ -17,6 +17,7 @@ import sqlite3
 import sys
 import time
 import zlib
+from collections import Counter as Counts
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
@@ -44,6 +45,8 @@ BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
 BEGINNING: Final = "0-0"
 """The position before anything was told."""
+MAX_CLIENTS: Final = 50
+"""Named in one answer."""
 MAX_TURNS: Final = 120
 """Of one conversation in an overview: its latest."""
 _TIDY_ROWS: Final = 200
@@ -63,20 +66,28 @@ CREATE TABLE IF NOT EXISTS decisions (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, ended REAL NOT NULL, request_id TEXT NOT NULL,
   conversation TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, first_byte_ms REAL,
   changed INTEGER NOT NULL, troubled INTEGER NOT NULL, tokens_before INTEGER, tokens_after INTEGER,
-  room_tokens INTEGER, words TEXT NOT NULL, summary BLOB NOT NULL, blocks BLOB, held INTEGER NOT NULL);
+  room_tokens INTEGER, client TEXT NOT NULL, status INTEGER NOT NULL, tool TEXT NOT NULL, own_ms REAL,
+  window_tokens INTEGER, window_is_guessed INTEGER NOT NULL, words TEXT NOT NULL,
+  summary BLOB NOT NULL, blocks BLOB, held INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS slots (
   slot INTEGER NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, requests INTEGER NOT NULL,
-  failed INTEGER NOT NULL, edited INTEGER NOT NULL, overflows INTEGER NOT NULL, survived INTEGER NOT NULL,
+  failed INTEGER NOT NULL, refused INTEGER NOT NULL, fitted INTEGER NOT NULL, tokens_saved INTEGER NOT NULL,
+  edited INTEGER NOT NULL, overflows INTEGER NOT NULL, survived INTEGER NOT NULL,
   tokens_before INTEGER NOT NULL, tokens_sent INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
   cached_tokens INTEGER NOT NULL,
   reply_tokens INTEGER NOT NULL, waited INTEGER NOT NULL, first_byte_ms REAL NOT NULL, followed INTEGER NOT NULL,
   prefix_kept REAL NOT NULL, PRIMARY KEY (slot, model, upstream)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS refusals (
+  slot INTEGER NOT NULL, status INTEGER NOT NULL, requests INTEGER NOT NULL, PRIMARY KEY (slot, status)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen REAL NOT NULL, running BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS replicas (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _SUMS: Final = (
     "requests",
     "failed",
+    "refused",
+    "fitted",
+    "tokens_saved",
     "edited",
     "overflows",
     "survived",
@@ -103,6 +114,12 @@ class Wanted(Struct, frozen=True):
     changed: bool = False
     troubled: bool = False
     conversation: str = ""
+    model: str = ""
+    client: str = ""
+    status: str = ""
+    """`401`, or a class: `4xx`."""
+    since: float = 0.0
+    """Unix time."""
 
 
 class Ledger:
@@ -227,19 +244,21 @@ class Ledger:
             " FROM decisions WHERE conversation != '' GROUP BY conversation ORDER BY max(id) > ?, max(id) DESC LIMIT ?",
             (self._latest_id, limit),
         ).fetchall()
-        models, turns = dict[str, str](), {row[0]: deque[Turn](maxlen=MAX_TURNS) for row in found}
+        turns = {row[0]: deque[Turn](maxlen=MAX_TURNS) for row in found}
+        latest = dict[str, tuple[str, str, str]]()
         rows = self._database.execute(
-            f"SELECT conversation, model, {', '.join(Turn.__annotations__)} FROM decisions"  # noqa: S608 - its columns
+            "SELECT conversation, model, client, tool,"  # noqa: S608 - its columns
+            f" {', '.join(Turn.__annotations__)} FROM decisions"
             f" WHERE conversation IN ({', '.join('?' * len(found))}) ORDER BY id",
             tuple(turns),
         )
-        for name, model, *values in rows:
+        for name, model, client, tool, *values in rows:
+            latest[name] = (model, client, tool)
             turns[name].append(cast(Turn, dict(zip(Turn.__annotations__, values, strict=True))))
-            models[name] = model
         return [
             cast(
                 Conversation,
-                dict(zip(Conversation.__annotations__, (*row, models[row[0]], [*turns[row[0]]]), strict=True)),
+                dict(zip(Conversation.__annotations__, (*row, *latest[row[0]], [*turns[row[0]]]), strict=True)),
             )
             for row in found
         ]
@@ -263,6 +282,43 @@ class Ledger:
             (upstream, self._latest_id, limit),
         )
         return sorted(waited for (waited,) in found)
+
+    def refusals(self, since: float) -> list[tuple[int, int]]:
+        """The statuses that upstreams refused requests with since a time, and how often, the most frequent first."""
+        found = self._database.execute(
+            "SELECT status, sum(requests) FROM refusals WHERE slot BETWEEN ? AND ? GROUP BY status ORDER BY 2 DESC",
+            (int(since // SLOT_SECONDS), int(self._latest_id / 1e6 // SLOT_SECONDS)),
+        )
+        return found.fetchall()
+
+    def timings(self, since: float) -> list[tuple[float, float | None, float | None]]:
+        """When each request since a time ended, its wait for the first byte and the proxy's own time, in
+        milliseconds."""
+        found = self._database.execute("SELECT ended, first_byte_ms, own_ms FROM decisions WHERE ended >= ?", (since,))
+        return found.fetchall()
+
+    def windows(self, since: float) -> list[tuple[str, str, int, int]]:
+        """For each model at each upstream, the window of its latest request, and whether it is guessed."""
+        found = self._database.execute(
+            "SELECT model, upstream, window_tokens, window_is_guessed, max(id) FROM decisions"
+            " WHERE ended >= ? AND window_tokens IS NOT NULL GROUP BY model, upstream",
+            (since,),
+        )
+        return [row[:4] for row in found]
+
+    def clients(self, since: float) -> list[str]:
+        """The names of the clients since a time, the most frequent first."""
+        found = self._database.execute(
+            "SELECT client FROM decisions WHERE ended >= ? AND client != '' GROUP BY client"
+            " ORDER BY count(*) DESC LIMIT ?",
+            (since, MAX_CLIENTS),
+        )
+        return [name for (name,) in found]
+
+    def begun(self) -> float | None:
+        """When the first request that is summed up ended, about; None if there is none."""
+        found = self._database.execute("SELECT min(slot) FROM slots").fetchone()[0]
+        return None if found is None else float(found * SLOT_SECONDS)
 
     def running(self, but: str, now: float) -> list[Running]:
         """What other workers have under way."""
@@ -297,6 +353,7 @@ class Ledger:
         oldest = min([number for number, _ in numbered], default=sys.maxsize)
         taken: dict[int, str] = dict(self._database.execute(_SINCE, (oldest,)))
         rows, sums = dict[int, tuple[Any, ...]](), dict[tuple[int, str, str], Sequence[float]]()
+        refused = Counts[tuple[int, int]]()
         for wanted, entry in numbered:
             number, line = wanted, entry.summary
             while number in taken and not (is_told and taken[number] == line["request_id"]):
@@ -306,10 +363,13 @@ class Ledger:
             taken[number], rows[number] = line["request_id"], _row_of(entry)
             slot = int(entry.ended // SLOT_SECONDS)
             key = (slot, _storable(str(line.get("model", ""))), _storable(line.get("upstream", "")))
+            if entry.sums.get("refused"):
+                refused[slot, line.get("status", 0)] += 1
             added = map(entry.sums.get, _SUMS, repeat(0))
             sums[key] = [*map(operator.add, sums.get(key, repeat(0)), added)]
         self._database.executemany(_INSERT, [(number, *row) for number, row in rows.items()])
         self._database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
+        self._database.executemany(_ADD_REFUSALS, [(*key, count) for key, count in refused.items()])
         self._added += len(rows)
         return list(rows)
 
@@ -337,14 +397,19 @@ class Ledger:
         execute(
             "DELETE FROM slots WHERE slot <= (SELECT slot FROM slots ORDER BY slot DESC LIMIT 1 OFFSET ?)", (MAX_SLOTS,)
         )
+        execute("DELETE FROM refusals WHERE slot < (SELECT min(slot) FROM slots)")
         execute("DELETE FROM workers WHERE abs(seen - ?) > ?", (now, _STALE_SECONDS))
 
 
 _COLUMNS: Final = (
     "id, ended, request_id, conversation, model, upstream, first_byte_ms, changed, troubled, tokens_before, "
-    "tokens_after, room_tokens, words, summary, blocks, held"
+    "tokens_after, room_tokens, client, status, tool, own_ms, window_tokens, window_is_guessed, words, summary, "
+    "blocks, held"
 )
-_INSERT: Final = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - names of columns
+_INSERT: Final = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({', '.join('?' * 22)})"  # noqa: S608 - names of columns
+_ADD_REFUSALS: Final = (
+    "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET requests = requests + excluded.requests"
+)
 _SINCE: Final = "SELECT id, request_id FROM decisions WHERE id >= ?"
 _ADD_UP: Final = (
     f"INSERT INTO slots VALUES ({', '.join('?' * (3 + len(_SUMS)))}) ON CONFLICT DO UPDATE SET "  # noqa: S608 - as above
@@ -359,7 +424,19 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
     if blocks is not None and len(blocks) > _SHORT_BYTES:
         blocks = zlib.compress(blocks, 1)
     edits = line.get("edits") or {}
-    said = ("request_id", "model", "outcome", "problem", "conversation", "upstream", "route", "status")
+    said = (
+        "request_id",
+        "model",
+        "outcome",
+        "problem",
+        "conversation",
+        "upstream",
+        "route",
+        "status",
+        "api",
+        "client",
+        "key",
+    )
     words = "\n".join([*[str(line.get(name, "")) for name in said], *edits]).lower()
     return (
         entry.ended,
@@ -373,6 +450,12 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
         line.get("tokens_before"),
         line.get("tokens_after"),
         line.get("room_tokens"),
+        _storable(line.get("client", "")),
+        line.get("status", 0),
+        _storable(line.get("tool", "")),
+        line.get("own_ms"),
+        line.get("window_tokens"),
+        bool(line.get("window_is_guessed")),
         _storable(words),
         summary,
         blocks,
@@ -389,12 +472,16 @@ def _where(wanted: Wanted, latest_id: int) -> tuple[str, list[Any]]:
         terms.append("changed")
     if wanted.troubled:
         terms.append("troubled")
-    if wanted.conversation:
-        terms.append("conversation = ?")
-        given.append(wanted.conversation)
-    for word in wanted.words.lower().split():
-        terms.append("instr(words, ?)")
-        given.append(_storable(word))
+    named = (
+        ("ended >= ?", wanted.since),
+        ("model = ?", _storable(wanted.model)),
+        ("client = ?", _storable(wanted.client)),
+        ("conversation = ?", wanted.conversation),
+        ("CAST(status AS TEXT) LIKE ?", wanted.status.replace("x", "_")),
+        *(("instr(words, ?)", _storable(word)) for word in wanted.words.lower().split()),
+    )
+    terms += [term for term, value in named if value]
+    given += [value for _, value in named if value]
     return f" WHERE {' AND '.join(terms)}" if terms else "", given
 
 

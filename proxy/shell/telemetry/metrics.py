@@ -1,8 +1,8 @@
 """Counters for Prometheus: the content of `/metrics`.
 
-Rule: names and units follow Prometheus' conventions; the only foreign words in a label are the names of models whose
-limits were learned; a request costs a handful of additions. Several workers count in files that each of them can add
-up.
+Rule: names and units follow Prometheus' conventions; the only foreign words in labels are the names of clients and of
+models, and their number is limited; a request costs a handful of additions. Several workers count in files that each
+of them can add up.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from msgspec import Struct, field
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
+from proxy import __version__
 from proxy.core.conversation.edit import Reason
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry import AttemptKind
@@ -54,8 +56,22 @@ LABEL_VALUES: Final = {
 """The values of a label with a closed set; an outcome is `answered` or the code of an error."""
 
 
+MAX_RESPONSE_SERIES: Final = 500
+"""Of `context_proxy_responses_total`; what comes later is counted with `other` as its client and model."""
+MAX_LABEL_CHARACTERS: Final = 100
+_NOT_ADDED: Final = frozenset(("process_start_time_seconds", "process_max_fds"))
+OTHER: Final = "other"
+_OWN_STATUS: Final = frozenset((401, 403, 404, 413, 429))
+"""Statuses with a value of their own; the others are counted by class."""
+
+_Response = tuple[int, str, str, str, str]
+"""Status, API, client, model, upstream."""
+
+
 class _Tally(Struct):
     """What was counted since Prometheus's numbers were last read, as adding to one takes a lock and four calls."""
+
+    responses: dict[_Response, int] = field(default_factory=dict)
 
     running: int = 0
     answered: int = 0
@@ -71,13 +87,31 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._learned = LearnedCollector(learning)
         self._tally = _Tally()
+        self._series: set[tuple[str, str, str, str, str]] = set()
         self._is_shared = SHARED_FOLDER in os.environ
         spread = Histogram if self._is_shared else Spread
         registry.register(_BeforeOthers(self._add_up))
+        ProcessCollector(registry=registry)
         registry.register(self._learned)
         self.requests = Counter(
             "context_proxy_requests", "Finished chat requests, by outcome.", ["outcome"], registry=registry
         )
+        self.responses = Counter(
+            "context_proxy_responses",
+            "Finished chat requests by the status that the client got: 401, 403, 404, 413 and 429 by number, others by "
+            "class (`2xx`); `none`: the client left before. `client` is the first word of its user agent, or what "
+            "`x-context-proxy-client` says.",
+            ["status", "api", "client", "model", "upstream"],
+            registry=registry,
+        )
+        self.build = Gauge(
+            "context_proxy_build_info",
+            "Always 1; its label is the version that runs.",
+            ["version"],
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+        self.build.labels(__version__).set(1)
         self.attempts = Counter(
             "context_proxy_attempts",
             "Chat requests sent upstream, by kind: `first`, or a second one that the client does not see.",
@@ -213,6 +247,19 @@ class Metrics:
         self._first.inc(tally.first_sends)
         self.received_tokens.inc(tally.received_tokens)
         self.sent_tokens.inc(tally.sent_tokens)
+        for response, count in tally.responses.items():
+            self._child_of(response).inc(count)
+
+    def _child_of(self, response: _Response) -> Counter:
+        """The series that counts a response."""
+        status, api, client, model, upstream = response
+        told = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
+        labels = (told, api, client, _printable(model), upstream)
+        if labels not in self._series:
+            if len(self._series) >= MAX_RESPONSE_SERIES:
+                labels = (told, api, OTHER, OTHER, upstream)
+            self._series.add(labels)
+        return self.responses.labels(*labels)
 
     def planned(self, record: RequestRecord) -> None:
         """It is clear what to send."""
@@ -228,12 +275,21 @@ class Metrics:
     def finished(self, record: RequestRecord) -> None:
         """A chat request is finished."""
         self._count(record)
-        if self._is_shared:
+        if self._is_shared or len(self._tally.responses) > MAX_RESPONSE_SERIES:
             self._add_up()
 
     def _count(self, record: RequestRecord) -> None:
         tally = self._tally
         tally.running -= 1
+        planned = record.planned
+        response = (
+            record.status,
+            record.api,
+            record.client,
+            "" if planned is None else planned.request.model,
+            record.upstream,
+        )
+        tally.responses[response] = tally.responses.get(response, 0) + 1
         if record.counted_as_stream:
             self.streams.dec()
         if record.outcome == "answered":
@@ -249,8 +305,8 @@ class Metrics:
         if record.sent is None:
             return
         tally.first_sends += 1
-        if record.planned is not None:
-            tally.received_tokens += record.planned.tokens_before
+        if planned is not None:
+            tally.received_tokens += planned.tokens_before
             tally.sent_tokens += record.sent_tokens
         if (own_seconds := record.own_seconds) is not None:
             self.own_seconds.observe(own_seconds)
@@ -279,6 +335,7 @@ class Metrics:
         _forget_the_dead(Path(folder))
         together = CollectorRegistry()
         together.register(self._learned)
+        together.register(_Workers(Path(folder)))
         MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call] # prometheus_client has no types there
         return generate_latest(together)
 
@@ -372,6 +429,31 @@ def _written(bound: float) -> str:
 def _level(name: str, documentation: str, registry: CollectorRegistry) -> Gauge:
     """A gauge of which the levels of all workers are added up."""
     return Gauge(name, documentation, multiprocess_mode="livesum", registry=registry)
+
+
+def _printable(model: str) -> str:
+    """A model's name as a label: bounded, and without lone surrogates, which have no UTF-8."""
+    return model[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode()
+
+
+class _Workers(Collector):
+    """`process_*` of all workers together: sums, with the earliest start and the lowest limit."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> list[Metric]:
+        """The families, each with one value."""
+        pids = {int(name) for file in self._folder.glob("*.db") if (name := file.stem.rpartition("_")[2]).isdigit()}
+        families: dict[str, Metric] = {}
+        for pid in pids:
+            for family in ProcessCollector(pid=partial(int, pid), registry=None).collect():
+                (known, *_) = families.setdefault(family.name, family).samples
+                if families[family.name] is not family:
+                    both = (known.value, family.samples[0].value)
+                    total = min(both) if family.name in _NOT_ADDED else sum(both)
+                    families[family.name].samples[:] = [known._replace(value=total)]
+        return list(families.values())
 
 
 def _forget_the_dead(folder: Path) -> None:

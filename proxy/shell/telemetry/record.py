@@ -5,6 +5,8 @@ Rule: it is filled in as the request proceeds and decides nothing; never a key, 
 
 from __future__ import annotations
 
+import functools
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NotRequired
@@ -15,7 +17,7 @@ from typing_extensions import TypedDict
 from proxy.core.conversation.message import Message
 from proxy.core.overflow import Counted
 from proxy.core.overflow.retry import Attempt, AttemptKind
-from proxy.errors import ProxyError
+from proxy.errors import ClientLeft, MalformedRequest, ProxyError
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_
 """Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
+_CAUSED_BY_CLIENT: Final = frozenset((ClientLeft.code, MalformedRequest.code))
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Sum = Annotated[float, Meta(ge=0, lt=2**53)]
 
@@ -41,6 +44,12 @@ class Line(TypedDict):
     """HTTP status as the client got it; 0: the client left before."""
     problem: NotRequired[str]
     """Why there was no whole response."""
+    api: NotRequired[str]
+    """`chat`, `messages`, `responses`, `responses_compact`, `ollama` or `ollama_generate`."""
+    client: NotRequired[str]
+    """The client's name: the header `x-context-proxy-client`, else the first word of its `User-Agent`."""
+    key: NotRequired[str]
+    """A short hash of the client's API key; empty if it sent none."""
     refusal: NotRequired[str]
     """What the upstream refused it for, as judged; left out if it did not."""
     model: NotRequired[str]
@@ -99,6 +108,9 @@ class RequestRecord(Struct):
 
     request_id: str
     started: float
+    api: str = ""
+    client: str = ""
+    key: str = ""
     outcome: str = "answered"
     """`answered`, or the code of the error that ended it."""
     problem: str = ""
@@ -224,6 +236,14 @@ class RequestRecord(Struct):
         return self.planned.tokens_before if as_it_came else self.planned.tokens_after
 
     @property
+    def is_problem(self) -> bool:
+        """Whether an operator should hear of it: an error that reached the client and that neither its body nor its
+        departure caused."""
+        if self.outcome == "answered":
+            return self.status >= 400
+        return self.outcome not in _CAUSED_BY_CLIENT
+
+    @property
     def went_well(self) -> bool:
         """Whether the client got a whole response that is not an error."""
         return self.outcome == "answered" and self.status < 400
@@ -256,6 +276,9 @@ class RequestRecord(Struct):
             "request_id": self.request_id,
             "outcome": self.outcome,
             "status": self.status,
+            "api": self.api,
+            "client": self.client,
+            "key": self.key,
             "body_bytes": self.body_bytes,
             "sent_bytes": self.sent_bytes,
             "answer_bytes": self.answer_bytes,
@@ -321,6 +344,21 @@ def _describe_plan(line: Line, planned: Planned) -> None:
     }
     if planned.lookup_seconds:
         line["lookup_ms"] = _milliseconds(0.0, planned.lookup_seconds)
+
+
+_CLIENT: Final = re.compile(rb"[ \t]*([!-.0-~]{1,40})")
+"""The first word, up to a slash: without the version, names stay few."""
+
+
+@functools.lru_cache(256)
+def client_name(said: bytes) -> str:
+    """A client's name, from what it says about itself.
+
+    >>> client_name(b"claude-cli/2.1.0 (external, cli)"), client_name(b"OpenAI/Python 2.1"), client_name(b"")
+    ('claude-cli', 'OpenAI', '')
+    """
+    found = _CLIENT.match(said)
+    return found[1].decode() if found else ""
 
 
 def _milliseconds(start: float, end: float) -> float:

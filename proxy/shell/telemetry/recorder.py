@@ -84,6 +84,7 @@ class Recorder:
                     tool=edit.tool,
                     original_chars=edit.before_chars,
                     kept_chars=edit.after_chars,
+                    limit=edit.limit,
                     artifact=edit.artifact.id,
                 )
         budget = planned.plan.budget
@@ -235,7 +236,7 @@ class Recorder:
         now = time.perf_counter()
         self._under_way.pop(id(record), None)
         self._metrics.finished(record)
-        log = self._log.info if record.outcome == "answered" else self._log.warning
+        log = self._log.warning if record.is_problem else self._log.info
         line = record.described(now)
         log("request_done", **line)
         self._remember(record, line)

@@ -76,6 +76,7 @@ class ChatCompletions(Wire):
     own_tool = OwnTool(OWN_TOOL, partial(names_in, name_of=name_of))
     result_of = staticmethod(result_of)
     name = "chat_completions"
+    api = "chat"
     path = "/chat/completions"
     end = b"/chat/completions"
     results_hold_media = False

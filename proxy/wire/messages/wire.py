@@ -143,6 +143,7 @@ class Messages(Wire):
     own_tool = OwnTool(_DEFINITION, partial(names_in, name_of=partial(jsontext.string_in, name="name")))
     result_of = staticmethod(result_of)
     name = "messages"
+    api = "messages"
     path = "/messages"
     end = b"/v1/messages"
     client_tools = re.compile("(?:custom|(?:bash|computer|memory|text_editor)_.*)?")

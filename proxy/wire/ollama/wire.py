@@ -71,6 +71,7 @@ class Ollama(Wire):
     result_of = staticmethod(result_of)
     framing = LINES
     name = "ollama"
+    api = "ollama"
     path = "/api/chat"
     end = b"/api/chat"
     is_on_host = True
@@ -180,6 +181,7 @@ class OllamaPrompts(Ollama):
 
     shape = _PROMPT_SHAPE
     name = ""
+    api = "ollama_generate"
     path = "/api/generate"
     end = b"/api/generate"
     greeting = b""

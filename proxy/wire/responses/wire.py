@@ -151,6 +151,7 @@ class Responses(Wire):
     own_tool = OwnTool(OWN_TOOL, tool_names)
     result_of = staticmethod(result_of)
     name = "responses"
+    api = "responses"
     path = "/responses"
     end = b"/responses"
     compacts: ClassVar[bool] = False
@@ -294,6 +295,7 @@ class Compactions(Responses):
     https://platform.openai.com/docs/api-reference/responses/compact"""
 
     name = ""
+    api = "responses_compact"
     path = "/responses/compact"
     end = b"/responses/compact"
     compacts = True

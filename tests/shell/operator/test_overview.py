@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy import __version__
 from proxy.shell.models.catalogue import Catalogue, Prices
 from proxy.shell.operator.overview import BARS, MAX_HOURS, Overview, Priced
 from proxy.shell.telemetry.entries import Finished
@@ -79,21 +80,97 @@ async def test_tokens_cache_hits_and_money_are_told_for_each_model_and_in_all(st
     found = await stage.overview.of(24)
     priced, unpriced = found["models"]
     assert (priced["model"], priced["cached_tokens"], priced["prompt_tokens"]) == ("gpt-9", 500_000, 1_000_000)
-    assert priced["usd"] == {"spent": 2.3, "not_sent": 3.0, "by_cache": 0.5}
+    assert priced["usd"] == {"spent": 2.3, "by_cache": 0.5}
     assert unpriced["usd"] is None
     assert found["totals"]["usd"] == priced["usd"]
     assert found["totals"]["unpriced_models"] == 1
     assert found["totals"]["tokens_before"] - found["totals"]["tokens_sent"] == 2_002_000
 
 
-async def test_one_request_has_its_price_and_what_was_not_sent_of_it(stage: Stage) -> None:
+async def test_one_request_has_its_price(stage: Stage) -> None:
     line = {"upstream": "api.openai.com", "model": "gpt-9", "tokens_before": 3_000_000, "tokens_after": 1_000_000}
     counted = {**line, "prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 100_000}
-    assert (await stage.overview.priced(counted))["usd"] == {"spent": 2.3, "not_sent": 3.0, "by_cache": 0.5}
-    for whole in ({"mode": "observe"}, {"attempt_kind": "original"}):
-        assert (await stage.overview.priced({**counted, **whole}))["usd"]["not_sent"] == 0
+    assert (await stage.overview.priced(counted))["usd"] == {"spent": 2.3, "by_cache": 0.5}
     for unpriced in (line, {**counted, "model": "home-made"}, {**counted, "upstream": "elsewhere"}):
         assert await stage.overview.priced(unpriced) == {**unpriced, "usd": None}
+
+
+@pytest.mark.parametrize(
+    ("members", "fitted", "saved"),
+    [
+        ({"tokens_before": 157_000, "window_tokens": 16_000}, 1, 15_000),
+        ({"tokens_before": 12_000, "window_tokens": 16_000}, 0, 11_000),
+        ({"tokens_before": 157_000, "window_tokens": 16_000, "window_is_guessed": True}, 0, 15_000),
+        ({"tokens_before": 3_000, "window_tokens": None}, 0, 2_000),
+        ({"tokens_before": 157_000, "window_tokens": 16_000, "status": 401}, 0, 0),
+        ({"tokens_before": 157_000, "window_tokens": 16_000, "outcome": "client_left"}, 0, 0),
+        ({"tokens_before": 9_000, "window_tokens": 16_000, "survived": True}, 1, 8_000),
+        ({"tokens_before": 157_000, "window_tokens": 16_000, "sent": 157_000}, 0, 0),
+    ],
+)
+async def test_made_to_fit_and_saved_are_only_what_would_have_failed_and_would_have_fitted(
+    stage: Stage, members: dict[str, Any], fitted: int, saved: int
+) -> None:
+    stage.served(**members)
+    totals = (await stage.overview.of(24))["totals"]
+    assert (totals["fitted"], totals["tokens_saved"]) == (fitted, saved)
+
+
+async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) -> None:
+    for number in range(100):
+        stage.served(status=200 if number >= 6 else 429 if number >= 4 else 401)
+    found = await stage.overview.of(24)
+    assert (found["totals"]["failed"], found["totals"]["refused"]) == (0, 6)
+    assert found["refusals"] == [{"status": 401, "requests": 4}, {"status": 429, "requests": 2}]
+    (said,) = found["health"]
+    assert said == {
+        "level": "warn",
+        "words": "In the last 15 minutes, 6 of 100 requests were refused: 4 × 401, 2 × 429.",
+        "status": "401",
+    }
+
+
+async def test_a_few_refusals_are_told_and_no_warning(stage: Stage) -> None:
+    for number in range(100):
+        stage.served(status=404 if number < 50 else 401 if number < 55 else 200)
+    found = await stage.overview.of(24)
+    assert found["health"] == []
+    assert found["refusals"][0] == {"status": 404, "requests": 50}
+
+
+async def test_the_period_follows_the_data(stage: Stage) -> None:
+    assert (await stage.overview.of(None))["hours"] == 1
+    stage.served(ago=60)
+    assert (await stage.overview.of(None))["hours"] == 1
+    stage.served(ago=5 * 3_600)
+    assert (await stage.overview.of(None))["hours"] == 24
+    stage.served(ago=200 * 3_600)
+    assert (await stage.overview.of(None))["hours"] == 24 * 14
+
+
+async def test_waits_are_told_over_time_and_windows_for_each_model(stage: Stage) -> None:
+    for number in range(100):
+        stage.served(first_byte_ms=float(number), own_ms=number / 10, window_tokens=8_000 + number)
+    stage.served(model="other", window_tokens=9, window_is_guessed=True, client="codex")
+    found = await stage.overview.of(1)
+    (bar,) = [bar for bar in found["bars"] if bar["requests"]]
+    assert bar["first_byte_ms"] == [50.0, 95.0]
+    assert bar["own_ms"] == [5.0, 9.5]
+    told = {model["model"]: (model["window_tokens"], model["window_is_guessed"]) for model in found["models"]}
+    assert told == {"gpt-9": (8_099, False), "other": (9, True)}
+    assert found["clients"] == ["codex"]
+    assert found["proxy"]["version"] == __version__
+
+
+async def test_the_overview_of_many_requests_reads_few_rows(stage: Stage) -> None:
+    """Its cost is that of the sums, and of five numbers of each row."""
+    read: list[str] = []
+    for number in range(1_000):
+        stage.served(ago=number)
+    await stage.overview.of(24)
+    await stage.history._run(lambda: stage.history._ledger._database.set_trace_callback(read.append))
+    await stage.overview.of(24)
+    assert not [query for query in read if "blocks" in query or "summary" in query]
 
 
 async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
+from proxy import __version__
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, Spread, _forget_the_dead
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
@@ -32,7 +35,8 @@ def values(metrics: Metrics) -> dict[str, float]:
     found = {}
     for family in text_string_to_metric_families(metrics.exposed().decode()):
         for sample in family.samples:
-            if sample.value and not sample.name.endswith(("_bucket", "_created")):
+            is_own = sample.name.startswith("context_proxy_") and sample.name != "context_proxy_build_info"
+            if is_own and sample.value and not sample.name.endswith(("_bucket", "_created")):
                 labels = ",".join(str(value) for value in sample.labels.values())
                 found[sample.name.removeprefix("context_proxy_") + (f"{{{labels}}}" if labels else "")] = sample.value
     return found
@@ -95,6 +99,36 @@ async def test_an_overflow_and_its_cure_are_counted(metrics: Metrics) -> None:
             "attempts_total{emergency}": 1,
         }.items()
     )
+
+
+async def test_responses_are_counted_by_status_api_client_model_and_upstream(metrics: Metrics) -> None:
+    for status, client in ((200, "codex"), (401, "codex"), (503, "codex"), (504, "crush")):
+        record = RequestRecord("req", 0.0, api="chat", client=client, status=status, upstream="api.test")
+        record.planned = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(1)))
+        metrics.finished(record)
+    model = record.planned.request.model
+    told = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
+    assert told == {
+        f"responses_total{{chat,codex,{model},2xx,api.test}}": 1,
+        f"responses_total{{chat,codex,{model},401,api.test}}": 1,
+        f"responses_total{{chat,codex,{model},5xx,api.test}}": 1,
+        f"responses_total{{chat,crush,{model},5xx,api.test}}": 1,
+    }
+
+
+def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.shell.telemetry.metrics.MAX_RESPONSE_SERIES", 3)
+    for number in range(20):
+        metrics.finished(RequestRecord("req", 0.0, api="chat", client=f"client-{number}", status=200))
+    told = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
+    assert len(told) == 4
+    assert told["responses_total{chat,other,other,2xx,}"] == 17
+
+
+def test_the_version_and_the_process_are_told(metrics: Metrics) -> None:
+    told = metrics.exposed().decode()
+    assert f'context_proxy_build_info{{version="{__version__}"}} 1.0' in told
+    assert re.search(r"^process_resident_memory_bytes \d", told, re.MULTILINE)
 
 
 async def test_an_overflow_that_nobody_waited_for_is_not_cured(metrics: Metrics) -> None:

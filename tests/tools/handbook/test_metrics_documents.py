@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[3]
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
 GRAFANA = json.loads((ROOT / "deploy" / "grafana" / "context-proxy.json").read_text())
 BASE_UNITS = ("seconds", "bytes", "tokens", "ratio")
-COUNTED = ("requests", "streams", "artifacts", "attempts", "overflows", "cured", "edits", "rounds", "failures")
+COUNTED = (
+    *("responses", "info", "requests", "streams", "artifacts", "attempts"),
+    *("overflows", "cured", "edits", "rounds", "failures"),
+)
 
 
 def series() -> dict[str, tuple[str, ...]]:
@@ -41,6 +44,12 @@ def queries() -> Iterator[str]:
         yield variable["query"]["query"]
 
 
+LABELS = {
+    *("outcome", "reason", "attempt_kind", "kind", "scope", "model"),
+    *("status", "api", "client", "upstream", "version"),
+}
+
+
 def test_names_and_units_follow_the_convention():
     families = reference.metric_families()
     assert len({family.name for family, _ in families}) == len(families) > 15
@@ -49,7 +58,7 @@ def test_names_and_units_follow_the_convention():
         assert not family.name.endswith(("_total", "_count", "_sum", "_ms", "_kb"))
         assert family.name.endswith((*BASE_UNITS, *COUNTED))
         assert family.documentation.endswith(".")
-        assert set(labels) <= {"outcome", "reason", "attempt_kind", "kind", "scope", "model"}
+        assert set(labels) <= LABELS
 
 
 def test_every_metric_of_the_grafana_dashboard_exists_with_its_labels():
