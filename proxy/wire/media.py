@@ -295,12 +295,7 @@ def _in_json(text: str, replace: Replace, nested: int) -> str | None:
         changes = _routed_changes(opened, replace)
     else:
         changes = dict(_changes(opened, (), replace, nested))
-    if not changes:
-        return text
-    try:
-        return jsontext.spliced(raw, changes).decode("utf-8", "surrogatepass")
-    except (jsontext.NotJson, RecursionError):
-        return None
+    return jsontext.spliced(raw, changes).decode("utf-8", "surrogatepass") if changes else text
 
 
 def _is_small(found: Any) -> bool:

@@ -732,3 +732,11 @@ def test_only_a_structured_result_of_a_tool_names_addresses_in_its_text(result, 
     assert list(addresses_in(text, is_result=True)) == addresses
     assert list(addresses_in([{"type": "text", "text": text}], is_result=True)) == addresses
     assert list(addresses_in(text, is_result=False)) == []
+
+
+def test_json_in_strings_of_json_is_read_a_few_levels_deep():
+    deep = text = f"see {data_url(PNG, 'image/png')}"
+    for _ in range(10):
+        deep = json.dumps({"said": deep})
+    assert with_replaced(deep, lambda _: Replacement("words")) == deep
+    assert with_replaced(json.dumps({"said": text}), lambda _: Replacement("words")) == '{"said":"see words"}'

@@ -181,3 +181,10 @@ VALUES = st.recursive(
 def test_no_answer_raises(answer: Any) -> None:
     body = json.dumps(answer).encode()
     assert [read(body) is not None and read(body[:-1]) is not None for read in READERS] == [True] * len(READERS)
+
+
+def test_a_model_without_a_name_or_a_state_is_passed_over() -> None:
+    loaded = own_servers.ollama_loaded(b'{"models": [{"context_length": 8192}, {"name": "m", "context_length": 4096}]}')
+    assert list(loaded.models) == ["m"]
+    listed = own_servers.lm_studio_v0(b'{"data": [{"id": "a"}, {"id": "b", "state": "loaded"}]}')
+    assert list(listed.models) == ["b"]

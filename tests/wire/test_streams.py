@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire import streams
-from proxy.wire.streams import EventSplitter, Tail, data_of
+from proxy.wire.ollama.wire import OLLAMA
+from proxy.wire.streams import SSE, EventSplitter, Tail, data_of
 
 QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -126,3 +127,12 @@ def test_the_end_of_pieces_is_the_same_however_many_are_added_at_once(
     for piece in pieces:
         one_by_one.add(piece)
     assert at_once.joined == one_by_one.joined
+
+
+@pytest.mark.parametrize(
+    ("framing", "named"), [(SSE, b"Text/Event-Stream; charset=utf-8"), (OLLAMA.framing, b"Application/X-NDJSON")]
+)
+def test_a_stream_is_known_by_its_content_type_in_any_case(framing, named):
+    assert framing.is_stream([(b"content-type", named)])
+    assert not framing.is_stream([(b"content-type", b"application/json")])
+    assert not framing.is_stream([])

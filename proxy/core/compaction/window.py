@@ -428,10 +428,7 @@ class ContextWindow(Struct, eq=False):
             for gone in self._gone:
                 self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.omission_note.artifacts[-1])
             self._gone, self._gone_units = [], set()
-        if self.omission_note.messages:
-            self.omission_note = self.omission_note.placed(
-                self.entries, notices, self._counter, room, self.newest[0].start
-            )
+        self.omission_note = self.omission_note.placed(self.entries, notices, self._counter, room, self.newest[0].start)
 
     def _user_texts(self) -> list[str]:
         """What people said in the messages that are gone: user messages that did not join an assistant's unit as

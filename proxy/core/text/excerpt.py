@@ -169,7 +169,8 @@ def _ends(text: str, room: _Room, limits: ExcerptLimits) -> tuple[str, str, str]
 
 
 def _taken(text: str, room: _Room) -> str:
-    """The beginning of a text: whole lines, or part of the last line where leaving it out would waste the room."""
+    """The beginning of a text that exceeds the room: whole lines, or part of the last line where leaving it out would
+    waste the room."""
     kept = first_bytes(text[: room.chars], room.bytes)
     position = 0
     for _ in range(room.lines):
@@ -178,8 +179,6 @@ def _taken(text: str, room: _Room) -> str:
             break
     else:
         return kept[:position]
-    if len(kept) == len(text):
-        return kept
     last_line_start = kept.rfind("\n") + 1
     if len(kept) - last_line_start <= len(kept) * _SPARED_FOR_A_LINE_END:
         return kept[:last_line_start]
@@ -196,8 +195,6 @@ def _taken_from_end(text: str, room: _Room) -> str:
             break
     else:
         return kept[position + 1 :] if room.lines else ""
-    if len(kept) == len(text):
-        return kept
     start = len(text) - len(kept)
     first_line_end = 0 if text[start - 1] == "\n" else kept.find("\n") + 1 or len(kept)
     if first_line_end <= len(kept) * _SPARED_FOR_A_LINE_END:

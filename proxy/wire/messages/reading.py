@@ -175,8 +175,6 @@ def _several(whole: ApiMessage) -> list[ApiMessage]:
         else:
             runs.append((at, at + 1))
     spans = _spans(kept, content, raws)
-    if spans is None:
-        return []
     pieces = [(spans[start][0], spans[stop - 1][1]) for start, stop in runs]
     ends = [0, *(end for _, end in pieces)]
     starts = [*(start for start, _ in pieces), len(kept)]
@@ -193,17 +191,15 @@ def _several(whole: ApiMessage) -> list[ApiMessage]:
     return found
 
 
-def _spans(kept: bytes, content: bytes, raws: Sequence[bytes]) -> list[tuple[int, int]] | None:
+def _spans(kept: bytes, content: bytes, raws: Sequence[bytes]) -> list[tuple[int, int]]:
     """The start and end of each block in the bytes of its message."""
-    position = kept.find(content)
+    end = kept.index(content)
     spans: list[tuple[int, int]] = []
     for raw in raws:
         # Only a bracket or comma and white space come between, so the first hit is the block itself.
-        position = kept.find(raw, position) if position >= 0 else -1
-        if position < 0:
-            return None
-        spans.append((position, position + len(raw)))
-        position += len(raw)
+        start = kept.index(raw, end)
+        end = start + len(raw)
+        spans.append((start, end))
     return spans
 
 

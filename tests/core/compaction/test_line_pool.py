@@ -345,3 +345,8 @@ def test_a_cut_that_is_made_again_costs_no_second_reading():
     assert pool.extended(other) == LinePool().extended(other) != after
     assert pool.extended([]) == LinePool().extended([])
     assert after.extended(gone) == LinePool().extended(gone).extended(gone)
+
+
+def test_strings_in_lists_of_arguments_are_written_text_too():
+    (trace,) = traces_of(calling('{"path": "a.py", "edits": [{"new_string": "one"}, {"new_string": "two"}]}'))
+    assert (trace.source, trace.written) == ("a.py", ("one", "two"))

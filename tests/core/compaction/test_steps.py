@@ -230,6 +230,8 @@ def test_an_excerpt_that_was_not_enough_is_not_made_again():
     window = plan(history, Size(), pipeline(Budget(10**9)))[1].window
     step = CutToFit(notices(), ContextWindow.newest_results, Reason.NEWEST_RESULT)
     assert [change.edits[0].message for change in step(window, Budget(10).ceiling)] == [2, 3, 4, 5, 6]
+    by_characters = step(window, Mark(None, chars=100))  # the window is a guess
+    assert [change.edits[0].message for change in by_characters] == [2, 3, 4, 5, 6]
 
 
 PATCH = "+ a line of a patch\n" * 800

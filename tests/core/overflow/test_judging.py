@@ -726,3 +726,23 @@ def test_a_rate_limit_beside_an_overflow_lends_it_no_number(template, rate, pair
     sentences = [template.format(limit=rate[0], asked=rate[1]), overflow]
     verdict = judged(" ".join(sentences if rate_first else reversed(sentences)))
     assert (verdict.is_overflow, verdict.limit, verdict.prompt) == (True, limit, asked)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_conditional"),
+    [("image inputs are not supported with n > 1", True), ("image input is not supported", False)],
+)
+def test_a_refusal_under_a_condition_says_nothing_about_the_model(message: str, is_conditional: bool):
+    assert refused(400, message).is_conditional is is_conditional
+
+
+@pytest.mark.parametrize(
+    ("message", "in_results"),
+    [
+        ("image urls are only allowed for messages with role user, but this message with role tool has an image", True),
+        ("image input is not supported", False),
+    ],
+)
+def test_a_refusal_of_media_in_tool_results_is_known_by_the_role(message: str, in_results: bool):
+    verdict = refused(400, message)
+    assert (verdict.kind, verdict.refuses_in_results) == (VerdictKind.MEDIA, in_results)

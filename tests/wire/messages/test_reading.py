@@ -257,3 +257,18 @@ def test_the_views_of_one_message_count_once():
     views = read(user("a"), assistant([use(1), use(2)]), user([result(1, "a"), result(2, "b"), text("on")]), user("b"))
     assert [count_of_items(views[:stop]) for stop in range(len(views) + 1)] == [0, 1, 2, 3, 3, 3, 4]
     assert (loop_start(views), loop_start(views[:4])) == (len(views), 1)
+
+
+def test_a_tool_loop_begins_after_the_last_words_of_a_person_not_after_a_reminder():
+    views = read(
+        user("go"), assistant([use(1)]), user([result(1, "a"), text("<system-reminder>mind</system-reminder>")])
+    )
+    assert [one.is_companion for one in views] == [False, False, False, True]
+    media = read(user("go"), assistant([use(1)]), user([result(1, "a"), IMAGE]))
+    assert [(one.role, one.is_companion) for one in media[-1:]] == [("user", True)]
+    assert loop_start(media) == loop_start(views) == 1
+
+
+def test_a_text_that_is_called_like_a_result_is_none():
+    (view,) = read(user([text("tool_result"), text("b")]))
+    assert (view.role, view.text()) == ("user", "tool_result\nb")

@@ -288,3 +288,7 @@ def test_nothing_is_put_together_with_a_part_that_is_not_known(delta):
 
 def test_a_part_of_a_block_that_never_began_is_not_known():
     assert made_by(event("content_block_delta", index=4, delta={"type": "text_delta", "text": "x"})) is None
+
+
+def test_a_block_that_begins_without_a_place_is_not_assembled():
+    assert blocks_of([{"type": "content_block_start", "content_block": {"type": "text"}}]) is None

@@ -476,3 +476,8 @@ def test_only_encrypted_reasoning_is_sealed(items, left):
 def test_a_user_may_write_of_seals():
     found = read({"role": "user", "content": [{"type": "input_text", "text": "a", "encrypted_content": "g"}]})
     assert found.unsealed() is found
+
+
+def test_a_call_that_mentions_an_image_elsewhere_refers_to_none():
+    call = {"type": "function_call", "call_id": "c", "name": "show", "arguments": '{"image_url":"http://x/a.png"}'}
+    assert list(read(call).addresses()) == []
