@@ -89,7 +89,8 @@ validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by th
 		systemd-analyze verify $$copy && systemd-analyze security --offline=true --threshold=15 $$copy | tail -1 || exit 1; \
 	done
 	@for folder in $$(command -v kubectl >/dev/null && ls -d deploy/kubernetes/*/); do \
-		kubectl kustomize $$folder > .deploy-tools/rendered.yaml && \
+		kubectl kustomize $$folder > .deploy-tools/rendered.yaml || exit 1; \
+		case $$folder in */podmonitor/) continue;; esac; \
 		.deploy-tools/bin/kubernetes-validate --strict --quiet .deploy-tools/rendered.yaml || exit 1; \
 	done
 

@@ -105,7 +105,9 @@ def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, 
     if target is not None:
         when = datetime.datetime.now(datetime.UTC).date().isoformat()
         command = "python -m tools.bench " + " ".join(sys.argv[1:])
-        target.write_text(page(results, contenders, names, when=when, command=command, rounds=effort.rounds))
+        texts = page(results, contenders, names, when=when, command=command, rounds=effort.rounds)
+        for file, text in zip((target, target.with_stem(f"{target.stem}-details")), texts, strict=True):
+            file.write_text(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--contenders", type=lambda names: names.split(","), metavar="A,B", help="only these (default: all installed)"
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there, say docs/benchmarks.md")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the pages there, say docs/benchmarks.md")
     return parser
 
 

@@ -9,7 +9,7 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tools.bench.apis import APIS, MESSAGES, RESPONSES, Api
@@ -34,6 +34,9 @@ from tools.bench.results import Results
 _NOTHING = "–"
 _ABSENT = f"({OURS} did not take part.)"
 
+FELT = ("chat_2kb", "same_200kb", "growing_2mb", "new_2mb", "chunk", "first_token", "start", "idle", "after")
+"""Rows that a user could notice; the others are for developers."""
+
 
 def machine() -> str:
     """This machine, in one line, with the interpreter: a build without profile-guided optimisation takes a fifth more
@@ -48,10 +51,12 @@ def machine() -> str:
     return f"{os.cpu_count()} × {model}, Linux {platform.release()}, {python}"
 
 
-def targets_table(results: Results) -> str:
+def targets_table(results: Results, shown: Collection[str] = FIGURES) -> str:
     """This project's figures next to nginx's, each with its target; a figure with two targets has two lines."""
     rows = [["", OURS, NGINX, "ratio", "target", "met"]]
     for row, figure in FIGURES.items():
+        if row not in shown:
+            continue
         floor = _floor(results, row)
         for target in figure.targets:
             held = results.median(row, target.of)
@@ -70,10 +75,12 @@ def targets_table(results: Results) -> str:
     return _markdown(rows) if len(rows) > 1 else _ABSENT
 
 
-def contenders_table(results: Results, names: Sequence[str]) -> str:
-    """Every figure of every contender, with its multiple of nginx's."""
+def contenders_table(results: Results, names: Sequence[str], shown: Collection[str] = FIGURES) -> str:
+    """Figures of every contender, with their multiples of nginx's."""
     rows = [["", *names]]
     for row, figure in FIGURES.items():
+        if row not in shown:
+            continue
         cells = [_cell(results, row, name) for name in names]
         if any(cell != _NOTHING for cell in cells):
             rows.append([f"{figure.title}, {figure.unit}" if figure.unit else figure.title, *cells])
@@ -143,37 +150,40 @@ def _within_rounds(results: Results, own: tuple[str, str], other: tuple[str, str
 
 def page(
     results: Results, contenders: Sequence[Contender], names: Sequence[str], *, when: str, command: str, rounds: int
-) -> str:
-    """The whole of docs/benchmarks.md."""
+) -> tuple[str, str]:
+    """docs/benchmarks.md, and docs/benchmarks-details.md."""
     versions = ", ".join(f"{contender.name} {contender.version}" for contender in contenders if contender.name in names)
     failures = "".join(
         f"* {name}, {FIGURES[row].title}: `{_short(why)}`\n" for (row, name), why in results.failures.items()
     )
-    return _PAGE.format(
-        when=when,
-        machine=machine(),
-        versions=versions,
-        command=command,
-        rounds=rounds,
-        targets=targets_table(results),
-        off=off_table(results),
-        earlier=earlier_table(results),
-        apis=apis_table(results),
-        load=f"{os.getloadavg()[1]:.1f} over five minutes",
-        floor=_FLOOR,
-        everything=contenders_table(results, names),
-        events=STREAM_EVENTS,
-        streams=STREAMS_AT_ONCE,
-        rate=EVENTS_A_SECOND,
-        all_events=f"{STREAMS_AT_ONCE * EVENTS_A_SECOND:,}".replace(",", " "),
-        turns=GROWTH_TURNS,
-        anew_turns=ANEW_TURNS,
-        small=BESIDE_REQUESTS,
-        connections=LATENCY_CONNECTIONS,
-        workers=WORKERS,
-        worker_connections=WORKER_CONNECTIONS,
-        failures=f"No figure:\n\n{failures}\n" if failures else "",
-    )
+    values = {
+        "when": when,
+        "machine": machine(),
+        "versions": versions,
+        "command": command,
+        "rounds": rounds,
+        "felt": contenders_table(results, names, FELT),
+        "felt_targets": targets_table(results, FELT),
+        "targets": targets_table(results),
+        "off": off_table(results),
+        "earlier": earlier_table(results),
+        "apis": apis_table(results),
+        "load": f"{os.getloadavg()[1]:.1f} over five minutes",
+        "floor": _FLOOR,
+        "everything": contenders_table(results, names),
+        "events": STREAM_EVENTS,
+        "streams": STREAMS_AT_ONCE,
+        "rate": EVENTS_A_SECOND,
+        "all_events": f"{STREAMS_AT_ONCE * EVENTS_A_SECOND:,}".replace(",", " "),
+        "turns": GROWTH_TURNS,
+        "anew_turns": ANEW_TURNS,
+        "small": BESIDE_REQUESTS,
+        "connections": LATENCY_CONNECTIONS,
+        "workers": WORKERS,
+        "worker_connections": WORKER_CONNECTIONS,
+        "failures": f"No figure:\n\n{failures}\n" if failures else "",
+    }
+    return _PAGE.format(**values), _DETAILS.format(**values)
 
 
 def _floor(results: Results, row: str) -> float | None:
@@ -249,7 +259,7 @@ What limits the targets that are not met (figures of November 2026, taken one by
 * **2 KB.** uvicorn, with a route that reads the request and answers it, takes 1.9 times as long as nginx. A request
   upstream and back takes 0.09 ms with aiohttp's connections and parser, 0.02 of it in the sockets. The rest is Python
   that reads, counts, plans, judges, measures and logs: 0.13 ms if nothing else runs in between, two to five times as
-  much if the caches are cold. So the multiple of nginx varies between 6 and 9. It is spread over 370 calls, of which
+  much if the caches are cold. It is spread over 370 calls, of which
   none takes more than 5 µs: reading the body is a seventh, planning two fifths, the response a fifth, the log line and
   the metrics a fifth.
 * **200 KB never seen before.** nginx does not look at the body. Forwarding it in Python takes 3.7 times as long as
@@ -288,6 +298,25 @@ Written by `{command}` on {when}.
   other work on the same cores. It shows most in wall times (first token, latency, start), and in CPU by a tenth or two.
 * Versions: {versions}.
 
+## All proxies compared
+
+In brackets: how many times nginx. `nginx-buffered` is nginx with its defaults, which reads a whole request before it
+passes it on. `context-proxy-off` is this project with `enabled: false`, which only forwards.
+
+{felt}
+
+{failures}## Targets
+
+What a user could notice. [Details](benchmarks-details.md) has all figures, what limits them, and how they are measured.
+
+{felt_targets}
+"""
+
+_DETAILS = """\
+# Benchmarks in detail
+
+For developers: all figures of the run that [benchmarks](benchmarks.md) summarises, written with it.
+
 ## Targets
 
 {targets}
@@ -313,14 +342,13 @@ chat completions, the median of the rounds.
 
 {apis}
 
-## Everything beside everything
+## All figures of all proxies
 
-In brackets: how many times nginx. `nginx-buffered` is nginx with its defaults, which reads a whole request before it
-passes it on. `context-proxy-off` is this project with `enabled: false`, which only forwards.
+In brackets: how many times nginx.
 
 {everything}
 
-{failures}## How it is measured
+## How it is measured
 
 * **CPU** is user plus system time of the proxy and all its descendants, from the kernel's clock of each process; per
   request, or per event of a stream. Medians of {rounds} rounds; in each round every contender takes its turn at every

@@ -100,9 +100,11 @@ def test_a_failed_figure_is_named_with_its_reason() -> None:
     results = _results((0.4,), (0.05,))
     results.failures["chunk", "Peer"] = "stream: status 500:\n`no`"
 
-    text = page(results, [], [NGINX, OURS, "Peer"], when="2024-01-01", command="python -m tools.bench", rounds=3)
+    text, details = page(
+        results, [], [NGINX, OURS, "Peer"], when="2024-01-01", command="python -m tools.bench", rounds=3
+    )
 
-    assert _cells(text, "| streamed event, CPU")[-1] == "failed"
+    assert _cells(text, "| streamed event, CPU")[-1] == _cells(details, "| streamed event, CPU")[-1] == "failed"
     assert "* Peer, streamed event, CPU: `stream: status 500: 'no'`" in text
     assert "on 2024-01-01" in text
 
