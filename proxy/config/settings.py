@@ -195,7 +195,8 @@ class BudgetSettings(Section):
     low_mark: float = Field(default=LOW_MARK, ge=0.3, le=0.95)
     """How much of that share is still in use after a cut; lower: fewer cuts and warmer caches, but less context."""
     margin: int | None = Field(default=None, ge=0)
-    """Tokens kept free for errors of the estimate; empty: 1 % of the window, or 4 % until usage has been seen."""
+    """Tokens kept free for errors of the estimate; empty: 1 % of the window, 4 % until usage has been seen, or 6 %
+    where the upstream cuts silently and its vocabulary is unknown."""
     clamp_reply: bool = True
     """Lower a request's reply limit when prompt and reply together do not fit. If not, at most 4 096 tokens or half of
     the window are kept free for the reply, and the upstream judges the sum, unless a refusal has shown a window or a

@@ -52,7 +52,7 @@ class RequestShape(NamedTuple):
     """The names of a request's members in a wire. Its functions have names, so that a request can be pickled."""
 
     messages: str
-    """The member with the list of messages."""
+    """The member with the list of messages; empty if there is none."""
     reply_limits: tuple[Path, ...]
     """The places in a JSON body that limit the reply, in tokens; the first one present takes precedence."""
     read: ReadItems
@@ -329,7 +329,7 @@ def read_request(
     except jsontext.NotJson as error:
         raise MalformedRequest(f"the body must be a JSON object: {error}") from None
     name = shape.messages
-    array = members.get(name)
+    array = members.get(name) if name else None
     if array is None and not shape.may_be_plain:
         raise MalformedRequest(f"the request has no `{name}`; a list of messages is needed", param=name)
     try:

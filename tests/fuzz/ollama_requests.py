@@ -1,4 +1,4 @@
-"""Requests of Ollama's own API, with whatever clients put into them."""
+"""Requests of Ollama's own API, chats and prompts, with whatever clients put into them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fuzz.mutations import damaged, mutated, spelled
 from fuzz.requests import RequestRules, without
 from hypothesis import strategies as st
 from support.media_samples import PNG
+from support.ollama_model import Refused, check
 from support.valid_ollama import complaints
 
-from proxy.wire.ollama.wire import OLLAMA
+from proxy.wire.ollama.wire import OLLAMA, OLLAMA_PROMPTS
 
 _IMAGE: Final = base64.b64encode(PNG).decode()
 _TOOLS: Final = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
@@ -59,5 +60,35 @@ def _requests(draw: Any) -> dict[str, Any]:
     return members | messages if draw(st.booleans()) else messages | members
 
 
+_PROMPT_MEMBERS: Final = st.fixed_dictionaries(
+    {"model": st.sampled_from(["qwen3:8b", ""])},
+    optional={
+        "prompt": _TEXTS,
+        "images": st.sampled_from([None, [], [_IMAGE], [_IMAGE, _IMAGE]]),
+        "system": st.sampled_from(["", "Be brief.", "Be brief. " * 900]),
+        "raw": st.booleans(),
+        "suffix": st.sampled_from(["", "return x"]),
+        "context": st.sampled_from([None, [], [1, 2, 3]]),
+        "template": st.sampled_from(["", "{{ .Prompt }}"]),
+    },
+)
+
+
+@st.composite
+def _prompts(draw: Any) -> dict[str, Any]:
+    members, others = draw(_PROMPT_MEMBERS), draw(_MEMBERS)
+    return {**members, **others} if draw(st.booleans()) else {**others, **members}
+
+
+def _refused(body: Any) -> list[str]:
+    try:
+        check(body)
+    except Refused as refused:
+        return [str(refused)]
+    return []
+
+
 CASES: Final = damaged(spelled(mutated(_requests())))
 RULES: Final = RequestRules(OLLAMA, "messages", without(complaints))
+PROMPTS: Final = damaged(spelled(mutated(_prompts())))
+PROMPT_RULES: Final = RequestRules(OLLAMA_PROMPTS, "prompt", without(_refused))

@@ -86,6 +86,7 @@ TARGETS: Final = {
         Target("messages-requests", messages_requests.CASES, messages_requests.RULES.check),
         Target("messages-streams", messages_streams.CASES, messages_streams.RULES.check),
         Target("ollama-requests", ollama_requests.CASES, ollama_requests.RULES.check),
+        Target("ollama-prompts", ollama_requests.PROMPTS, ollama_requests.PROMPT_RULES.check),
         Target("ollama-streams", ollama_streams.CASES, ollama_streams.RULES.check),
         Target("responses-requests", responses_requests.CASES, responses_requests.RULES.check),
         Target("responses-streams", responses_streams.CASES, responses_streams.RULES.check),

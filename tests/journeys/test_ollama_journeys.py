@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -192,13 +193,13 @@ def test_a_model_elsewhere_ignores_the_window_that_a_request_states(ollama: Buil
 
 
 def test_what_a_modelfile_puts_before_the_messages_counts(ollama: Build) -> None:
-    rooms = []
     for system in ("", long_text(200)):
-        world = ollama(OllamaModel({"m": Model(num_ctx=8_192, system=system)}))
-        asked(world, request(grown(30)[1:]))
-        rooms.append(tokens_of(sent(world)))
-    plain, with_system = rooms
-    assert with_system < plain - 2_000
+        server = OllamaModel({"m": Model(num_ctx=8_192, system=system)})
+        answer = asked(ollama(server), request(grown(30)[1:]))
+        planned = re.search("after=([0-9]+)", answer.headers["x-context-proxy-tokens"])
+        assert planned is not None
+        assert int(planned[1]) == pytest.approx(server.chats[0].prompt_tokens, rel=0.02)
+        assert not server.chats[0].was_cut
 
 
 def test_what_a_model_reads_is_what_its_server_says(ollama: Build) -> None:

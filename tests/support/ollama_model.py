@@ -402,8 +402,14 @@ def _as_response(line: Json) -> Json:
 def _rendered(message: Json) -> str:
     texts = [message.get("content", ""), message.get("thinking", "")]
     for call in message.get("tool_calls") or ():
-        texts += [call["function"]["name"], json.dumps(call["function"]["arguments"])]
+        texts += [call["function"]["name"], _marshalled(call["function"]["arguments"])]
     return "\n".join(filter(None, texts))
+
+
+def _marshalled(found: Any) -> str:
+    """As Go's `json.Marshal` writes it, which templates use."""
+    written = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return re.sub("[<>&\u2028\u2029]", lambda one: f"\\u{ord(one[0]):04x}", written)
 
 
 def decoded(body: bytes) -> Json:

@@ -13,6 +13,7 @@ from typing import Final
 from tools.faults import clocks as shifted
 from tools.faults.buckets import buckets_that_fail, buckets_that_lie, late_buckets, replicas_of_a_bucket
 from tools.faults.client_faults import hostile_bodies, leaving
+from tools.faults.lines import lines, long_lines, odd_chats, pulls
 from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from tools.faults.report import page
@@ -54,6 +55,10 @@ TRIALS: Final[dict[str, Trial]] = {
         waiting_requests,
         floods,
         *([shifted.clocks, shifted.leaps] if shifted.library() is not None else []),
+        lines,
+        long_lines,
+        odd_chats,
+        pulls,
         secrets,
     )
 }

@@ -284,7 +284,7 @@ def long_text(seed: int, lines: int = 6_000) -> str:
 
 
 async def _heard(reader: asyncio.StreamReader) -> Heard:
-    connection, status, body = h11.Connection(h11.CLIENT), 0, b""
+    connection, status, body = h11.Connection(h11.CLIENT), 0, bytearray()
     connection.send(h11.Request(method="GET", target="/", headers=[("host", "x")]))
     connection.send(h11.EndOfMessage())
     while True:
@@ -294,13 +294,13 @@ async def _heard(reader: asyncio.StreamReader) -> Heard:
                 connection.receive_data(await reader.read(65_536))
                 continue
         except (h11.RemoteProtocolError, ConnectionError):
-            return Heard(status, body, is_whole=False)
+            return Heard(status, bytes(body), is_whole=False)
         if isinstance(event, h11.Response):
             status = event.status_code
         elif isinstance(event, h11.Data):
-            body += bytes(event.data)
+            body += event.data
         elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
-            return Heard(status, body, is_whole=isinstance(event, h11.EndOfMessage))
+            return Heard(status, bytes(body), is_whole=isinstance(event, h11.EndOfMessage))
 
 
 def _free_port() -> int:

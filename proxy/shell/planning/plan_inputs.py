@@ -165,7 +165,7 @@ class KnownInputs:
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known
         own = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
-        exact = own.exact or calibrated
+        exact = own.exact or (calibrated and not profile.cuts_silently)
         apart = self._pipelines.reply_is_apart(profile.model)
         budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart)
         rough_bytes = 0 if isinstance(texts, ByteClassCounter) else _ROUGH_BYTES_PER_TOKEN * budget.usable_tokens

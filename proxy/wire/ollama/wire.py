@@ -116,8 +116,9 @@ class Ollama(Wire):
         return bool(data) and says_something(object_of(data))
 
     def is_complete(self, ending: bytes) -> bool:
-        """By the line that says so, or by an error."""
-        return _END.search(ending[-TAIL_BYTES:]) is not None
+        """By the line that says so, or by an error, which must not have broken off."""
+        tail = ending[-TAIL_BYTES:].rstrip()
+        return tail.endswith(b"}") and _END.search(tail) is not None
 
     def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
         """One object, or lines."""

@@ -152,6 +152,14 @@ def test_an_estimate_has_four_times_the_margin_of_an_exact_count():
     assert rooms == [98_999, 95_999]
 
 
+def test_the_margin_is_largest_where_no_refusal_corrects_an_estimate():
+    profiles = [ModelProfile(model="m", window_tokens=8_192, cuts_silently=cuts) for cuts in (False, True)]
+    refusing, cutting = (budget_for(one, 500, exact=False, rules=BudgetRules()).room_tokens for one in profiles)
+    assert (refusing, cutting) == (8_192 - 500 - 327, 8_192 - 500 - 491)
+    exact = {budget_for(one, 500, exact=True, rules=BudgetRules()).room_tokens for one in profiles}
+    assert exact == {8_192 - 500 - 81}
+
+
 def test_a_mere_estimate_is_trusted_where_the_upstream_cuts_instead_of_refusing():
     for cuts, may_be_wrong in ((False, True), (True, False)):
         profile = ModelProfile(model="m", window_tokens=8_192, certainty=Certainty.STATED, cuts_silently=cuts)

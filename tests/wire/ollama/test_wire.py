@@ -83,6 +83,8 @@ def test_the_counts_are_those_at_the_end():
     [
         (WORD + END, True),
         (WORD, False),
+        (WORD + END[:-3], False),
+        (WORD + END.rstrip(), True),
         (WORD + b'{"error":"it stopped"}\n', True),
         (WORD.replace(b"Hi", b'\\"done\\":true,\\"done_reason\\"'), False),
         (b'{"message":{"tool_calls":[{"function":{"name":"a","arguments":{"done":true}}}]},"done":false}\n', False),
