@@ -35,10 +35,11 @@ SAID: Final = {
 MARKS: Final = {
     "image": ('"type": "image"', '"type": "image_url"', '"type": "input_image"', '"images": ["'),
     "file": ('"type": "document"', '"type": "file"', '"type": "input_file"'),
-    "seal": (SEAL,),
+    "seal": (f'"signature": "{SEAL}"', f'"encrypted_content": "{SEAL}"'),
     "tool": ('"name": "read_artifact"',),
 }
-"""Where one of these stands, there is something to refuse."""
+"""Where one of these stands, there is something to refuse; in a text, such as a page of an old message, quotes are
+escaped."""
 
 
 @dataclass
