@@ -24,11 +24,11 @@ def check(settings: Settings) -> int:
         return WRONG
     mode = settings.mode if settings.enabled else "off"
     print(
-        f"The settings are right: {server.host} port {server.port}, to {_told(settings.upstream)}, "
+        f"Configuration is valid: {server.host} port {server.port}, to {_described(settings.upstream)}, "
         f"mode {mode}, files in {settings.data_dir.absolute()}."
     )
     for one in settings.upstreams:
-        print(f"{one.requests} go to {_told(one)}.")
+        print(f"{one.requests} go to {_described(one)}.")
     if settings.state.url is not None and (settings.artifacts.url is None or settings.artifacts.url == "memory://"):
         secret = settings.data_dir.absolute() / OWNER_FILE
         print(
@@ -38,5 +38,5 @@ def check(settings: Settings) -> int:
     return RIGHT
 
 
-def _told(one: UpstreamSettings) -> str:
+def _described(one: UpstreamSettings) -> str:
     return f"{one.base_url} with {'the keys of its clients' if one.api_key is None else 'a key of its own'}"

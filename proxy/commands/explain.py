@@ -209,7 +209,7 @@ def _verdict(explanation: Explanation) -> Iterator[Text]:
         yield Text(plain(f"It would be refused: {explanation.problem}"), style="bold red")
         return
     if not explanation.planned.changed:
-        yield Text("It would be sent as the very bytes that came.", style="green")
+        yield Text("It would be forwarded unchanged.", style="green")
     if explanation.places:
         count = len(explanation.places)
         yield Text(f"{count} artifact{'s' if count > 1 else ''} would be kept:", style="dim")

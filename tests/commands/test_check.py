@@ -22,7 +22,7 @@ def test_right_settings_are_told_in_a_line(tmp_path: Path, capsys: pytest.Captur
     assert main(["check", "--config", str(file), "--port", "9", "--data-dir", str(tmp_path / "kept")]) == 0
     said = capsys.readouterr()
     where = f"127.0.0.1 port 9, to http://host:1/v1 with a key of its own, mode observe, files in {tmp_path / 'kept'}"
-    assert (said.out, said.err) == (f"The settings are right: {where}.\n", "")
+    assert (said.out, said.err) == (f"Configuration is valid: {where}.\n", "")
     assert list(tmp_path.iterdir()) == [file], "nothing is made"
 
 

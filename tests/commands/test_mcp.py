@@ -83,7 +83,7 @@ async def test_an_agent_finds_what_came_with_its_keys_and_without_one(
         assert {owner for owner, artifact in KEPT.items() if artifact.id in listed} == set(seen)
         page = await text_of(client, "read_artifact", id=KEPT[seen[-1]].id)
         assert KEPT[seen[-1]].content.decode() in page
-        assert "another key" in await text_of(client, "read_artifact", id=KEPT["another"].id)
+        assert "another API key" in await text_of(client, "read_artifact", id=KEPT["another"].id)
 
 
 async def test_what_is_open_on_this_machine_is_open_to_it(data_dir: Path) -> None:

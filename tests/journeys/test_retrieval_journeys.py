@@ -154,7 +154,7 @@ def test_several_calls_at_once_share_the_room_of_one_result(stream: bool, build:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"id": "tool_fetch_0123456789abcdef.txt"}, "there is no such artifact"),
+        ({"id": "tool_fetch_0123456789abcdef.txt"}, "artifact not found"),
         ({"id": "../../etc/passwd"}, "needs the id of an artifact"),
         ({}, "needs the id of an artifact"),
         ({"lines": "99999-"}, "5,000 lines"),
@@ -174,7 +174,7 @@ def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name), Reply("I see."))
     asked(world, request("short"), key="sk-another")
-    assert "there is no such artifact" in world.upstream.last.messages[-1]["content"]
+    assert "artifact not found" in world.upstream.last.messages[-1]["content"]
 
 
 @STREAMED

@@ -169,9 +169,7 @@ class ArtifactReader:
         try:
             return await (threads or self._threads).run(READ_SECONDS + SEARCH_SECONDS, work, *given)
         except FileNotFoundError:
-            raise ArtifactNotFound(
-                "there is no such artifact, or it came with another key, or its time is over"
-            ) from None
+            raise ArtifactNotFound("artifact not found: it may have expired or belong to another API key") from None
         except TooSlow:
             if work == self._find:
                 self._folder.cooldown.begin()

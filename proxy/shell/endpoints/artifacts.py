@@ -237,7 +237,7 @@ class ArtifactRoute:
         """Raises MissingKey if a key might open what was not found."""
         if tenant is not None and self._rights.needs_key(scope):
             raise MissingKey(
-                "there is no such artifact without a key: send the key that it came with, in the same header"
+                "artifact not found without a key: send the API key of its request, in the same header"
             ) from None
 
 

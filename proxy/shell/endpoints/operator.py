@@ -236,13 +236,13 @@ pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include
 
 @status.get("/healthz", summary="Whether the process is alive", response_model=shaped(Alive))
 async def healthz() -> Response:
-    """Always, as long as there is a response."""
+    """Always 200."""
     return json_response(Alive(status="ok"))
 
 
 @status.get(
     "/readyz",
-    summary="Whether requests would be served well",
+    summary="Readiness check",
     responses={503: {"model": shaped(NotReady), "description": "No upstream responds, or nothing can be stored."}},
     response_model=shaped(Ready),
 )

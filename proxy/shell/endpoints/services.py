@@ -179,7 +179,7 @@ NOT_READY_SECONDS: Final = 2.0
 
 
 class Ready(TypedDict):
-    """Requests would be served well, except those for an upstream that is unavailable."""
+    """Ready, except for requests to an upstream listed as unavailable."""
 
     status: Literal["ready"]
     unavailable: NotRequired[dict[str, str]]
@@ -188,7 +188,7 @@ class Ready(TypedDict):
 
 
 class NotReady(TypedDict):
-    """Requests would not be served well: no upstream responds, or nothing can be stored."""
+    """Not ready: no upstream responds, or nothing can be stored."""
 
     status: Literal["not ready"]
     reasons: Mapping[str, str]
