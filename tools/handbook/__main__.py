@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tools.handbook import api_page, picture, reference, rooms, settings_page
+from tools.handbook import api_page, dependencies, picture, reference, rooms, settings_page
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "config.example.yaml": reference.render,
     "docs/api.md": api_page.render,
     "docs/architecture.svg": picture.render,
+    "docs/dependencies.md": dependencies.render,
     "docs/log.md": reference.render_log,
     "docs/metrics.md": reference.render_metrics,
     "docs/rooms.md": rooms.render,
