@@ -14,6 +14,10 @@ from tools.faults import clocks as shifted
 from tools.faults.buckets import buckets_that_fail, buckets_that_lie, late_buckets, replicas_of_a_bucket
 from tools.faults.client_faults import hostile_bodies, leaving
 from tools.faults.lines import lines, long_lines, odd_chats, pulls
+from tools.faults.connections import connections, too_many_files
+from tools.faults.in_front import FRONTS, in_front
+from tools.faults.keys import keys_apart
+from tools.faults.much_kept import has_former, much_kept, two_versions
 from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from tools.faults.report import page
@@ -34,13 +38,18 @@ TRIALS: Final[dict[str, Trial]] = {
         hostile_bodies,
         hostile_words,
         isolation,
+        keys_apart,
         keys_of_clients,
         strangers,
         fronts,
+        *([in_front] if FRONTS else []),
         wrong_keys,
         no_disk,
-        *([full_disk] if hasattr(resource, "prlimit") else []),  # only Linux limits a running process
+        # only Linux limits a running process, and says what it holds
+        *([full_disk, connections, too_many_files] if hasattr(resource, "prlimit") else []),
         removed_folder,
+        much_kept,
+        *([two_versions] if has_former() else []),
         buckets_that_fail,
         buckets_that_lie,
         late_buckets,

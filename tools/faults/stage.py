@@ -24,6 +24,8 @@ import h11
 PATIENCE_SECONDS: Final = 300.0
 """For anything that must happen: machines are shared."""
 _SENT_AT_ONCE: Final = 1024 * 1024
+SOURCE: Final = Path(__file__).parents[2]
+"""Of the proxy that is tried."""
 KEY: Final = "sk-faults-canary-key"
 CANARY: Final = "content-canary-7f3a"
 """In every message that is sent; neither may appear anywhere."""
@@ -228,7 +230,9 @@ async def served(upstream: Upstream) -> AsyncIterator[str]:
         server.close()
 
 
-async def started(folder: Path, upstream: Upstream, address: str, /, **settings: Any) -> Stage:
+async def started(
+    folder: Path, upstream: Upstream, address: str, /, *, source: Path = SOURCE, **settings: Any
+) -> Stage:
     """Start a process, and wait until it listens."""
     port = _free_port()
     made = {
@@ -241,7 +245,7 @@ async def started(folder: Path, upstream: Upstream, address: str, /, **settings:
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.json"), "--port", str(port)]
     with (folder / "log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *command, cwd=Path(__file__).parents[2], stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            *command, cwd=source, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
         )
     stage = Stage(port, upstream, folder, process)
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -39,13 +39,28 @@ class Extent:
     late_starts: int = 5
     """Troubles of a bucket during which a replica starts."""
 
+    artifacts: int = 300_000
+    """In the folder of the store."""
+    idle_connections: int = 10_000
+    streams: int = 2_000
     clocks: int = 4
     """Clocks that are wrong in another way."""
 
     @classmethod
     def short(cls) -> Extent:
         """What `make test` has time for."""
-        return cls(every=29, kills=3, idle_streams=200, large_at_once=12, late_starts=2, waiting=10, clocks=1)
+        return cls(
+            every=29,
+            kills=3,
+            idle_streams=200,
+            large_at_once=12,
+            late_starts=2,
+            waiting=10,
+            clocks=1,
+            artifacts=2_000,
+            idle_connections=200,
+            streams=50,
+        )
 
 
 Trial: TypeAlias = Callable[[Extent], Awaitable[list[Tried]]]
