@@ -13,10 +13,10 @@ from typing import Final
 from tools.faults import clocks as shifted
 from tools.faults.buckets import buckets_that_fail, buckets_that_lie, late_buckets, replicas_of_a_bucket
 from tools.faults.client_faults import hostile_bodies, leaving
-from tools.faults.lines import lines, long_lines, odd_chats, pulls
 from tools.faults.connections import connections, too_many_files
 from tools.faults.in_front import FRONTS, in_front
 from tools.faults.keys import keys_apart
+from tools.faults.lines import lines, long_lines, odd_chats, pulls
 from tools.faults.much_kept import has_former, much_kept, two_versions
 from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
