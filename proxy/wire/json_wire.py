@@ -111,6 +111,8 @@ class OwnTool:
     def appended(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
         """The `tools` of a request with ours at the end; None if its agent does not have our tool: never beside a tool
         of the same name or beyond the maximum."""
+        if policy == "auto" and "tools" not in members:
+            return None
         tools = bytes(members.get("tools", b"null"))
         if policy == "never" or (policy == "auto" and tools in _NO_TOOLS):
             return None

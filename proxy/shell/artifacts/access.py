@@ -121,8 +121,11 @@ class Tenants:
 
     def tenant_of(self, headers: Headers) -> bytes:
         """Sixteen bytes that are the same for the same keys."""
-        keys = b"" if self._shared else b"\n".join([value for name, value in headers if name in KEY_HEADERS])
-        return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
+        named = dict(headers)
+        keys = [] if self._shared else [named[name] for name in KEY_HEADERS if name in named]
+        if len(keys) > 1 or (keys and len(named) < len(headers)):  # hardly ever; in their order
+            keys = [value for name, value in headers if name in KEY_HEADERS]
+        return hashlib.blake2b(b"\n".join(keys), key=self._secret, digest_size=16).digest()
 
     @property
     def fleet(self) -> str | None:
@@ -148,7 +151,6 @@ for them; a header sent by mistake costs a client on this machine a path or a pa
 _BEGIN_OF_FRONTS: Final = (b"x-forwarded-", b"x-envoy-", b"cf-")
 """Families of headers: nginx's, HAProxy's and Traefik's; Envoy's, and so Istio's; Cloudflare's."""
 
-_TELLING: Final = frozenset((b"host", *KEY_HEADERS))
 _CAME_THROUGH: Final = (b"forwarded", b"")
 _HOST_BYTES: Final = 300
 """A longer value is no host; what is remembered is bounded."""
@@ -169,12 +171,14 @@ class AccessResolver:
         """The ways for the client of a request; 1.4 µs, as every request asks."""
         client, server = scope.get("client"), scope.get("server")
         headers: Headers = scope["headers"]
-        telling = tuple(
-            [(name, value[:_HOST_BYTES] if name == b"host" else b"") for name, value in headers if name in _TELLING]
-        )
-        if front_header(headers) is not None:
-            telling += (_CAME_THROUGH,)
-        return self._way(client and client[0], server and server[0], scope.get("scheme", "http"), telling)
+        named = dict(headers)
+        host = named.get(b"host", b"")[:_HOST_BYTES]
+        if len(named) < len(headers) and [name for name, _ in headers].count(b"host") > 1:
+            host = b""
+        keys = tuple([name for name in _KEYS if name in named])
+        is_fronted = next(filter(_is_of_front, named), None) is not None
+        scheme = scope.get("scheme", "http")
+        return self._way(client and client[0], server and server[0], scheme, host, keys, is_fronted)
 
     @property
     def here(self) -> ArtifactAccess:
@@ -182,11 +186,17 @@ class AccessResolver:
         return self._built(True, None, "http", ())
 
     def _build(
-        self, client: str | None, server: str | None, scheme: str, telling: tuple[tuple[bytes, bytes], ...]
+        self,
+        client: str | None,
+        server: str | None,
+        scheme: str,
+        host: bytes,
+        keys: tuple[bytes, ...],
+        is_fronted: bool,
     ) -> ArtifactAccess:
-        seen: Scope = {"client": client and (client, 0), "server": server and (server, 0), "headers": telling}
-        keys = tuple(dict.fromkeys(name for name, _ in telling if name in KEY_HEADERS))
-        return self._built(is_on_this_machine(seen), host_of([*telling]), scheme, keys)
+        headers = [_CAME_THROUGH] if is_fronted else []
+        seen: Scope = {"client": client and (client, 0), "server": server and (server, 0), "headers": headers}
+        return self._built(is_on_this_machine(seen), host_of([(b"host", host)]), scheme, keys)
 
     def _built(self, is_here: bool, host: str | None, scheme: str, keys: tuple[bytes, ...]) -> ArtifactAccess:
         stated = self._settings

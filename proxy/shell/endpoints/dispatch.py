@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -116,7 +117,7 @@ class FittedEndpoint:
             if served is not None:
                 await sender.let_go(served.response)
 
-    async def _served(
+    def _served(
         self,
         scope: Scope,
         route: Route,
@@ -127,7 +128,7 @@ class FittedEndpoint:
         record: RequestRecord,
         alive: KeepAlive,
         sender: ResponseSender,
-    ) -> Served:
+    ) -> Awaitable[Served]:
         """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
 
         async def pass_on(headers: Headers, piece: bytes) -> None:
@@ -136,12 +137,16 @@ class FittedEndpoint:
         headers: Headers = scope["headers"]
         early = EarlyBytes(pass_on)
         target, access = _target(scope, _on(route, scope, matched, self._routes)), self._ways.of(scope)
-        serving = route.relay.serve(wire, target, headers, received, kept, record, access, early, matched.model)
         seconds = route.relay.keepalive_seconds(headers)
-        if seconds is None:
-            return await serving
-        async with alive.comments(seconds, lambda: early.client_streams, sender.head([], [])):
-            return await serving
+        serving = route.relay.serve(wire, target, headers, received, kept, record, access, early, matched.model)
+        return serving if seconds is None else _commented(serving, seconds, alive, early, sender)
+
+
+async def _commented(
+    serving: Awaitable[Served], seconds: float, alive: KeepAlive, early: EarlyBytes, sender: ResponseSender
+) -> Served:
+    async with alive.comments(seconds, lambda: early.client_streams, sender.head([], [])):
+        return await serving
 
 
 class PassThrough:

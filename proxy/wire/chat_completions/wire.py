@@ -91,9 +91,11 @@ class ChatCompletions(Wire):
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """None if several replies are requested: a call in one of them could not be answered."""
+        found = super().with_tool(request, policy)
+        if found is None or "functions" in request.members:
+            return None
         replies = jsontext.opened(request.members.get("n"))
-        is_one = not isinstance(replies, int) or replies <= 1
-        return super().with_tool(request, policy) if is_one and "functions" not in request.members else None
+        return None if isinstance(replies, int) and replies > 1 else found
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a choice has begun, and there is no word of a refusal."""

@@ -124,6 +124,7 @@ def test_nothing_but_a_host_ever_gets_into_an_address(said: bytes) -> None:
 
 def test_two_hosts_are_none() -> None:
     assert host_of([HOST, HOST]) is None
+    assert way(scope(headers=[HOST, HOST, KEY])) == ArtifactAccess("/kept", None, ("Authorization: Bearer",))
 
 
 ANNA = [(b"authorization", b"Bearer sk-anna"), (b"x-other", b"1")]
@@ -140,6 +141,14 @@ def test_different_keys_are_different_tenants_and_other_headers_do_not_count(tmp
     tenants = Tenants.of_folder(tmp_path)
     assert len({tenants.tenant_of(headers) for headers in (ANNA, BEN, [])}) == 3
     assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA[:1])
+
+
+def test_all_keys_of_a_request_count_in_their_order(tmp_path: Path) -> None:
+    tenants = Tenants.of_folder(tmp_path)
+    one, two = (b"authorization", b"a"), (b"x-api-key", b"b")
+    twice = [(b"authorization", b"a"), (b"authorization", b"b")]
+    for sent in ([[one], [two], [one, two], [two, one]], [twice, twice[::-1], twice[:1], twice[1:]]):
+        assert len({tenants.tenant_of(headers) for headers in sent}) == len(sent)
 
 
 @pytest.mark.parametrize("name", sorted(KEY_HEADERS))
