@@ -185,6 +185,9 @@ class Discovery:
         loaded for that. A request that states a window loads it with that window."""
         if self._loop is None:
             return
+        if not self._was_answered and self._is_own and 0 < self._due - self._clock() <= RETRY_SECONDS:
+            self._due = 0.0  # it may be up by now, and may cut what goes by a guess
+            self.nudge()
         await asyncio.sleep(0)  # lets a question that this request triggered begin
         if not self._was_answered and self._is_worth_waiting and self._question is not None:
             await asyncio.wait({self._question}, timeout=PATIENCE_SECONDS)

@@ -221,7 +221,8 @@ async def test_a_model_that_was_unloaded_is_asked_for_again_and_may_have_another
             assert found.profile("gemma3:12b").window_tokens == expected
 
 
-async def test_the_first_request_waits_for_a_server_that_has_just_come_up() -> None:
+@pytest.mark.parametrize("pause", [RETRY_SECONDS, RETRY_SECONDS / 100], ids=["due", "at once"])
+async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause: float) -> None:
     clock = Clock()
     async with ScriptedUpstream(Ollama()) as gone:
         port = gone.port
@@ -232,7 +233,7 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up() -> N
         try:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())
             async with ScriptedUpstream(Ollama(), port):
-                clock.now += RETRY_SECONDS
+                clock.now += pause
                 assert await found.settle("gemma3:12b", "", LONG)
                 assert found.profile("gemma3:12b").window_tokens == 4096
         finally:
