@@ -12,7 +12,9 @@ from tools.faults.report import page
 from tools.faults.soak import Sample, Soaked
 from tools.faults.trials import Extent, Tried
 
-TOGETHER = ("slow_bodies", "many_at_once", "kills")
+TOGETHER = tuple(
+    name for name in ("slow_bodies", "many_at_once", "kills", "much_kept", "two_versions") if name in TRIALS
+)
 """These mostly wait, each for a proxy of its own."""
 
 
