@@ -193,7 +193,6 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/mcp_server.py": "journeys/test_mcp_journeys.py",
     "shell/endpoints/responses.py": "live/test_live_passing.py",
     "shell/endpoints/services.py": "test_reloading.py",
-    "shell/http/output.py": "shell/http/test_connection.py",
     "shell/operator/explaining.py": "commands/test_explain.py",
     "shell/planning/plan_inputs.py": "shell/planning/test_planner.py",
     "shell/relay/judging.py": "overflow_journeys/test_refusals_in_any_shape.py",

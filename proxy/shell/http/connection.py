@@ -21,8 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from proxy.errors import HeadTooLarge, MalformedRequest, ProxyError, RequestTimeout, TooManyConnections, UnknownCoding
-from proxy.shell.http.clients import STATE_KEY
-from proxy.shell.http.output import Output
+from proxy.shell.http.clients import STATE_KEY, Output
 from proxy.shell.resources.logs import logger
 from proxy.wire.json_wire import error_body
 
