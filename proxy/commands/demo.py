@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from proxy.commands.explain import number
 from proxy.demo.agent import TURNS_BESIDE_HOPS, Brief, CannotStart, Contest, HasDefect, Report, Run, Turn, hold_contest
 from proxy.demo.model_server import FLAVOURS
 
@@ -76,7 +77,7 @@ def introduce(console: Console, brief: Brief) -> None:
     services = brief.turns - TURNS_BESIDE_HOPS
     console.print(
         f"An agent traces a failure through {services} services: {brief.turns} turns, each with a tool output to read. "
-        f"Its model has a window of {_number(brief.window_tokens)} tokens and refuses what is longer. It works twice; "
+        f"Its model has a window of {number(brief.window_tokens)} tokens and refuses what is longer. It works twice; "
         "only its base URL differs. The incident is made up; sockets, tokens and the proxy are real.\n"
     )
 
@@ -154,7 +155,7 @@ def _size(contest: Contest) -> str:
     if contest.proxied.refusal or most <= contest.brief.window_tokens:
         return ""
     times = most / contest.brief.window_tokens
-    sizes = f"{_number(most)} of {_number(contest.brief.window_tokens)} tokens"
+    sizes = f"{number(most)} of {number(contest.brief.window_tokens)} tokens"
     return f", with a conversation {times:.1f} times the window ({sizes})"
 
 
@@ -169,9 +170,9 @@ def _table(contest: Contest, width: int) -> Table:
     wide = width >= 110
     if wide:
         table.add_column("What the proxy did")
-    for number, (direct, proxied) in enumerate(zip_longest(contest.direct.turns, contest.proxied.turns), 1):
+    for turn, (direct, proxied) in enumerate(zip_longest(contest.direct.turns, contest.proxied.turns), 1):
         deeds = [_deeds(proxied)] if wide else []
-        table.add_row(str(number), _cell(direct), _cell(proxied), _sent(proxied or direct), _saw(proxied), *deeds)
+        table.add_row(str(turn), _cell(direct), _cell(proxied), _sent(proxied or direct), _saw(proxied), *deeds)
     return table
 
 
@@ -184,14 +185,14 @@ def _cell(turn: Turn | None) -> Text:
 
 
 def _sent(turn: Turn) -> Text:
-    return Text(_number(turn.conversation_tokens))
+    return Text(number(turn.conversation_tokens))
 
 
 def _saw(turn: Turn | None) -> Text:
     """Tokens that reached the model; yellow if the proxy made the request shorter."""
     if turn is None or turn.refusal:
         return Text("-")
-    return Text(_number(turn.prompt_tokens), style="yellow" if turn.prompt_tokens < turn.conversation_tokens else "")
+    return Text(number(turn.prompt_tokens), style="yellow" if turn.prompt_tokens < turn.conversation_tokens else "")
 
 
 def _deeds(turn: Turn | None) -> Text:
@@ -212,14 +213,6 @@ def _did(turn: Turn) -> str:
 
 
 def _line(side: str, turn: Turn) -> str:
-    saw = f"model saw {_number(turn.prompt_tokens):>7}" if not turn.refusal else "refused"
-    sent = f"sent {_number(turn.conversation_tokens):>7}"
+    saw = f"model saw {number(turn.prompt_tokens):>7}" if not turn.refusal else "refused"
+    sent = f"sent {number(turn.conversation_tokens):>7}"
     return f"{side:<6} turn {turn.number:>2}  {_did(turn):<24} {sent}, {saw}"
-
-
-def _number(tokens: int) -> str:
-    """
-    >>> _number(12345)
-    '12 345'
-    """
-    return f"{tokens:,}".replace(",", " ")

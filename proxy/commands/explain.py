@@ -136,7 +136,7 @@ def _facts(explanation: Explanation, *, several: bool) -> Table:
     limits = [f"unknown: {HOW_TO_STATE_A_WINDOW}" if room is None else f"{number(room)} tokens"]
     limits += [f"{number(budget.room_chars)} characters"] if budget.room_chars is not None else []
     limits += [f"{number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
-    table.add_row("room", " · ".join(limits))
+    table.add_row("prompt budget", " · ".join(limits))
     asked, sent = planned.request.reply_tokens, planned.reply_tokens
     if asked is not None and sent is not None:
         table.add_row("reply limit", f"{number(asked)} → {number(sent)} tokens")
@@ -144,7 +144,7 @@ def _facts(explanation: Explanation, *, several: bool) -> Table:
     counted = f"by {planned.inputs.counted_by}" + (f", the upstream counts {ratio:.2f} for one" if measured else "")
     table.add_row("counted", _escaped(counted))
     if explanation.mode != "on":
-        table.add_row("mode", f"{explanation.mode}: a real request goes as it came")
+        table.add_row("mode", f"{explanation.mode}: a real request is forwarded unchanged")
     return table
 
 
@@ -193,7 +193,7 @@ def _after(block: MessageReport, tokens: int) -> str:
 
 def _what(block: MessageReport) -> Text:
     if not block.reasons:
-        return Text("as it came")
+        return Text("unchanged")
     text = Text(", ".join(block.reasons), style="red" if not block.tokens_after else "yellow")
     for artifact in block.artifacts:
         text.append(f"\n{plain(artifact)}", style="dim")
@@ -240,9 +240,9 @@ def plain(text: str) -> str:
 def number(count: int) -> str:
     """
     >>> number(12345)
-    '12 345'
+    '12,345'
     """
-    return f"{count:,}".replace(",", " ")
+    return f"{count:,}"
 
 
 SHOWN_LINES: Final = 12
@@ -313,7 +313,7 @@ def _fate(pair: Pair) -> str | None:
     if pair.after is None and pair.report is not None:
         return f"left out ({', '.join(pair.report.reasons)})"
     is_same = pair.before is not None and pair.after is not None and pair.before.raw == pair.after.raw
-    return "as it came" if is_same else None
+    return "unchanged" if is_same else None
 
 
 def _told_together(run: Sequence[Pair], fate: str) -> Text:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.commands.explain import MIN_WIDTH, number
 from proxy.config.settings import Settings
 from proxy.config.types import StateUrl
 from proxy.config.upstreams import UpstreamSettings
@@ -54,7 +55,10 @@ _LABELS: Final[Mapping[str, str]] = {
 def models(settings: Settings, name: str | None, *, as_json: bool) -> int:
     """Print profiles; the exit status."""
     configure_logging(settings.log, sys.stderr)
-    print_models(settings, name, Console(), as_json=as_json)
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, MIN_WIDTH)
+    print_models(settings, name, console, as_json=as_json)
     return 0
 
 
@@ -174,12 +178,8 @@ def _bound_by(results: TruncateToolOutput) -> str:
 
 def _limits(limits: ExcerptLimits) -> str:
     """Lines, bytes and characters of a result, all of which apply."""
-    chars = () if limits.max_chars is None else (f"{_number(limits.max_chars)} characters",)
-    return ", ".join((f"{_number(limits.max_lines)} lines", f"{_number(limits.max_bytes)} bytes", *chars))
-
-
-def _number(value: int) -> str:
-    return f"{value:,}".replace(",", " ")
+    chars = () if limits.max_chars is None else (f"{number(limits.max_chars)} characters",)
+    return ", ".join((f"{number(limits.max_lines)} lines", f"{number(limits.max_bytes)} bytes", *chars))
 
 
 def _many(profiles: Sequence[ModelProfile]) -> Table:
@@ -210,7 +210,7 @@ def _shown(profile: ModelProfile, field: str) -> str:
         return "unknown" if value is None else ", ".join(sorted(value))
     if field == "tokenizer":
         return value or f"by name: {counter_for(None, profile.model).name}"
-    return "–" if value is None else _number(value)
+    return "–" if value is None else number(value)
 
 
 def _as_json(found: _Asked, name: str | None) -> dict[str, Any]:

@@ -263,19 +263,21 @@ function showOverview(found) {
   showHealth(found);
   showBars(found);
   showModels(found.models);
-  fill("model", "All models", found.models.map((one) => one.model));
-  fill("client", "All agents", found.clients);
-  fill("status", "Any status", ["2xx", "4xx", "5xx", ...found.refusals.map((one) => String(one.status))]);
+  fill("model", found.models.map((one) => one.model));
+  fill("client", found.clients);
+  fill("status", ["2xx", "4xx", "5xx", ...found.refusals.map((one) => String(one.status))]);
 }
 
 /** The options of a filter; what is chosen stays one of them. */
-function fill(name, all, found) {
+const ALL = { model: "All models", client: "All agents", status: "Any status" };
+
+function fill(name, found) {
   const options = [...new Set([...found, ...(asked[name] ? [asked[name]] : [])])];
   const place = byId(name);
   if (place.dataset.options !== options.join("\n")) {
     place.dataset.options = options.join("\n");
     place.replaceChildren(...["", ...options].map((value) => {
-      const option = element("option", "", value || all);
+      const option = element("option", "", value || ALL[name]);
       option.value = value;
       return option;
     }));
@@ -287,9 +289,9 @@ function showHealth({ health, refusals, upstreams, totals }) {
   const found = health.map((one) => ({ level: one.level, words: one.words, status: one.status }));
   if (totals.refused) {
     const each = refusals.map((one) => `${whole.format(one.requests)} × ${one.status}`).join(", ");
-    found.push({ level: "note", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "4xx" });
+    found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "4xx" });
   }
-  if (totals.failed) found.push({ level: "note", words: `${counted(totals.failed, "request")} failed`, show: "troubled" });
+  if (totals.failed) found.push({ level: "fact", words: `${counted(totals.failed, "request")} failed`, show: "troubled" });
   if (!found.length) found.push({ level: "well", words: totals.requests ? "All is well" : "Ready" });
   const words = found.map((one) => one.words).join("\n");
   if (byId("troubles").dataset.words !== words) {
@@ -339,7 +341,11 @@ function columnOf(title, most, pieces) {
   return column;
 }
 
-function showBars({ bars, bar_seconds: width, hours, totals }) {
+const LEAST_BARS = 6; // of a young proxy, whose time line begins with its first request
+
+function showBars({ bars: all, bar_seconds: width, hours, totals }) {
+  const begun = all.findIndex((bar) => bar.requests);
+  const bars = period || begun < 0 ? all : all.slice(Math.min(begun, all.length - LEAST_BARS));
   const most = Math.max(1, ...bars.map((bar) => bar.tokens_before));
   const slowest = Math.max(1, ...bars.map((bar) => bar.first_byte_ms[1] ?? 0));
   const withDay = hours > 24 || !bars.length || !isToday(bars[0].at);
@@ -598,7 +604,7 @@ function narrow(changes) {
   }
   writeAddress();
   if (asked.view === "conversations") lookAround();
-  for (const name of ["model", "client", "status"]) fill(name, byId(name).options[0]?.textContent ?? "All", (byId(name).dataset.options ?? "").split("\n").filter(Boolean));
+  for (const name of ["model", "client", "status"]) fill(name, (byId(name).dataset.options ?? "").split("\n").filter(Boolean));
   if (before !== JSON.stringify(FILTERS.map((name) => asked[name]))) return list({ anew: true });
   return undefined;
 }

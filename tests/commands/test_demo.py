@@ -172,8 +172,8 @@ def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
     shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 80)
     assert max(map(len, shown.splitlines())) <= 80
     rows = [line.split() for line in shown.splitlines()]
-    assert ["2", "refused:", "400", "read_file", "cart.log", "17", "000", "12", "000"] in rows
-    assert ["3", "answer", "1", "017", "500", "12", "500"] in rows  # nothing stands in the direct column
+    assert ["2", "refused:", "400", "read_file", "cart.log", "17,000", "12,000"] in rows
+    assert ["3", "answer", "1,017,500", "12,500"] in rows  # nothing stands in the direct column
     assert "truncate_tool_output" not in shown
 
 
@@ -190,7 +190,7 @@ def test_a_wide_table_tells_what_the_proxy_did() -> None:
     [
         (
             (READ, CUT, DONE),
-            "found the answer in 3 turns, with a conversation 63.6 times the window (1 017 500 of 16 000 tokens).",
+            "found the answer in 3 turns, with a conversation 63.6 times the window (1,017,500 of 16,000 tokens).",
         ),
         ((READ, DIED), "died at turn 2 of 3."),
         ((READ, CUT, CUT, DIED), "died at turn 4."),
@@ -228,7 +228,7 @@ def test_each_turn_is_told_once_off_a_terminal_and_on_one() -> None:
                     report("proxy", turn)
         show(console, contest)
         assert isinstance(console.file, io.StringIO)
-        assert console.file.getvalue().count("12 000") == 1
+        assert console.file.getvalue().count("12,000") == 1
 
 
 @pytest.mark.parametrize(

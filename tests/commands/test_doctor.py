@@ -79,7 +79,7 @@ def test_the_window_is_told_with_who_says_so(tmp_path: Path) -> None:
         data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
     )  # type: ignore[arg-type]
     found = {finding.about: finding for finding in examined(settings, "gpt-4o")}
-    assert found["window"].text == "9 000 tokens for gpt-4o, says config defaults"
+    assert found["window"].text == "9,000 tokens for gpt-4o, says config defaults"
     assert found["tokenizer"].text == "o200k_base, the model's own"
 
 

@@ -72,7 +72,7 @@ def test_three_hundred_messages_fit_on_a_screen(explain):
     assert status == 0
     assert len(output.splitlines()) < 50
     assert "old_exchange" in output
-    assert "as it came" in output
+    assert "unchanged" in output
     assert "config defaults" in output
     assert "canary" not in output
 
@@ -161,14 +161,14 @@ def test_a_file_that_is_not_there_or_too_large_is_one_line_and_a_status(explain,
 
 def test_a_mode_that_changes_nothing_is_named(explain, monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_MODE", "observe")
-    assert "observe: a real request goes as it came" in explain(conversation())[1]
+    assert "observe: a real request is forwarded unchanged" in explain(conversation())[1]
 
 
 def test_a_lowered_reply_limit_and_every_limit_of_the_room_are_shown(explain, monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_DEFAULTS__MAX_REQUEST_CHARS", "900000")
     output = explain({**conversation(25), "max_tokens": 31_000})[1]
-    assert "31 000 →" in output
-    assert "900 000 characters" in output
+    assert "31,000 →" in output
+    assert "900,000 characters" in output
 
 
 def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
@@ -200,7 +200,7 @@ def test_before_and_after_stand_side_by_side_with_the_reasons(explain):
     assert status == 0
     lines = output.splitlines()
     titles = [line for line in lines if line.startswith("message")]
-    assert titles[0] == "messages 0–2: as it came, 27 tokens"
+    assert titles[0] == "messages 0–2: unchanged, 27 tokens"
     assert titles[1].startswith("message 3: tool · ")
     assert "truncate_tool_output" in titles[1]
     cut = next(line for line in lines if "canary line 0" in line)
@@ -211,7 +211,7 @@ def test_before_and_after_stand_side_by_side_with_the_reasons(explain):
 
 def test_what_is_left_out_and_what_is_said_of_it_is_seen(explain):
     _, output, _ = explain(conversation(), "--diff")
-    assert re.search(r"^messages \d+–\d+: left out \(old_exchange\), [\d ]+ tokens$", output, re.MULTILINE)
+    assert re.search(r"^messages \d+–\d+: left out \(old_exchange\), [\d,]+ tokens$", output, re.MULTILINE)
     assert len(output.splitlines()) < 150
     assert "omission_note" in output
     assert "It would be refused" not in output
@@ -234,7 +234,7 @@ def test_media_that_go_behind_their_batch_are_shown_as_put_in(explain):
     _, output, _ = explain(request, "--diff", window=200_000)
     assert "put in: user" in output
     assert "route_media" in output
-    assert output.index("message 3: tool") < output.index("put in: user") < output.index("message 4: as it came")
+    assert output.index("message 3: tool") < output.index("put in: user") < output.index("message 4: unchanged")
 
 
 def test_either_json_or_a_difference(explain, capsys):
@@ -258,7 +258,7 @@ def test_what_can_be_printed_stays(text):
 
 @given(st.integers(0, 10**12))
 def test_a_number_is_grouped_by_thousands_and_stays_the_same_number(count):
-    groups = number(count).split(" ")
+    groups = number(count).split(",")
     assert int("".join(groups)) == count
     assert {len(group) for group in groups[1:]} <= {3}
     assert len(groups[0]) <= 3

@@ -33,7 +33,7 @@ def test_a_profile_shows_each_value_and_where_it_came_from() -> None:
         line.split("  ")[0].strip(): line
         for line in printed("m-1", models=[{"match": "m*", "input": "text"}]).splitlines()
     }
-    assert "32 768" in lines["context window"]
+    assert "32,768" in lines["context window"]
     assert "upstream /v1/models" in lines["context window"]
     assert "config models[0]" in lines["reads"]
 
@@ -70,9 +70,9 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> 
         return {line.split("  ")[0].strip(): line.split("  ", 1)[1].strip() for line in lines if "  " in line}
 
     # 30 % of the window less 2 000, at three bytes a token
-    assert rows("small")["a tool result at most"].startswith("2 000 lines, 5 400 bytes ")
-    assert rows("large")["a tool result at most"].startswith("2 000 lines, 51 200 bytes, 1 000 characters ")
-    assert rows("large")["one of Read"].startswith("2 000 lines, 200 000 bytes, 1 000 characters ")
+    assert rows("small")["a tool result at most"].startswith("2,000 lines, 5,400 bytes ")
+    assert rows("large")["a tool result at most"].startswith("2,000 lines, 51,200 bytes, 1,000 characters ")
+    assert rows("large")["one of Read"].startswith("2,000 lines, 200,000 bytes, 1,000 characters ")
     assert rows("large")["never cut"].startswith("Task")
     found = json.loads(printed("small", as_json=True, models=models, tool_output=tools))["tool_results"]
     assert (found["max_bytes"], found["bound_by"]) == (5_400, "window")
@@ -85,7 +85,7 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> 
 def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown() -> None:
     respx.get(f"{BASE}/models").respond(500)
     out = printed("m-1")
-    assert "128 000" in out
+    assert "128,000" in out
     assert f"{BASE} did not list its models: it answered 500" in out
 
 
@@ -136,7 +136,7 @@ def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it() ->
     starts = [told.index(heading) for heading in headings]
     parts = [told[start:end].split("\n", 1)[1] for start, end in zip(starts, [*starts[1:], None], strict=True)]
     assert [("q-1" in part, "m-1" in part) for part in parts] == [(True, False), (False, True), (False, True)]
-    assert ["4 096" in part for part in parts] == [True, True, False]
+    assert ["4,096" in part for part in parts] == [True, True, False]
 
 
 @respx.mock
