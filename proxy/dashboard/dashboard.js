@@ -370,7 +370,7 @@ function showBars({ bars: all, bar_seconds: width, hours, totals }) {
   byId("wait-words").textContent = latest ? `First byte: ${inWaits(latest.first_byte_ms)}`
     + (latest.own_ms.length ? ` · proxy time ${latest.own_ms[0]} ms, 95 % within ${latest.own_ms[1]} ms` : "") : "";
   byId("wait-bars").setAttribute("aria-label", byId("wait-words").textContent);
-  const ticks = bars.length ? [0, 1, 2, 3].map((part) => bars[Math.round((part * (bars.length - 1)) / 4)].at) : [];
+  const ticks = bars.length ? [0, 1, 2, 3].map((part) => bars[0].at + (part * bars.length * width) / 4) : [];
   byId("axis").replaceChildren(...ticks.map((at) => element("span", "", atTime(at, withDay))), element("span", "", "now"));
   byId("highest").textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${inTime(width * 1000)}` : "";
 }
