@@ -487,14 +487,17 @@ function queryOf(before, limit = PAGE) {
 }
 
 let generation = 0;
+let isStale = false; // the rows are those of another question; also when the answer to the latest one is overtaken
 
 /** The first page, of what is asked for; `anew`: in place of the rows that are there. */
 async function list({ anew = false } = {}) {
   const mine = ++generation;
+  isStale ||= anew;
   try {
     const found = await ask(queryOf());
     if (mine !== generation) return;
-    if (anew) {
+    if (isStale) {
+      isStale = false;
       rows.clear();
       byId("requests").replaceChildren();
     }
