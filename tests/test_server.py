@@ -1,27 +1,15 @@
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from proxy import server
 from proxy.config.settings import ServerSettings, Settings
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
-
-
-@pytest.fixture(autouse=True)
-def log_of_the_process_is_put_back() -> Iterator[None]:
-    """A server writes to the standard output of its test, which is closed by the next."""
-    handlers = logging.getLogger().handlers[:]
-    yield
-    structlog.reset_defaults()
-    logging.getLogger().handlers[:] = handlers
 
 
 def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from rich.console import Console
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -27,14 +25,6 @@ from proxy.demo.model_server import create_model_server
 
 KEY = "sk-key-canary"
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
-
-
-@pytest.fixture(autouse=True)
-def own_logging() -> Iterator[None]:
-    handlers = logging.getLogger().handlers[:]
-    yield
-    logging.getLogger().handlers[:] = handlers
-    structlog.reset_defaults()
 
 
 def settings_for(url: str, folder: Path, **upstream: Any) -> Settings:

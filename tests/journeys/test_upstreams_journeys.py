@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -230,7 +228,7 @@ def test_a_dry_run_is_that_of_the_upstream_that_would_serve_the_request(
 @pytest.fixture
 def command(
     two_lists: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., str]]:
+) -> Callable[..., str]:
     """Runs a command with settings that name both upstreams; its output."""
     for name in ("UPSTREAM", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -243,10 +241,7 @@ def command(
         main([name, "--config", str(file), *arguments])
         return capsys.readouterr().out
 
-    handlers = logging.getLogger().handlers[:]
-    yield run
-    logging.getLogger().handlers[:] = handlers
-    structlog.reset_defaults()
+    return run
 
 
 @pytest.mark.parametrize(("model", "members", "window"), EXPLAINED[:3])

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import gc
 import linecache
+import logging
 import mmap
 import os
 import ssl
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
+import structlog
 from _pytest.doctest import DoctestModule
 from httpx._transports import default as transports
 from hypothesis import is_hypothesis_test, settings
@@ -199,6 +201,17 @@ def memory_given_back() -> Iterator[None]:
     embedded.count.cache_clear()  # it holds a thousand texts
     collect_and_keep()
     give_back()
+
+
+@pytest.fixture(autouse=True)
+def log_of_the_process_is_put_back() -> Iterator[None]:
+    """A command, or a server, writes its log to the standard output of its test, which is closed by the next."""
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    yield
+    if root.handlers != handlers:
+        root.handlers[:] = handlers
+        structlog.reset_defaults()
 
 
 @pytest.fixture
