@@ -36,6 +36,8 @@ the rest only has to cover the error of an estimate."""
 _ESTIMATED_SHARE: Final = 0.85
 """The same for a prompt that is sent without being reduced to it, where tokens are only estimated: one part of a prompt
 may be a seventh denser than its whole, of which alone the count is known."""
+_UNCONFIRMED_FACTOR: Final = 1.5
+"""A count may exceed an estimate that nothing has confirmed by this factor: a third of it is missing."""
 _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
 
@@ -383,14 +385,24 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
 
 
 def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
-    """The upstream's minimum count for the prompt: it stated the count, or would not have refused otherwise."""
+    """The upstream's minimum count for the prompt: it stated the count, or would not have refused otherwise. The most
+    if a rate may have counted the reply."""
     if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
         return verdict.prompt
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
     if verdict.kind is VerdictKind.RATE:
-        return _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
+        return _most_by_rate(verdict, situation)
     return limit
+
+
+def _most_by_rate(verdict: Verdict, situation: Situation) -> int:
+    """The most that the prompt may be of the tokens that a rate counted: all of them if the prompt alone may be as many
+    and nothing has confirmed its estimate. That cuts more, which leaves room for the reply if it was counted."""
+    requested, estimate = verdict.requested or 0, situation.estimate_tokens
+    if situation.count_may_be_wrong and requested <= estimate * _UNCONFIRMED_FACTOR:
+        return requested
+    return _counted_by_rate(verdict, estimate, situation.reply_tokens)
 
 
 def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int:
@@ -416,7 +428,7 @@ def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
         prompt = verdict.prompt
     elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
-        prompt = _counted_by_rate(verdict, situation.estimate_tokens, situation.reply_tokens)
+        prompt = _most_by_rate(verdict, situation)
     else:
         return None
     reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS

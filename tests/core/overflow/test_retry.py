@@ -199,6 +199,20 @@ def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it
     assert second(uncounted, 413, over_rate(6_000, 7_100)).kind is AttemptKind.EMERGENCY, "the reply is not in that sum"
 
 
+def test_where_an_unconfirmed_estimate_cannot_tell_whether_a_rate_counted_the_reply_both_readings_fit():
+    unsure = Situation(4_005, 16_000, 24_000, 512, edited=False, original_could_fit=True, count_may_be_wrong=True)
+    sends = after(unsure, 429, over_rate(5_000, 5_147))
+    assert [attempt.kind for attempt in sends] == [AttemptKind.EMERGENCY] * 3
+    for attempt in sends:
+        assert attempt.goal_tokens * 5_147 / 4_005 <= 5_000, "the prompt alone"
+        assert attempt.goal_tokens * (5_147 - 512) / 4_005 + attempt.reply_tokens <= 5_000, "with its reply"
+    confirmed = replace(unsure, count_may_be_wrong=False)
+    assert second(confirmed, 429, over_rate(5_000, 5_147)).reply_tokens == 5_000 - 4_635 - 16
+    proven = replace(unsure, reply_tokens=4_000)
+    shorter = Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=5_000 - 4_005 - 16)
+    assert second(proven, 429, over_rate(5_000, 8_005)) == shorter, "the prompt alone is not twice its estimate"
+
+
 def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
     assert room_in_rate(over_rate(6_000, 14_000), 10_000, 4_000) == (6_000, True)
     assert room_in_rate(over_rate(6_000, 24_000), 10_000, 4_000) == (3_000, True), "as the rate counts prompts"
