@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import re
@@ -49,6 +50,8 @@ WORDS: Final = "Say hello, please."
 TRIAL: Final = b"context-proxy doctor was here\n"
 KEYS_OF_CLIENTS: Final = {"messages": tuple(name for name in VARIABLES if name.startswith("ANTHROPIC_"))}
 """Variables whose key a client of this API sends; `OPENAI_API_KEY` is a setting already."""
+_RESET: Final = os.strerror(errno.ECONNRESET)
+"""Closing a connection resets it if bytes of the request are still unread."""
 SHOWN_CHARS: Final = 300
 """Of an upstream's error text."""
 _NO_CHAT: Final = re.compile(
@@ -178,7 +181,7 @@ def _how_to_reach(place: str, base_url: str, problem: str) -> str:
         return f"check the spelling in {place}.base_url, and the DNS of this machine"
     if problem.endswith(SPEAKS_NO_TLS):
         return f"set {place}.base_url to http{base_url.removeprefix('https')}"
-    if problem.endswith(CLOSED) and base_url.startswith("http://"):
+    if problem.endswith((CLOSED, _RESET)) and base_url.startswith("http://"):
         return f"a server that expects TLS does this: try https://, {place}.base_url is {base_url}"
     return f"is it running? {place}.base_url is {base_url}"
 

@@ -290,5 +290,5 @@ def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path: Path) -> No
         threading.Thread(target=hang_up, daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         found = reaching(url, tmp_path)
-    assert "closed the connection" in found.text
+    assert "closed the connection" in found.text or "reset" in found.text  # it depends on what was read by then
     assert "try https://" in found.advice

@@ -421,7 +421,8 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         found = getattr(error, "certificate_error", error)
         return f"its certificate is not trusted: {getattr(found, 'verify_message', type(found).__name__)}"
-    if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
+    is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED  # asyncio's text for it says less
+    if isinstance(error, aiohttp.ClientConnectorError) and error.strerror and not is_refused:
         return str(error.strerror)
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
