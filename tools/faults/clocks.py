@@ -41,8 +41,8 @@ SHIFTS: Final = {
 }
 """As libfaketime reads them; an absolute time runs on from there."""
 _REQUESTS: Final = 450
-_SET_SECONDS: Final = 1.5
-"""After which a running process has looked at its clock anew."""
+_SET_SECONDS: Final = 2.5
+"""After which a running process has read its clock anew: libfaketime compares whole seconds, so that takes up to 2."""
 
 
 def library() -> Path | None:
