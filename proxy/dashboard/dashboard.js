@@ -138,7 +138,7 @@ function speedOf(decision) {
   const speed = element("span", "speed dim", facts.join(" · "));
   const waits = [`total ${inTime(decision.total_ms)}`];
   if (decision.first_byte_ms !== undefined) waits.push(`first byte ${inTime(decision.first_byte_ms)}`);
-  if (decision.own_ms !== undefined) waits.push(`proxy ${decision.own_ms} ms`);
+  if (decision.own_ms !== undefined) waits.push(`proxy ${inTime(decision.own_ms)}`);
   if (decision.reply_tokens) waits.push(`reply of ${counted(decision.reply_tokens, "token")}`);
   speed.title = waits.join(", ");
   return speed;
@@ -247,8 +247,9 @@ function showOverview(found) {
   byId("hours").value = String(found.hours);
   byId("about").textContent = `${proxy.version} · up ${inTime(proxy.seconds * 1000)}${proxy.mode === "on" ? "" : ` · mode: ${proxy.mode}`}`;
   byId("total-requests").textContent = whole.format(totals.requests);
+  const tooLong = totals.overflows - totals.survived;
   byId("more-requests").dataset.failed = [
-    totals.failed ? `${whole.format(totals.failed)} failed` : "", totals.refused ? `${whole.format(totals.refused)} refused` : "",
+    tooLong ? `${whole.format(tooLong)} too long` : "", totals.failed ? `${whole.format(totals.failed)} failed` : "", totals.refused ? `${whole.format(totals.refused)} refused` : "",
   ].filter(Boolean).join(" · ");
   showRequestsBeside();
   set("fitted", whole.format(totals.fitted), "requests too long for the window");
@@ -313,6 +314,7 @@ function showHealth({ health, refusals, upstreams, totals }) {
 }
 
 function inTime(milliseconds) {
+  if (milliseconds < 10) return `${Number(milliseconds.toFixed(2))} ms`;
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   const seconds = milliseconds / 1000;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
@@ -363,12 +365,12 @@ function showBars({ bars: all, bar_seconds: width, hours, totals }) {
   byId("wait-bars").replaceChildren(...bars.map((bar, place) => {
     const [half, slow] = bar.first_byte_ms;
     const title = half === undefined ? `${titles[place]}: nothing` : `${titles[place]}: first byte ${inWaits(bar.first_byte_ms)}`
-      + (bar.own_ms.length ? `; proxy time ${bar.own_ms[0]} ms, 95 % ${bar.own_ms[1]} ms` : "");
+      + (bar.own_ms.length ? `; proxy time: ${inWaits(bar.own_ms)}` : "");
     return columnOf(title, slowest, [["slow", half === undefined ? 0 : slow - half], ["kept", half]]);
   }));
   const latest = bars.findLast((bar) => bar.first_byte_ms.length);
   byId("wait-words").textContent = latest ? `First byte: ${inWaits(latest.first_byte_ms)}`
-    + (latest.own_ms.length ? ` · proxy time ${latest.own_ms[0]} ms, 95 % within ${latest.own_ms[1]} ms` : "") : "";
+    + (latest.own_ms.length ? ` · proxy time: ${inWaits(latest.own_ms)}` : "") : "";
   byId("wait-bars").setAttribute("aria-label", byId("wait-words").textContent);
   const ticks = bars.length ? [0, 1, 2, 3].map((part) => bars[0].at + (part * bars.length * width) / 4) : [];
   byId("axis").replaceChildren(...ticks.map((at) => element("span", "", atTime(at, withDay))), element("span", "", "now"));

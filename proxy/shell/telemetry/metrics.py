@@ -11,6 +11,7 @@ import bisect
 import contextlib
 import math
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
@@ -52,6 +53,7 @@ LABEL_VALUES: Final = {
         )
     ],
     "scope": ["window", "input"],
+    "usage": ["prompt", "cached", "reply"],
 }
 """The values of a label with a closed set; an outcome is `answered` or the code of an error."""
 
@@ -64,17 +66,25 @@ OTHER: Final = "other"
 _OWN_STATUS: Final = frozenset((401, 403, 404, 413, 429))
 """Statuses with a value of their own; the others are counted by class."""
 
-_Response = tuple[int, str, str, str, str]
-"""Status, API, client, model, upstream."""
+_Response = tuple[str, int, str, str, str, str]
+"""Outcome, status, API, client, model, upstream."""
+
+
+class _Responses(Struct):
+    """The responses of one kind, and what their upstreams have counted."""
+
+    count: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    reply_tokens: int = 0
 
 
 class _Tally(Struct):
     """What was counted since Prometheus's numbers were last read, as adding to one takes a lock and four calls."""
 
-    responses: dict[_Response, int] = field(default_factory=dict)
+    responses: defaultdict[_Response, _Responses] = field(default_factory=lambda: defaultdict(_Responses))
 
     running: int = 0
-    answered: int = 0
     first_sends: int = 0
     received_tokens: int = 0
     sent_tokens: int = 0
@@ -104,6 +114,13 @@ class Metrics:
             ["status", "api", "client", "model", "upstream"],
             registry=registry,
         )
+        self.usage = Counter(
+            "context_proxy_usage_tokens",
+            "Tokens as upstreams have counted them, by usage: those of prompts, of these those read from a prompt "
+            "cache, and those of replies; what they cost is their sum by list prices.",
+            ["usage", "client", "model", "upstream"],
+            registry=registry,
+        )
         self.build = Gauge(
             "context_proxy_build_info",
             "Always 1; its label is the version that runs.",
@@ -130,6 +147,13 @@ class Metrics:
             "context_proxy_edits",
             "Edits in chat requests, by reason; an edit that stays in a conversation counts in each of its requests.",
             ["reason"],
+            registry=registry,
+        )
+        self.cut_results = Counter(
+            "context_proxy_cut_results",
+            "Tool results cut when they arrived, by the limit that they exceeded: the setting's name, `window`, or "
+            "`tool_output.tools` if it is one of the tool's own.",
+            ["limit"],
             registry=registry,
         )
         self.received_tokens = Counter(
@@ -214,9 +238,8 @@ class Metrics:
             registry=registry,
         )
         # Looked up once: finding the child of a label costs as much as counting.
-        self._answered = self.requests.labels("answered")
-        for error in (ContextOverflow, UpstreamUnreachable, UpstreamTimeout):
-            self.requests.labels(error.code)  # from 0 on, so that an alert sees the first one, too
+        for outcome in ("answered", ContextOverflow.code, UpstreamUnreachable.code, UpstreamTimeout.code):
+            self.requests.labels(outcome)  # from 0 on, so that an alert sees the first one, too
         self._first = self.attempts.labels(AttemptKind.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
@@ -243,23 +266,27 @@ class Metrics:
         """Bring Prometheus's numbers up to date: when they are read, and at once if any worker may be asked."""
         tally, self._tally = self._tally, _Tally()
         self.running.inc(tally.running)
-        self._answered.inc(tally.answered)
         self._first.inc(tally.first_sends)
         self.received_tokens.inc(tally.received_tokens)
         self.sent_tokens.inc(tally.sent_tokens)
-        for response, count in tally.responses.items():
-            self._child_of(response).inc(count)
+        for response, found in tally.responses.items():
+            self.requests.labels(response[0]).inc(found.count)
+            labels = self._labels_of(response)
+            self.responses.labels(*labels).inc(found.count)
+            if found.prompt_tokens or found.reply_tokens:
+                for kind in LABEL_VALUES["usage"]:
+                    self.usage.labels(kind, *labels[2:]).inc(getattr(found, f"{kind}_tokens"))
 
-    def _child_of(self, response: _Response) -> Counter:
-        """The series that counts a response."""
-        status, api, client, model, upstream = response
+    def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str]:
+        """Those of the series that counts a response."""
+        _, status, api, client, model, upstream = response
         told = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
         labels = (told, api, client, _printable(model), upstream)
         if labels not in self._series:
             if len(self._series) >= MAX_RESPONSE_SERIES:
                 labels = (told, api, OTHER, OTHER, upstream)
             self._series.add(labels)
-        return self.responses.labels(*labels)
+        return labels
 
     def planned(self, record: RequestRecord) -> None:
         """It is clear what to send."""
@@ -272,6 +299,12 @@ class Metrics:
             record.counted_as_stream = True
             self.streams.inc()
 
+    def result_cut(self, limit: str) -> None:
+        """A tool result was cut when it arrived, for a limit such as `tool_output.max_lines=2000`."""
+        setting = limit.partition("=")[0]
+        is_of_tool = setting.startswith("tool_output.tools.")  # then it contains a tool's name
+        self.cut_results.labels("tool_output.tools" if is_of_tool else setting).inc()
+
     def finished(self, record: RequestRecord) -> None:
         """A chat request is finished."""
         self._count(record)
@@ -282,20 +315,15 @@ class Metrics:
         tally = self._tally
         tally.running -= 1
         planned = record.planned
-        response = (
-            record.status,
-            record.api,
-            record.client,
-            "" if planned is None else planned.request.model,
-            record.upstream,
-        )
-        tally.responses[response] = tally.responses.get(response, 0) + 1
+        model = "" if planned is None else planned.request.model
+        found = tally.responses[record.outcome, record.status, record.api, record.client, model, record.upstream]
+        found.count += 1
+        if (counted := record.counted) is not None:
+            found.prompt_tokens += counted.prompt
+            found.cached_tokens += counted.cached
+            found.reply_tokens += counted.reply
         if record.counted_as_stream:
             self.streams.dec()
-        if record.outcome == "answered":
-            tally.answered += 1
-        else:
-            self.requests.labels(record.outcome).inc()
         if record.refused_as_too_long and record.went_well:
             self.overflows_cured.inc()
         if record.prefix_kept is not None:

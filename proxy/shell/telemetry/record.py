@@ -136,6 +136,8 @@ class RequestRecord(Struct):
     """The kind of the last send."""
     sent_bytes: int = 0
     """Of the body that was sent upstream."""
+    sent_tokens: int = 0
+    """Of the last send, estimated, in the model's tokens; 0 if there was no plan."""
     own_seconds: float | None = None
     """From the last byte of the request to its first send, without the wait for images."""
     sent: float | None = None
@@ -190,7 +192,11 @@ class RequestRecord(Struct):
         if self.own_seconds is None and self.received is not None:
             waited = self.planned.lookup_seconds if self.planned is not None else 0.0
             self.own_seconds = self.sent - self.received - waited
-        if self.planned is not None and self._last_sent is not None:
+        if self.planned is None:
+            return
+        as_it_came = self.observed or self.attempt_kind == AttemptKind.ORIGINAL
+        self.sent_tokens = self.planned.tokens_before if as_it_came else self.planned.tokens_after
+        if self._last_sent is not None:
             self._last_sent.messages = messages = self._sent_messages(self.planned)
             if self._sent_before:
                 self.prefix_kept = share_kept(self._sent_before, messages)
@@ -226,14 +232,6 @@ class RequestRecord(Struct):
     def note_response(self, status: int, answer_bytes: int) -> None:
         """The response that the client got; status 0: none."""
         self.status, self.answer_bytes = status or self.status, answer_bytes
-
-    @property
-    def sent_tokens(self) -> int:
-        """Estimated for the last send, in the model's tokens; 0 if there was no plan."""
-        if self.planned is None:
-            return 0
-        as_it_came = self.observed or self.attempt_kind == AttemptKind.ORIGINAL
-        return self.planned.tokens_before if as_it_came else self.planned.tokens_after
 
     @property
     def is_problem(self) -> bool:

@@ -78,6 +78,7 @@ class Recorder:
         self._media_routed(record, new_edits)
         for edit in new_edits:
             if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
+                self._metrics.result_cut(edit.limit)
                 self._log.info(
                     "tool_output_truncated",
                     request_id=record.request_id,

@@ -15,6 +15,7 @@ from support.planners import TENANT, body, planner, run
 
 from proxy import __version__
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.report import Counted
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
@@ -113,6 +114,35 @@ async def test_responses_are_counted_by_status_api_client_model_and_upstream(met
         f"responses_total{{chat,codex,{model},401,api.test}}": 1,
         f"responses_total{{chat,codex,{model},5xx,api.test}}": 1,
         f"responses_total{{chat,crush,{model},5xx,api.test}}": 1,
+    }
+
+
+def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics: Metrics) -> None:
+    for status, counted in ((200, Counted(900, 40, 600)), (200, Counted(1000, 2, 0)), (401, None)):
+        metrics.finished(
+            RequestRecord("req", 0.0, api="chat", client="codex", status=status, upstream="api.test", counted=counted)
+        )
+    told = {name: count for name, count in values(metrics).items() if name.startswith("usage_tokens_total")}
+    assert told == {
+        "usage_tokens_total{codex,,api.test,prompt}": 1900,
+        "usage_tokens_total{codex,,api.test,cached}": 600,
+        "usage_tokens_total{codex,,api.test,reply}": 42,
+    }
+
+
+def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of_tools(metrics: Metrics) -> None:
+    for limit in (
+        "tool_output.max_lines=2000",
+        "tool_output.max_lines=9",
+        "window=800",
+        "tool_output.tools.x.max_bytes=7",
+    ):
+        metrics.result_cut(limit)
+    told = {name: count for name, count in values(metrics).items() if name.startswith("cut_results_total")}
+    assert told == {
+        "cut_results_total{tool_output.max_lines}": 2,
+        "cut_results_total{window}": 1,
+        "cut_results_total{tool_output.tools}": 1,
     }
 
 

@@ -71,7 +71,7 @@ async def recorded(recorder: Recorder, planned: Planned | None) -> list[dict[str
     return [line for line in log if line["event"] not in ("model_limits", "edit")]
 
 
-async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: Recorder) -> None:
+async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: Recorder, metrics: Metrics) -> None:
     planned = await planned_for(body(LONG))
     plan, truncated, done = await recorded(recorder, planned)
     assert (plan["event"], truncated["event"], done["event"]) == (
@@ -85,6 +85,9 @@ async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: 
     assert plan["reasons"] == done["edits"] == {"truncate_tool_output": 1}
     assert (truncated["tool"], truncated["original_chars"]) == ("bash", len(LONG))
     assert truncated["artifact"].startswith("tool_bash_")
+    setting = truncated["limit"].partition("=")[0]
+    cut = f'context_proxy_cut_results_total{{limit="{setting}"}} 1.0'
+    assert cut in metrics.exposed().decode()
     assert (done["status"], done["outcome"], done["answer_bytes"], done["sent_bytes"]) == (200, "answered", 7, 50)
     assert done["own_ms"] >= 0
     assert done["first_byte_ms"] >= 0

@@ -22,7 +22,7 @@ GRAFANA = json.loads((ROOT / "deploy" / "grafana" / "context-proxy.json").read_t
 BASE_UNITS = ("seconds", "bytes", "tokens", "ratio")
 COUNTED = (
     *("responses", "info", "requests", "streams", "artifacts", "attempts"),
-    *("overflows", "cured", "edits", "rounds", "failures"),
+    *("overflows", "cured", "edits", "rounds", "failures", "results"),
 )
 
 
@@ -45,8 +45,8 @@ def queries() -> Iterator[str]:
 
 
 LABELS = {
-    *("outcome", "reason", "attempt_kind", "kind", "scope", "model"),
-    *("status", "api", "client", "upstream", "version"),
+    *("outcome", "reason", "attempt_kind", "kind", "scope", "model", "limit"),
+    *("status", "usage", "api", "client", "upstream", "version"),
 }
 
 
