@@ -241,7 +241,7 @@ def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline
     if pipeline.is_replayed:
         progress = structs.replace(progress, window=_ended(progress.window, pipeline).copy())
     budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
-    resorts = sparing(pipeline.last_resorts) if reading.may_cut else ()
+    resorts = sparing(pipeline.last_resorts, budget.task_tokens) if reading.may_cut else ()
     pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
     said = (index for index in range(reading.told - 1, -1, -1) if messages[index].role == "assistant")
     progress = _walked(progress, messages, pipeline)

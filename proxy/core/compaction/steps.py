@@ -393,9 +393,12 @@ def last_resorts(
     )
 
 
-def sparing(resorts: Iterable[CompactionStep]) -> tuple[CompactionStep, ...]:
-    """Those of them that leave something of what the model works on."""
+def sparing(resorts: Iterable[CompactionStep], least_tokens: int) -> tuple[CompactionStep, ...]:
+    """The same steps, but none cuts what the model works on to nothing: at least so much of it stays."""
     newest = (Reason.NEWEST_RESULT, Reason.NEWEST_TEXT)
     return tuple(
-        [one for one in resorts if not isinstance(one, CutToFit) or one.least_tokens or one.reason not in newest]
+        structs.replace(one, least_tokens=one.least_tokens or least_tokens)
+        if isinstance(one, CutToFit) and one.reason in newest
+        else one
+        for one in resorts
     )
