@@ -266,7 +266,7 @@ function showOverview(found) {
   showModels(found.models);
   fill("model", found.models.map((one) => one.model));
   fill("client", found.clients);
-  fill("status", ["2xx", "4xx", "5xx", ...found.refusals.map((one) => String(one.status))]);
+  fill("status", ["2xx", "4xx", "5xx", "refused", ...found.refusals.map((one) => String(one.status))]);
 }
 
 /** The options of a filter; what is chosen stays one of them. */
@@ -290,7 +290,7 @@ function showHealth({ health, refusals, upstreams, totals }) {
   const found = health.map((one) => ({ level: one.level, words: one.words, status: one.status }));
   if (totals.refused) {
     const each = refusals.map((one) => `${whole.format(one.requests)} × ${one.status}`).join(", ");
-    found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "4xx" });
+    found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "refused" });
   }
   if (totals.failed) found.push({ level: "fact", words: `${counted(totals.failed, "request")} failed`, show: "troubled" });
   if (!found.length) found.push({ level: "well", words: totals.requests ? "All is well" : "Ready" });
@@ -646,7 +646,7 @@ function readAddress() {
     conversation: (named.get("conversation") ?? "").slice(0, 64),
     model: (named.get("model") ?? "").slice(0, 256),
     client: (named.get("client") ?? "").slice(0, 256),
-    status: /^([1-9]\d\d|[1-9]xx)$/.test(named.get("status") ?? "") ? named.get("status") : "",
+    status: /^([1-9]\d\d|[1-9]xx|refused)$/.test(named.get("status") ?? "") ? named.get("status") : "",
   };
 }
 

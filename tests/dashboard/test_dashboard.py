@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
+import io
+import json
 import re
 import threading
 import uuid
@@ -44,6 +47,60 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         built.ask(hostile, x_request_id="hostile")
         built.logged("request_done", 14)
         yield built
+
+
+AGENTS = ("crush", "codex", "aider")
+LINE = "src/main.c:17: warning: unused variable\n"
+OWN_LIMITS: dict[str, tuple[str, str, str, str]] = {
+    "of-lines": ("wide", "bash", LINE * 2_600, "tool_output.max_lines, 2,000"),
+    "of-bytes": ("wide", "bash", LINE * 1_500, "tool_output.max_bytes, 51,200"),
+    "of-a-tool": ("wide", "Read", LINE * 1_000, "tool_output.tools.Read.max_bytes, 20,000"),
+    "of-characters": ("short", "bash", LINE * 500, "models.max_tool_result_chars, 4,000"),
+    "of-the-window": ("narrow", "bash", LINE * 500, "its share of the window, 3,600 bytes"),
+}
+"""Model, tool, its result, and the limit that it exceeds, as the dashboard words it; by request id."""
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A proxy that three agents have used: results over each limit, and five kinds of trouble."""
+    settings = {
+        "defaults": {"context_window": 128_000},
+        "models": [
+            {"match": "short", "max_tool_result_chars": 4_000},
+            {"match": "narrow", "context_window": 6_000},
+        ],
+        "tool_output": {"tools": {"Read": {"max_bytes": 20_000}}},
+        "learning": {"enabled": False},
+    }
+    statuses = {"expired": 401, "gone": 404, "too-fast": 429, "broken": 500}
+
+    async def refuse(received: Received, send: Send) -> bool:
+        status = statuses.get(json.loads(received.body)["model"])
+        if status is None:
+            return False
+        body = json.dumps({"error": {"message": "no", "type": "x", "code": None}}).encode()
+        await send(
+            {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
+        )
+        await send({"type": "http.response.body", "body": body})
+        return True
+
+    with world(tmp_path_factory.mktemp("mixed") / "kept", 30_000, refuse, [settings]) as built:
+        for request_id, (model, tool, text, _) in OWN_LIMITS.items():
+            messages = [{"role": "user", "content": request_id}, call(0, tool), result(0, text)]
+            built.ask({"model": model, "messages": messages}, x_request_id=request_id, user_agent="crush/1.0")
+        for number, model in enumerate((*statuses, "expired", "wide", "wide", "short")):
+            asked = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+            built.ask(asked, x_request_id=f"of-{model}-{number}", user_agent=f"{AGENTS[number % 3]}/2.0 (linux)")
+        huge = {"model": "wide", "messages": [{"role": "system", "content": "word " * 40_000}]}
+        assert built.ask(huge, x_request_id="too-long", user_agent="aider").status_code == 400
+        assert built.ask(b"{", x_request_id="malformed", user_agent="aider").status_code == 400
+        built.logged("request_done", MIXED)
+        yield built
+
+
+MIXED = len(OWN_LIMITS) + 8 + 2
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +313,94 @@ def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_it
     page.until(f"{ROWS}.length < 14")
     page.value("narrow({ status: '', show: 'all' })")
     page.until(f"{ROWS}.length === 14")
+
+
+@pytest.fixture
+def mixed_page(mixed: World, chromium: Page) -> Page:
+    """The dashboard of `mixed`."""
+    chromium.complaints.clear()
+    chromium.open(f"{root(mixed)}/?{uuid.uuid4()}")
+    chromium.until(f"{ROWS}.length === {MIXED} && document.querySelector('#client').options.length > 3")
+    return chromium
+
+
+def choose(page: Page, **filters: str) -> None:
+    """Choose a filter as a hand does it."""
+    for name, value in filters.items():
+        page.value(f"document.querySelector('#{name}').value = '{value}'")
+        page.value(f"document.querySelector('#{name}').dispatchEvent(new Event('change'))")
+
+
+def listed(page: Page, count: int) -> list[str]:
+    """The rows, once there are so many."""
+    page.until(f"{ROWS}.length === {count}")
+    rows: list[str] = page.value(f"[...{ROWS}].map(one => one.innerText.replaceAll('\\n', ' '))")
+    return rows
+
+
+@needs_chromium
+@pytest.mark.parametrize("request_id", OWN_LIMITS)
+def test_the_limit_that_a_result_exceeded_is_named_with_its_setting(mixed_page: Page, request_id: str) -> None:
+    limit = OWN_LIMITS[request_id][-1]
+    mixed_page.value(f"openById('{request_id}')")
+    mixed_page.until("document.querySelector('#detail .block .chip')")
+    assert f"1 result exceeded {limit}." in shown(mixed_page, "#detail .why")
+    chips = mixed_page.value("[...document.querySelectorAll('#detail .messages .chip')].map(one => one.innerText)")
+    assert chips == ["1 long tool result cut", f"over {limit}"]
+
+
+@needs_chromium
+def test_filters_by_model_agent_and_status_combine(mixed_page: Page) -> None:
+    choose(mixed_page, status="4xx")
+    assert len(listed(mixed_page, 6)) == 6
+    choose(mixed_page, client="crush")
+    rows = listed(mixed_page, 1)
+    assert "expired" in rows[0]
+    choose(mixed_page, status="", model="wide")
+    rows = listed(mixed_page, 4)
+    assert all("wide" in row and "crush" in row for row in rows)
+    choose(mixed_page, client="codex", model="", status="401")
+    assert "expired" in listed(mixed_page, 1)[0]
+    assert mixed_page.value("location.hash") == "#?client=codex&status=401"
+    assert f"1 of {MIXED} requests" in shown(mixed_page, "#foot")
+
+
+@needs_chromium
+def test_the_refused_requests_are_counted_and_a_click_lists_just_these(mixed_page: Page) -> None:
+    mixed_page.until("document.querySelector('#troubles .fact button')")
+    facts = mixed_page.value("[...document.querySelectorAll('#troubles .fact button')].map(one => one.innerText)")
+    assert facts[0] == "4 requests refused by the upstream: 2 × 401, 1 × 429, 1 × 404"
+    mixed_page.value("document.querySelector('#troubles .fact button').click()")
+    rows = listed(mixed_page, 4)
+    assert all(re.search(r"refused, (401|404|429)", row) for row in rows)
+
+
+@needs_chromium
+def test_requests_that_stayed_too_long_are_counted_beside_all_others(mixed_page: Page) -> None:
+    mixed_page.until(f"document.querySelector('#total-requests').innerText === '{MIXED}'")
+    assert shown(mixed_page, "#more-requests") == "1 too long · 1 failed · 4 refused"
+    assert (
+        mixed_page.value("[...document.querySelectorAll('#troubles li')].map(one => one.innerText)").count(
+            "In the last 15 minutes, 1 request was too long and could not be saved."
+        )
+        == 1
+    )
+
+
+@needs_chromium
+def test_the_saved_list_has_the_rows_that_are_listed(mixed_page: Page) -> None:
+    choose(mixed_page, model="expired")
+    listed(mixed_page, 2)
+    mixed_page.value(
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.savedText = text; }); return '#'; }"
+    )
+    mixed_page.value("document.querySelector('#csv').click()")
+    mixed_page.until("window.savedText")
+    rows = list(csv.DictReader(io.StringIO(mixed_page.value("window.savedText"))))
+    assert [(row["model"], row["status"], row["client"]) for row in rows] == [
+        ("expired", "401", "codex"),
+        ("expired", "401", "crush"),
+    ]
 
 
 @needs_chromium

@@ -190,7 +190,11 @@ _Since = Annotated[
 ]
 _Name = Annotated[str, Query(max_length=256, description="Only requests with this one.")]
 _Status = Annotated[
-    str, Query(pattern=r"^([1-9][0-9]{2}|[1-9]xx)?$", description="Only responses with this status: `401`, `5xx`.")
+    str,
+    Query(
+        pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused)?$",
+        description="Only responses with this status: `401`, `5xx`; `refused`: 4xx that came from the upstream.",
+    ),
 ]
 _Conversation = Annotated[str, Query(max_length=64, description="Only the requests of this conversation.")]
 

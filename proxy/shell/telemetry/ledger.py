@@ -103,6 +103,10 @@ _SUMS: Final = (
 )
 
 
+REFUSED: Final = "refused"
+"""As a status: from 400 to 499, by the upstream. Those that the proxy refused itself have another outcome."""
+
+
 class Wanted(Struct, frozen=True):
     """Which of the rows somebody wants to see."""
 
@@ -117,7 +121,7 @@ class Wanted(Struct, frozen=True):
     model: str = ""
     client: str = ""
     status: str = ""
-    """`401`, or a class: `4xx`."""
+    """`401`, a class: `4xx`, or `REFUSED`."""
     since: float = 0.0
     """Unix time."""
 
@@ -472,12 +476,14 @@ def _where(wanted: Wanted, latest_id: int) -> tuple[str, list[Any]]:
         terms.append("changed")
     if wanted.troubled:
         terms.append("troubled")
+    if wanted.status == REFUSED:
+        terms.append("status BETWEEN 400 AND 499 AND instr(words, char(10) || 'answered' || char(10))")
     named = (
         ("ended >= ?", wanted.since),
         ("model = ?", _storable(wanted.model)),
         ("client = ?", _storable(wanted.client)),
         ("conversation = ?", wanted.conversation),
-        ("CAST(status AS TEXT) LIKE ?", wanted.status.replace("x", "_")),
+        ("CAST(status AS TEXT) LIKE ?", "" if wanted.status == REFUSED else wanted.status.replace("x", "_")),
         *(("instr(words, ?)", _storable(word)) for word in wanted.words.lower().split()),
     )
     terms += [term for term, value in named if value]

@@ -140,6 +140,21 @@ def test_a_search_finds_all_words_wherever_they_stand_and_whatever_their_case(le
     assert ledger.count(Wanted(limit=1)) == 3
 
 
+def test_what_the_upstream_refused_is_found_by_status_and_apart_from_what_the_proxy_did(ledger: Ledger) -> None:
+    ledger.add(
+        [
+            entry("fine"),
+            entry("key", status=401),
+            entry("rate", status=429),
+            entry("down", status=503),
+            entry("too-long", status=400, outcome="context_length_exceeded"),
+        ]
+    )
+    assert ids(ledger, status="401") == ["key"]
+    assert ids(ledger, status="4xx") == ["too-long", "rate", "key"]
+    assert ids(ledger, status="refused") == ["rate", "key"]
+
+
 @pytest.mark.parametrize("messages", [1, 100], ids=["short", "compressed"])
 def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger: Ledger, messages: int) -> None:
     blocks = [{"message": index, "role": "user", "tokens_before": 5} for index in range(messages)]
