@@ -63,7 +63,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from proxy.commands.check import check  # noqa: PLC0415 - for this command alone
+    from proxy.commands.doctor import check  # noqa: PLC0415 - for this command alone
 
     return check(_settings(options))
 

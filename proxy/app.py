@@ -15,9 +15,8 @@ from msgspec import Struct, field
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
-from proxy.preflight import create_folder, create_tenants
 from proxy.reloading import Load, Reloader
-from proxy.shell.artifacts.access import AccessResolver, Tenants, look_after
+from proxy.shell.artifacts.access import AccessResolver, Tenants, create_folder, create_tenants, look_after
 from proxy.shell.artifacts.folder import ArtifactFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore

@@ -23,8 +23,8 @@ from uvicorn.supervisors import Multiprocess
 from proxy.app import create_app
 from proxy.config.settings import ServerSettings, Settings
 from proxy.errors import SettingsRefused
-from proxy.preflight import leads_here, unwritable
-from proxy.reloading import Load, loaded_again
+from proxy.reloading import Load, leads_here, loaded_again
+from proxy.shell.artifacts.access import unwritable
 from proxy.shell.http.connection import Connection, Connections
 from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER

@@ -1,1 +1,1 @@
-"""The larger commands: check, doctor, mcp. `proxy.__main__` reads their flags and calls them."""
+"""The larger commands; `proxy.__main__` reads their flags and calls them."""

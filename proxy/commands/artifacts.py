@@ -23,7 +23,7 @@ from proxy.config.settings import Settings
 from proxy.config.types import client_keys
 from proxy.core.artifact_reading.pages import Query
 from proxy.errors import BadArtifactQuery, ProxyError
-from proxy.preflight import create_folder, create_tenants
+from proxy.shell.artifacts.access import create_folder, create_tenants
 from proxy.shell.artifacts.folder import (
     META,
     TROUBLE,

@@ -1,8 +1,9 @@
-"""`context-proxy doctor`: whether a request would go through, and if not, what to do.
+"""`context-proxy check` and `context-proxy doctor`: whether the settings can work, and whether a request goes through
+them.
 
-Rule: it tries the proxy itself, with its settings, its upstreams and its store. Each finding is one line, and each
-problem says what to do. Of several upstreams, each is tried with a model whose requests go to it. Nothing waits longer
-than a person would, and no key is printed.
+Rule: `check` opens no connection. `doctor` tries the proxy itself, with its settings, its upstreams and its store: each
+upstream with a model whose requests go to it. Each finding is one line, and each problem says what to do. Nothing waits
+longer than a person would, and no key is printed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from proxy.config.types import VARIABLES
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.models.profile import ModelProfile
 from proxy.errors import ProxyError
-from proxy.preflight import create_folder
+from proxy.reloading import leads_here
+from proxy.shell.artifacts.access import OWNER_FILE, create_folder
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, reason_of
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
@@ -42,6 +44,8 @@ from proxy.wire.registry import WIRES
 
 WELL, WRONG = 0, 1
 """The exit status."""
+INVALID: Final = 2
+"""The exit status of every command for settings that cannot work."""
 REACH_SECONDS: Final = 10.0
 """For the upstream's list of models."""
 ANSWER_SECONDS: Final = 60.0
@@ -316,3 +320,29 @@ def _advice_for(status: int, place: str) -> str:
     if status >= 500:
         return "the upstream fails, or cannot be reached; its log says why"
     return "the upstream's message says what it wants; --model NAME tries another model"
+
+
+def check(settings: Settings) -> int:
+    """Print a summary of the settings; the exit status."""
+    server = settings.server
+    if problem := leads_here(settings.named_upstreams, server.host, server.port):
+        print(problem, file=sys.stderr)
+        return INVALID
+    mode = settings.mode if settings.enabled else "off"
+    print(
+        f"Configuration is valid: {server.host} port {server.port}, to {_described(settings.upstream)}, "
+        f"mode {mode}, files in {settings.data_dir.absolute()}."
+    )
+    for one in settings.upstreams:
+        print(f"{one.requests} go to {_described(one)}.")
+    if settings.state.url is not None and (settings.artifacts.url is None or settings.artifacts.url == "memory://"):
+        secret = settings.data_dir.absolute() / OWNER_FILE
+        print(
+            f"state.url shares with replicas that have the same {secret} only: copy that file to all of them, or set "
+            "artifacts.url, which holds it for them."
+        )
+    return WELL
+
+
+def _described(one: UpstreamSettings) -> str:
+    return f"{one.base_url} with {'the keys of its clients' if one.api_key is None else 'a key of its own'}"

@@ -27,8 +27,7 @@ from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.preflight import create_folder
-from proxy.shell.artifacts.access import AccessResolver
+from proxy.shell.artifacts.access import AccessResolver, create_folder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning

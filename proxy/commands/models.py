@@ -25,7 +25,7 @@ from proxy.core.models.names import window_in_name
 from proxy.core.models.profile import ModelProfile
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
-from proxy.preflight import create_folder, create_tenants
+from proxy.shell.artifacts.access import create_folder, create_tenants
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.knowledge import key_of
 from proxy.shell.models.learning import Learning

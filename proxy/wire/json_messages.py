@@ -1,12 +1,15 @@
-"""What messages of every JSON API have in common, and the parts of a content.
+"""What the messages and tool lists of every JSON API have in common.
 
 Rule: a view keeps the bytes that it was made from, including anything that it does not understand; a part keeps its
 bytes until it is replaced. A message is parsed when its content is needed, and not kept parsed, because conversations
-of many megabytes are remembered.
+of many megabytes are remembered. The proxy's own tool goes to the end of a tool list; the client's entries keep their
+bytes.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
@@ -30,6 +33,7 @@ from proxy.core.conversation.message import (
     ToolCall,
     Words,
 )
+from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.media import addresses_in, with_replaced
 
@@ -253,3 +257,63 @@ def as_one_text(items: Sequence[bytes]) -> str | None:
     parts = [jsontext.value(item) for item in items]
     texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
     return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
+
+
+# Tool lists
+
+MAX_NAMES: Final = 1_000
+"""Tools of one list whose names are read."""
+_NO_TOOLS: Final = frozenset((b"null", b"[]"))
+_MAX_REMEMBERED_BYTES: Final = 256 * 1024
+"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
+
+
+def has_others(tools: bytes, types: re.Pattern[str]) -> bool:
+    """Whether a tool list has a tool of a type other than these; a tool without one has an empty one.
+
+    >>> known = re.compile("(?:function)?")
+    >>> has_others(b'[{"type":"web_search"}]', known), has_others(b'[{"type":"function"},{}]', known)
+    (True, False)
+    """
+    return (_has_others if len(tools) <= _MAX_REMEMBERED_BYTES else _has_others.__wrapped__)(tools, types)
+
+
+@functools.lru_cache(64)
+def _has_others(tools: bytes, types: re.Pattern[str]) -> bool:
+    found = (tool for tool in jsontext.listed(jsontext.opened(tools or None)) if isinstance(tool, dict))
+    return any(types.fullmatch(jsontext.string_in(tool, "type")) is None for tool in found)
+
+
+def names_in(tools: Raw, name_of: Callable[[Any], str]) -> list[str]:
+    """The names in a tool list; empty for a tool without one."""
+    return [name_of(tool) for tool in jsontext.listed(jsontext.opened(tools or None))[:MAX_NAMES]]
+
+
+class OwnTool:
+    """The proxy's own tool in the form of one API."""
+
+    def __init__(self, definition: bytes, names_in: Callable[[bytes], Sequence[str]]) -> None:
+        """`definition`: the tool as an item of the list. `names_in`: a tool list → the names in it."""
+        self._definition = definition
+        self.names_in = names_in
+        self._remembered = functools.lru_cache(64)(self._appended)
+
+    def appended(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+        """The `tools` of a request with ours at the end; None if its agent does not have our tool: never beside a tool
+        of the same name or beyond the maximum."""
+        if policy == "auto" and "tools" not in members:
+            return None
+        tools = bytes(members.get("tools", b"null"))
+        if policy == "never" or (policy == "auto" and tools in _NO_TOOLS):
+            return None
+        return (self._remembered if len(tools) <= _MAX_REMEMBERED_BYTES else self._appended)(tools, policy)
+
+    def _appended(self, tools: bytes, policy: RetrievalPolicy) -> bytes | None:
+        if not is_offered(self.names_in(tools), policy):
+            return None
+        if tools == b"null":
+            return jsontext.join_array([self._definition])
+        if not tools.startswith(b"["):
+            return None
+        inside = tools[1:-1].strip()
+        return b"[" + inside + b"," * bool(inside) + self._definition + b"]"

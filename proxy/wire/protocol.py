@@ -1,6 +1,6 @@
 """A wire: one API that agents speak, as the modules above see it. The base class has what most wires have in common,
-whose bodies are JSON, whose streams are server-sent events and whose keys are bearer tokens; a wire overrides what
-differs.
+whose bodies are JSON, whose streams are server-sent events, whose keys are bearer tokens and whose errors have OpenAI's
+shape; a wire overrides what differs.
 
 Rule: a wire translates and decides nothing. It has no state: one object serves all requests. Only its own folder knows
 the members of its JSON; its users see messages, tool lists and replies.
@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NotRequired, Protocol
 
 from msgspec.structs import replace
+from typing_extensions import TypedDict
 
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Message, ToolCall
@@ -21,9 +22,9 @@ from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import Raw, jsontext
-from proxy.errors import ProxyError
+from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer
-from proxy.wire.json_wire import OwnTool, error_body, error_in_body, has_others
+from proxy.wire.json_messages import OwnTool, has_others
 from proxy.wire.request import Request, RequestShape, limiting, read_request
 from proxy.wire.streams import SSE, Framing
 
@@ -38,12 +39,64 @@ _ADDS: Final = re.compile(
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
 """Values of `tool_choice` that force nothing. With `none` the tool stays in the list: the model does not call it, and
 the beginning of the prompt stays the same."""
+_MAX_MESSAGE_CHARS: Final = 2_000
+"""Of a response that is no OpenAI error."""
 SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
 
 
 def patterns_of(*names: str) -> Sequence[re.Pattern[bytes]]:
     """A pattern for each count with one of these names, separated by `|`."""
     return [re.compile(rb'"(?:%b)"\s*:\s*(\d{1,9})' % name.encode()) for name in names]
+
+
+class Problem(TypedDict):
+    """What is wrong."""
+
+    message: str
+    """For people: what was measured, and what is allowed."""
+    type: str
+    param: str | None
+    """The parameter at fault."""
+    code: str
+    """For programs."""
+    upstream: NotRequired[dict[str, str]]
+    """The `message` of the upstream that refused it."""
+
+
+class Refusal(TypedDict):
+    """An error, in OpenAI's shape."""
+
+    error: Problem
+
+
+def error_body(error: ProxyError) -> bytes:
+    """An error of the proxy in OpenAI's shape."""
+    problem: Problem = {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+    if isinstance(error, ContextOverflow) and error.upstream_message is not None:
+        problem["upstream"] = {"message": error.upstream_message}
+    return jsontext.dump(Refusal(error=problem))
+
+
+def error_in_body(status: int, body: bytes) -> bytes:
+    """The body of a response for a client that does not see its status; anything that is no OpenAI error becomes one.
+
+    >>> error_in_body(503, b"")
+    b'{"error":{"message":"HTTP 503","type":"upstream_error","param":null,"code":"503"}}'
+    """
+    try:
+        is_known = "error" in jsontext.members(body) or status == 200
+    except jsontext.NotJson:
+        is_known = False
+    if is_known:
+        return body
+    message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
+    said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
+    return jsontext.dump({"error": said})
 
 
 class Wire(ABC):

@@ -16,7 +16,7 @@ from support.journey import KEY, World, call, long_text, one_call, result
 from proxy.shell.artifacts.reader import ArtifactStat
 from proxy.shell.endpoints.operator import ROUTERS
 from proxy.shell.endpoints.services import NotReady
-from proxy.wire.json_wire import Refusal
+from proxy.wire.protocol import Refusal
 
 PATHS = {
     "/v1/chat/completions": "post",

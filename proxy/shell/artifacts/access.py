@@ -1,5 +1,5 @@
-"""Who a client is and how it can read artifacts: its tenant, a keyed hash of its API key, and the paths and URLs that
-its connection and headers prove.
+"""Where artifacts are kept, and who can read them how: a client's tenant, a keyed hash of its API key, and the paths and
+URLs that its connection and headers prove.
 
 Rule: keys are never stored. The secret that keys the hash lives in the data folder, or in the store that replicas
 share: until a replica has read it there, it keeps and reads nothing in that store. Client headers are believed only in
@@ -17,16 +17,19 @@ import re
 import secrets
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import Scope
 
-from proxy.config.settings import ArtifactSettings
+from proxy.config.settings import ArtifactSettings, Settings
 from proxy.core.notices.writing import ArtifactAccess
-from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
+from proxy.shell.artifacts.folder import META, TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 from proxy.shell.upstream.client import Headers
+
+if TYPE_CHECKING:
+    from proxy.shell.artifacts.bucket import Bucket
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""
@@ -35,6 +38,30 @@ OWNER_FILE: Final = "owner-secret"
 SECRET_KEY: Final = f"{META}/{OWNER_FILE}"
 """In a store at `artifacts.url`. Anyone who can read it can read the artifacts, too."""
 _SECRET_BYTES: Final = 32
+
+
+def create_folder(settings: Settings) -> PrivateFolder | Bucket:
+    """Where the artifacts are kept; nothing is created or requested yet."""
+    scheme, _, path = (settings.artifacts.url or "").partition("://")
+    if scheme and scheme != "file":
+        from proxy.shell.artifacts.bucket import Bucket  # noqa: PLC0415 - 4 MB that a local folder does not need
+
+        return Bucket(settings.artifacts.url or "")
+    return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
+
+
+def unwritable(settings: Settings) -> str | None:
+    """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
+    bucket."""
+    folder = create_folder(settings)
+    if not isinstance(folder, PrivateFolder):
+        return None
+    try:
+        folder.put(TRIAL_KEY, b"ok\n")
+    except TROUBLE as error:
+        where = f"{folder.address} (data_dir, or artifacts.url for another place)"
+        return f"nothing can be kept in {where}: {reason_of(error)}"
+    return None
 
 
 class Tenants:
@@ -137,6 +164,13 @@ class Tenants:
     def needs_key(self, headers: Headers) -> bool:
         """Whether the request has no key although a key would make it another tenant's."""
         return not self._shared and not any(name in KEY_HEADERS for name, _ in headers)
+
+
+def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
+    """What tells the owners of artifacts apart."""
+    if settings.artifacts.url is None:
+        return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 _HOST: Final = re.compile(

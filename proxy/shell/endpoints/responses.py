@@ -41,8 +41,7 @@ from proxy.shell.relay.relay import AnyResponse
 from proxy.shell.relay.tool_loop import StreamedResponse
 from proxy.shell.telemetry.ledger import MAX_DECISIONS
 from proxy.shell.upstream.client import Headers, UpstreamResponse, header
-from proxy.wire.json_wire import Refusal, error_body
-from proxy.wire.protocol import Wire
+from proxy.wire.protocol import Refusal, Wire, error_body
 from proxy.wire.registry import DEFAULT
 from proxy.wire.streams import TAIL_BYTES, Tail
 

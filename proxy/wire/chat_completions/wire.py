@@ -17,8 +17,8 @@ from proxy.core.text import Raw, jsontext
 from proxy.wire.chat_completions.message import ChatMessage, name_of
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of
 from proxy.wire.error_bodies import holds_nothing
-from proxy.wire.json_wire import OwnTool, error_in_body, names_in
-from proxy.wire.protocol import Wire, patterns_of
+from proxy.wire.json_messages import OwnTool, names_in
+from proxy.wire.protocol import Wire, error_in_body, patterns_of
 from proxy.wire.request import Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES, EventSplitter
 

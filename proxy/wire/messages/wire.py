@@ -19,7 +19,7 @@ from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ContextOverflow, ProxyError
-from proxy.wire.json_wire import OwnTool, names_in
+from proxy.wire.json_messages import OwnTool, names_in
 from proxy.wire.messages.blocks import IMAGE, kind_of, texts_of
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.reading import (

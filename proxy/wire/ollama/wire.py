@@ -21,7 +21,7 @@ from proxy.core.overflow import Sent, Verdict, VerdictKind
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ProxyError
-from proxy.wire.json_wire import OwnTool, names_in
+from proxy.wire.json_messages import OwnTool, names_in
 from proxy.wire.ollama.message import OllamaMessage, id_of, may_hold_images, paired
 from proxy.wire.ollama.replies import LINES, AnswerBody, AnswerStream, object_of, result_of, says_something
 from proxy.wire.protocol import SAYS_NO, Wire, patterns_of

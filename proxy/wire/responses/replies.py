@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.json_wire import error_in_body
+from proxy.wire.protocol import error_in_body
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
     Changes,

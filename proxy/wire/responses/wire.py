@@ -17,8 +17,7 @@ import msgspec
 from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
-from proxy.wire.json_messages import Reader
-from proxy.wire.json_wire import MAX_NAMES, OwnTool
+from proxy.wire.json_messages import MAX_NAMES, OwnTool, Reader
 from proxy.wire.protocol import Wire, patterns_of
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses.items import ADDITIONAL_TOOLS, Kind, head_of

@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.config.settings import ArtifactSettings
+from proxy.config.settings import ArtifactSettings, Settings
 from proxy.core.notices.writing import ArtifactAccess
-from proxy.shell.artifacts.access import KEY_HEADERS, AccessResolver, Tenants, host_of, is_on_this_machine
+from proxy.shell.artifacts.access import (
+    KEY_HEADERS,
+    AccessResolver,
+    Tenants,
+    create_folder,
+    host_of,
+    is_on_this_machine,
+    unwritable,
+)
 
 KEY = (b"authorization", b"Bearer sk-1")
 HOST = (b"host", b"proxy:8787")
@@ -259,3 +267,29 @@ def test_a_folder_that_cannot_be_made_again_is_reported_once(tmp_path: Path) -> 
         tenants.keep_secret()
         tenants.keep_secret()
     assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
+
+
+def test_a_folder_in_which_nothing_can_be_kept_stops_the_start_unless_artifacts_go_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    stated = {"upstream": {"base_url": "http://127.0.0.1:9/v1"}, "data_dir": tmp_path / "file"}
+    problem = unwritable(Settings(**stated))
+    assert problem is not None
+    assert str(tmp_path / "file") in problem
+    assert "data_dir" in problem
+    assert unwritable(Settings(**stated, artifacts={"url": "s3://bucket/prefix"})) is None
+    assert unwritable(Settings(**stated, artifacts={"url": f"file://{tmp_path}/elsewhere"})) is None
+    assert unwritable(Settings(**{**stated, "data_dir": tmp_path / "new"})) is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "place"),
+    [
+        ({}, "kept/tool-output"),
+        ({"folder": "there"}, "there"),
+        ({"url": "file:///there"}, "/there"),
+        ({"url": "s3://bucket/prefix"}, "s3://bucket/prefix"),
+    ],
+)
+def test_artifacts_lie_in_the_data_folder_unless_another_place_is_set(stated, place):
+    settings = Settings(data_dir=Path("kept"), artifacts=stated)
+    assert place in create_folder(settings).address

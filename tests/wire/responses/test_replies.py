@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.errors import ContextOverflow
-from proxy.wire.json_wire import error_body
+from proxy.wire.protocol import error_body
 from proxy.wire.responses.replies import (
     CONTENT,
     ResponseUsage,
