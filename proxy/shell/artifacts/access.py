@@ -1,5 +1,5 @@
-"""Where artifacts are kept, and who can read them how: a client's tenant, a keyed hash of its API key, and the paths and
-URLs that its connection and headers prove.
+"""Where artifacts are kept, who a client is, and how it can read them: its tenant, a keyed hash of its API key, and the
+paths and URLs that its connection and headers prove.
 
 Rule: keys are never stored. The secret that keys the hash lives in the data folder, or in the store that replicas
 share: until a replica has read it there, it keeps and reads nothing in that store. Client headers are believed only in

@@ -41,7 +41,7 @@ from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
 from proxy.shell.telemetry.entries import Conversation
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import MAX_DECISIONS, Wanted
+from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -71,7 +71,7 @@ class EventStream(Response):
         _listeners.add(self)
         try:
             services: Services = scope[SERVICES]
-            last = await services.history.newest()
+            last = await services.history.ask(Ledger.newest)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
             telling = asyncio.create_task(_tell(scope, send, services.history, last))
@@ -93,7 +93,7 @@ async def _tell(scope: Scope, send: Send, history: History, last: int) -> None:
     connection = scope.get("state", {}).get(STATE_KEY)
     told = b"[]"
     while connection is None or not connection.is_draining:
-        last, decisions = await history.news(last, MAX_AT_ONCE)
+        last, decisions = await history.ask(Ledger.news, last, MAX_AT_ONCE)
         running = jsontext.dump(await history.running())
         if decisions or running != told:
             told = running
@@ -317,7 +317,9 @@ async def overview(request: Request, hours: _Hours = None) -> Response:
 )
 async def conversations(request: Request, limit: _Some = 20) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-    return json_response(Conversations(conversations=await services_of(request).history.conversations(limit)))
+    return json_response(
+        Conversations(conversations=await services_of(request).history.ask(Ledger.conversations, limit))
+    )
 
 
 @operator.get(

@@ -20,7 +20,7 @@ from proxy.core.conversation.edit import Reason
 from proxy.shell.models.catalogue import Price, Prices
 from proxy.shell.telemetry.entries import Detail, Running, Summary
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import SLOT_SECONDS, Wanted
+from proxy.shell.telemetry.ledger import SLOT_SECONDS, Ledger, Wanted
 
 BARS: Final = 96
 """Of the time line, at most."""
@@ -249,25 +249,28 @@ class Overview:
 
     async def of(self, hours: int | None) -> OverviewFigures:
         """The last hours; None: the shortest of `PERIODS` that has everything."""
-        now = self._clock()
+        now, ask = self._clock(), self._history.ask
         if hours is None:
-            age = now - (await self._history.begun() or now)
+            begun = await ask(Ledger.begun)
+            age = 0 if begun is None else now - begun
             hours = next((one for one in PERIODS if age <= one * 3600), PERIODS[-1])
         since = now - hours * 3600
         problems = await self._problems()
-        by_model = await self._history.slots(since, "model", "upstream")
-        told = await self._history.since(since)
-        windows = {(model, upstream): (tokens, bool(guess)) for model, upstream, tokens, guess in told.windows}
+        by_model = await ask(Ledger.slots, since, "model", "upstream")
+        windows = {
+            (model, upstream): (tokens, bool(guess))
+            for model, upstream, tokens, guess in await ask(Ledger.windows, since)
+        }
         models = await asyncio.to_thread(self._by_model, by_model, windows)
         upstreams = [
             await self._described_upstream(one, problems.get(one.check, ""), by_model) for one in self._upstreams
         ]
-        (sums,) = await self._history.slots(since)
-        (lately,) = await self._history.slots(now - _RECENT_SECONDS)
-        refused_lately = await self._history.refusals(now - _RECENT_SECONDS)
+        (sums,) = await ask(Ledger.slots, since)
+        (lately,) = await ask(Ledger.slots, now - _RECENT_SECONDS)
+        refused_lately = await ask(Ledger.refusals, now - _RECENT_SECONDS)
         width = max(SLOT_SECONDS, -(-hours * 3600 // BARS // SLOT_SECONDS) * SLOT_SECONDS)
-        bars = _bars(await self._history.slots(since, "slot"), since, now, width)
-        _add_timings(bars, told.timings, width)
+        bars = _bars(await ask(Ledger.slots, since, "slot"), since, now, width)
+        _add_timings(bars, await ask(Ledger.timings, since), width)
         return {
             "hours": hours,
             "proxy": {"version": __version__, "mode": self._mode, "seconds": round(now - self._history.started)},
@@ -277,8 +280,8 @@ class Overview:
                 *self._unshared(),
                 *_unkept(self._history),
             ],
-            "refusals": [{"status": status, "requests": count} for status, count in told.refusals],
-            "clients": told.clients,
+            "refusals": [{"status": status, "requests": count} for status, count in await ask(Ledger.refusals, since)],
+            "clients": await ask(Ledger.clients, since),
             "upstreams": upstreams,
             "totals": _totals(sums, models),
             "models": models[:MAX_MODELS],
@@ -290,11 +293,11 @@ class Overview:
         """Requests of a kind, and sums of all."""
         history = self._history
         running = await history.running()
-        (sums,) = await history.slots(0.0)
+        (sums,) = await history.ask(Ledger.slots, 0.0)
         return {
             "running": running[: wanted.limit],
-            "decisions": await history.page(wanted),
-            "matching": await history.count(replace(wanted, before=None)),
+            "decisions": await history.ask(Ledger.page, wanted),
+            "matching": await history.ask(Ledger.count, replace(wanted, before=None)),
             "totals": {
                 "requests": sums["requests"],
                 "running": len(running),
@@ -308,7 +311,7 @@ class Overview:
                 "pid": os.getpid(),
                 "workers": workers,
                 "seconds": round(time.time() - history.started),
-                "remembered": await history.count(Wanted()),
+                "remembered": await history.ask(Ledger.count, Wanted()),
                 "shared": history.is_kept and history.problem is None,
                 "problem": history.problem or "",
             },
@@ -334,7 +337,7 @@ class Overview:
 
     async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> UpstreamState:
         sums = _added([row for row in rows if row["upstream"] == one.host])
-        waits = await self._history.first_bytes(one.host, _TIMED)
+        waits = await self._history.ask(Ledger.first_bytes, one.host, _TIMED)
         return {
             "upstream": one.host,
             "problem": problem,

@@ -19,23 +19,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from proxy.core.text import jsontext
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads
 from proxy.shell.telemetry.entries import (
-    Conversation,
     Detail,
     Finished,
     Running,
-    Summary,
     described_running,
     packed,
     running_detail,
     unpacked,
 )
-from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
+from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger
 from proxy.shell.telemetry.record import RequestRecord
 
 FILE_NAME: Final = "decisions-3.db"
@@ -52,16 +50,8 @@ MAX_UNSENT: Final = 2_000
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 """Of packed entries that wait for the server of the replicas."""
 
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
-
-
-class Since(NamedTuple):
-    """What the rows since a time say together; see the ledger."""
-
-    refusals: list[tuple[int, int]]
-    timings: list[tuple[float, float | None, float | None]]
-    windows: list[tuple[str, str, int, int]]
-    clients: list[str]
 
 
 class History:
@@ -130,67 +120,26 @@ class History:
 
         return await self._run(self._on_file, work)
 
-    async def page(self, wanted: Wanted) -> list[Summary]:
-        """Summaries, each with its `id`, the newest first."""
-        return await self._asked(lambda ledger: ledger.page(wanted))
-
-    async def count(self, wanted: Wanted) -> int:
-        """How many there are of a kind."""
-        return await self._asked(lambda ledger: ledger.count(wanted))
-
-    async def newest(self) -> int:
-        """The place of the request that came last."""
-        return await self._asked(lambda ledger: ledger.newest())
-
-    async def news(self, after: int, limit: int) -> tuple[int, list[Summary]]:
-        """Requests that have come since a place, the newest first; and the place of the last."""
-        return await self._asked(lambda ledger: ledger.news(after, limit))
+    async def ask(
+        self, question: Callable[Concatenate[Ledger, _Given], _Result], *given: _Given.args, **named: _Given.kwargs
+    ) -> _Result:
+        """Call a query of the ledger in the thread: `ask(Ledger.count, wanted)`."""
+        return await self._run(self._answer, lambda ledger: question(ledger, *given, **named))
 
     async def find(self, request_id: str) -> Detail | None:
         """The newest request of this id, message by message."""
         here = next((one for one in self.under_way.values() if one.request_id == request_id), None)
         if here is not None:
             return running_detail(here)
-        return await self._asked(lambda ledger: ledger.find(request_id))
-
-    async def conversations(self, limit: int) -> list[Conversation]:
-        """The latest conversations with their turns."""
-        return await self._asked(lambda ledger: ledger.conversations(limit))
-
-    async def slots(self, since: float, *by: str) -> list[dict[str, Any]]:
-        """The sums since a time, by some of `slot`, `model` and `upstream`."""
-        return await self._asked(lambda ledger: ledger.slots(since, by))
-
-    async def since(self, since: float) -> Since:
-        """What the rows since a time say together."""
-        return await self._asked(
-            lambda ledger: Since(
-                ledger.refusals(since), ledger.timings(since), ledger.windows(since), ledger.clients(since)
-            )
-        )
-
-    async def refusals(self, since: float) -> list[tuple[int, int]]:
-        """The statuses that upstreams refused requests with since a time, and how often."""
-        return await self._asked(lambda ledger: ledger.refusals(since))
-
-    async def begun(self) -> float | None:
-        """When the first request that is summed up ended, about; None if there is none."""
-        return await self._asked(lambda ledger: ledger.begun())
-
-    async def first_bytes(self, upstream: str, limit: int) -> list[float]:
-        """The latest waits for an upstream's first byte, in milliseconds, ascending."""
-        return await self._asked(lambda ledger: ledger.first_bytes(upstream, limit))
+        return await self.ask(Ledger.find, request_id)
 
     async def running(self) -> list[Running]:
         """Requests under way, of this worker and of the others."""
         now = self._clock()
-        return self._running_here() + await self._asked(lambda ledger: ledger.running(self.worker, now))
+        return self._running_here() + await self.ask(Ledger.running, self.worker, now)
 
     def _running_here(self) -> list[Running]:
         return [described_running(one) for one in islice(reversed(list(self.under_way.values())), MAX_RUNNING)]
-
-    async def _asked(self, ask: Callable[[Ledger], _Result]) -> _Result:
-        return await self._run(self._answer, ask)
 
     async def _run(self, work: Callable[..., _Result], *given: object) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)

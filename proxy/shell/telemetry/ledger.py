@@ -267,7 +267,7 @@ class Ledger:
             for row in found
         ]
 
-    def slots(self, since: float, by: Sequence[str]) -> list[dict[str, Any]]:
+    def slots(self, since: float, *by: str) -> list[dict[str, Any]]:
         """The sums since a time, by some of `slot`, `model` and `upstream`."""
         assert set(by) <= {"slot", "model", "upstream"}
         group = f" GROUP BY {', '.join(by)} ORDER BY {', '.join(by)}" if by else ""

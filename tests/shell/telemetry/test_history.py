@@ -18,7 +18,7 @@ from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.telemetry import history as module
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import RETRY_SECONDS, History, Unsent
-from proxy.shell.telemetry.ledger import Wanted
+from proxy.shell.telemetry.ledger import Ledger, Wanted
 from proxy.shell.telemetry.record import RequestRecord
 
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
@@ -41,7 +41,7 @@ class Worker:
             self.history.add(finished(name, **members))
 
     async def ids(self) -> list[str]:
-        return [one["request_id"] for one in await self.history.page(Wanted())]
+        return [one["request_id"] for one in await self.history.ask(Ledger.page, Wanted())]
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start:
     other.serve("c")
     await other.history.write()
     assert await one.ids() == ["c", "b", "a"]
-    assert await one.history.count(Wanted()) == 3
+    assert await one.history.ask(Ledger.count, Wanted()) == 3
 
 
 async def test_it_outlives_the_process(start: Any) -> None:
@@ -77,7 +77,7 @@ async def test_it_outlives_the_process(start: Any) -> None:
     edited, unchanged = await later.history.find("a"), await later.history.find("b")
     assert [block["tokens_after"] for block in edited["blocks"]] == [10, 90]
     assert [block["tokens_after"] for block in unchanged["blocks"]] == [10, 90]
-    assert (await later.history.slots(0.0))[0]["tokens_sent"] == 200
+    assert (await later.history.ask(Ledger.slots, 0.0))[0]["tokens_sent"] == 200
 
 
 async def test_without_a_file_each_worker_knows_its_own(start: Any, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_what_is_remembered_without_a_file_is_bounded(start: Any, monkeypa
         one.history.add(replace(finished(str(number)), ended=1_000.0 + number))
         await one.history.write()
     assert await one.ids() == ["4", "3", "2"]
-    (sums,) = await one.history.slots(0.0)
+    (sums,) = await one.history.ask(Ledger.slots, 0.0)
     assert sums["requests"] == 5, "sums are since the start"
 
 

@@ -19,7 +19,7 @@ from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry import shared_decisions
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History, Unsent
-from proxy.shell.telemetry.ledger import Wanted
+from proxy.shell.telemetry.ledger import Ledger, Wanted
 from proxy.shell.telemetry.record import Line
 from proxy.shell.telemetry.shared_decisions import SharedDecisions
 
@@ -78,7 +78,7 @@ class Replica:
             self.history.add(one)
 
     async def ids(self) -> list[str]:
-        return [one["request_id"] for one in await self.history.page(Wanted(limit=500))]
+        return [one["request_id"] for one in await self.history.ask(Ledger.page, Wanted(limit=500))]
 
     async def comes_to(self, *names: str) -> None:
         """Wait until it shows these, the newest first."""
@@ -115,14 +115,14 @@ async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_a
         two.serve("b", conversation="c")
         one.serve("c")
         await exchange(one, two, one)
-        assert await one.history.page(Wanted()) == await two.history.page(Wanted())
+        assert await one.history.ask(Ledger.page, Wanted()) == await two.history.ask(Ledger.page, Wanted())
         assert await two.ids() == ["c", "b", "a"]
         found = await two.history.find("a")
         assert found is not None
         assert [block["tokens_after"] for block in found["blocks"]] == [10, 90]
-        assert await one.history.slots(0.0) == await two.history.slots(0.0)
-        assert (await two.history.slots(0.0))[0]["requests"] == 3
-        (conversation,) = await two.history.conversations(5)
+        assert await one.history.ask(Ledger.slots, 0.0) == await two.history.ask(Ledger.slots, 0.0)
+        assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3
+        (conversation,) = await two.history.ask(Ledger.conversations, 5)
         assert conversation["requests"] == 2
 
 
@@ -151,7 +151,7 @@ async def test_one_that_comes_back_reads_on_and_one_with_a_new_file_reads_all(
         async with running(back, new):
             await exchange(back, new, new)
             assert await back.ids() == await new.ids() == ["b", "a"]
-            assert (await back.history.slots(0.0))[0]["requests"] == 2
+            assert (await back.history.ask(Ledger.slots, 0.0))[0]["requests"] == 2
     (tmp_path / "one" / "decisions.db").unlink()
     emptied = Replica(tmp_path / "one", server)
     async with running(emptied):
@@ -166,7 +166,7 @@ async def test_workers_of_one_file_take_what_is_told_once(tmp_path: Path, server
         other.serve("b", "c")
         await exchange(one, other, one, two, one, other)
         assert await one.ids() == await two.ids() == await other.ids() == ["c", "b", "a"]
-        assert (await two.history.slots(0.0))[0]["requests"] == 3
+        assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3
 
 
 async def test_replicas_with_different_secrets_show_each_other_nothing(tmp_path: Path, server: StateServer) -> None:
@@ -197,7 +197,7 @@ async def test_without_the_server_each_shows_what_it_has_and_tells_the_rest_when
             await exchange(one, two, one)
         assert await one.ids() == await two.ids() == ["c", "b", "a"]
         assert sorted(line["event"] for line in log) == ["state_found"] * 2 + ["state_lost"] * 2
-        assert (await two.history.slots(0.0))[0]["requests"] == 3
+        assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3
 
 
 async def test_a_server_that_answers_nothing_holds_nobody_up(tmp_path: Path, server: StateServer) -> None:
@@ -224,7 +224,7 @@ async def test_a_batch_of_which_nobody_knows_whether_it_was_told_is_there_once(
         one.unsent.put(one.unsent.take(9) * 2)
         await exchange(one, two)
         assert await two.ids() == ["a"]
-        assert (await two.history.slots(0.0))[0]["requests"] == 1
+        assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 1
 
 
 async def test_the_stream_is_bounded_in_number_and_in_age(
