@@ -14,6 +14,8 @@ from support.spellings import SEAL, Items, Said, Spelling
 from drawn.case import Case, Turn
 
 OPENING: Final = "Use the following context to answer."
+OWN_SEAL: Final = "EuYBb3du"
+"""Of this model's thinking."""
 CLEARED: Final = "[Old tool result content cleared]"
 
 
@@ -80,7 +82,9 @@ class Agent:
         body |= {"model": "m"} | ({"stream": True} if turn.streamed else {})
         if self.case.states_window and self.case.api == "ollama":
             body["options"] |= {"num_ctx": self.case.window}
-        return json.dumps(body | (self.spelling.formatted() if self.case.formatted else {})).encode()
+        body |= self.spelling.formatted() if self.case.formatted else {}
+        body |= self.spelling.thinking(self.case.reply_tokens) if self.case.thinks else {}
+        return json.dumps(body).encode()
 
     def replied(self, turn: Turn, said: Said) -> None:
         """The reply, which the client keeps."""
@@ -114,6 +118,7 @@ class Agent:
     def _call(self, calls: int = 1, *, text: str = "", seal: str = "", argument: str = "make") -> list[str]:
         names = [f"call_{next(self._numbers)}" for _ in range(calls)]
         given = [(name, {"command": f"{argument} {name}"}) for name in names]
+        seal = seal or (OWN_SEAL if self.case.thinks else "")
         self.items = [*self.items, *self.spelling.called(given, text, seal)]
         return names
 
@@ -166,6 +171,11 @@ class Agent:
         reminder = f"<system-reminder>Mind plan {next(self._numbers)}.</system-reminder>"
         self._answer(self._call(), 20, words=reminder)
 
+    def _search(self) -> None:
+        """By a tool of the server. What is thought before it is that of a call which may follow."""
+        thought = self.spelling.called([], seal=OWN_SEAL) if self.case.thinks and self.case.api == "messages" else []
+        self.items = [*self.items, *thought, *self.spelling.searched(next(self._numbers))]
+
     def _mid_system(self) -> None:
         if not self._ends_well():
             self._say("Go on.")
@@ -201,7 +211,7 @@ ACTIONS: Final[Mapping[str, Callable[[Agent], None]]] = {
     "aborted": Agent._abort,
     "foreign thinking": lambda agent: agent._answer(agent._call(seal=SEAL), 20),
     "speech": lambda agent: agent._answer(agent._call(text=agent._lines("speech", agent._chars // 10)), 20),
-    "search": lambda agent: agent.items.extend(agent.spelling.searched(next(agent._numbers))),
+    "search": Agent._search,
     "system": Agent._mid_system,
     "reminder": Agent._remind,
     "retry": Agent._again,

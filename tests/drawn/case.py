@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from drawn.bucket import FAULTS as BUCKET_FAULTS
+
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "the window as it is": {"models": {"context_window": 1.0}},
     "a window too large": {"models": {"context_window": 4.0}},
@@ -44,6 +46,8 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "only observed": {"mode": "observe"},
     "no second send": {"overflow": {"retry": False}},
     "histories as they come": {"history": "off"},
+    "read over MCP": {"mcp": True},
+    "a gateway's API": {"compress_api": True},
 }
 """A section, or members of the one entry of `models`; windows as shares of the true one."""
 WORDS: Final = {
@@ -102,10 +106,14 @@ class Turn(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """How often the model reads an artifact, if it can."""
     calls: bool = False
     """Whether it then calls a tool of the client."""
+    hours: int = 0
+    """That pass before it; then old artifacts are swept."""
+    bucket_fault: str = ""
+    """As long as it lasts."""
 
 
 class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One agent, one proxy, one upstream."""
+    """One agent, one upstream, and what is between."""
 
     api: str
     turns: list[Turn]
@@ -131,6 +139,16 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Whether the newest message has a mark for a prompt cache, as Claude Code moves it with each turn."""
     tells_time: bool = False
     """Whether the system text begins otherwise at each turn."""
+    thinks: bool = False
+    """Whether extended thinking is switched on."""
+    has_bucket: bool = False
+    """Whether artifacts are kept in a bucket."""
+    quota_bytes: int | None = None
+    """Of all artifacts together."""
+    replicas: bool = False
+    """Whether two proxies serve it in turn, which share what they learn through Redis."""
+    tries: bool = False
+    """Whether every second request that has to be cut tries if a learned limit still binds."""
 
 
 def drawn(draw: random.Random) -> Case:
@@ -153,6 +171,11 @@ def drawn(draw: random.Random) -> Case:
         system_lines=draw.choice((1, 10, 60)),
         marked=draw.random() < 0.5,
         tells_time=draw.random() < 0.15,
+        thinks=draw.random() < 0.25,
+        has_bucket=draw.random() < 0.25,
+        quota_bytes=draw.choice((None, None, 30_000)),
+        replicas=draw.random() < 0.25,
+        tries=draw.random() < 0.25,
     )
 
 
@@ -163,4 +186,6 @@ def _turn(draw: random.Random) -> Turn:
         fault=draw.choice(FAULTS) if draw.random() < 0.06 else "",
         reads=draw.choice((0, 0, 1, 2, 4, 10)),
         calls=draw.random() < 0.5,
+        hours=draw.choice((0, 0, 0, 1, 1, 3)),
+        bucket_fault=draw.choice(BUCKET_FAULTS) if draw.random() < 0.2 else "",
     )

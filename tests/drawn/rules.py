@@ -10,60 +10,27 @@ import asyncio
 import contextlib
 import io
 import json
-import logging
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from unittest import mock
 
 import msgspec
-import structlog
-from starlette.types import ASGIApp, Message
-from support.journey import kept_in
-from support.scripted_upstream import ScriptedUpstream
 from support.spellings import SPELLINGS, ErrorInReply, Said
 
+from drawn import beside
 from drawn.agent import Agent
-from drawn.case import SETTINGS, WITHOUT_NUMBERS, Case, Turn
+from drawn.case import WITHOUT_NUMBERS, Case, Turn
+from drawn.sides import Received, Side, logged, started
 from drawn.upstream import ARTIFACT, DrawnUpstream
-from proxy.app import create_app
-from proxy.config.settings import Settings
 from proxy.demo.agent import raise_defects
-from proxy.shell.planning import planner
 
 MOST_SENDS: Final = 3
 """For one answer of the model."""
 _PASSING: Final = frozenset(("only observed", "no second send"))
 """Settings with which the upstream's refusals are the client's."""
-_FOLDER: Final = "/kept/tool-output"
-"""Where agents see artifacts: in notices, so of both proxies the same."""
-
-
-@dataclass(frozen=True)
-class Received:
-    """What the client gets."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-    is_whole: bool
-
-    @property
-    def text(self) -> str:
-        return self.content.decode()
-
-
-@dataclass
-class Side:
-    """A proxy, and what stands behind it."""
-
-    app: ASGIApp
-    upstream: DrawnUpstream
-    folder: Path
 
 
 @dataclass
@@ -73,6 +40,7 @@ class Seen:
     case: Case
     turn: Turn
     agent: Agent
+    key: bytes
     body: bytes
     answer: Received
     side: Side
@@ -102,7 +70,7 @@ def check(case: bytes) -> None:
     except (msgspec.DecodeError, RecursionError):
         return
     log = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder, _logged(log):
+    with tempfile.TemporaryDirectory() as folder, logged(log):
         asyncio.run(_played(found, Path(folder)))
     raise_defects(log.getvalue().decode())
 
@@ -110,15 +78,20 @@ def check(case: bytes) -> None:
 async def _played(case: Case, folder: Path) -> None:
     agent, lost = Agent(case, SPELLINGS[case.api]), Counter[bool]()
     cured: set[tuple[bool, str]] = set()
-    async with _side(case, folder / "warm") as warm, _side(case, folder / "cold", remembers=False) as cold:
+    async with started(case, folder / "warm") as warm, started(case, folder / "cold", remembers=False) as cold:
         for turn in case.turns:
             agent.grow(turn)
+            for side in (warm, cold):
+                named = side.upstream.named
+                await side.begin(turn)
+                assert turn.hours != 1 or named <= side.kept, f"gone within an hour: {named - side.kept}"
             for _ in range(1 + agent.asks_again):
                 seen = await _asked(case, turn, agent, warm)
                 other = await _asked(case, turn, agent, cold)
                 for rule in (*_ALWAYS, *(_FOR_REPLIES if seen.said else _FOR_ERRORS)):
                     rule(seen)
                 the_same_bytes_warm_and_cold(seen, other)
+                assert await beside.did(agent, warm, seen.key) == await beside.did(agent, cold, seen.key)
                 cured = cured | no_reason_is_refused_after_it_was_cured(seen, cured)
                 lost[agent.is_other] += seen.said is None and not turn.fault  # each key learns for itself
             if seen.said is not None:
@@ -130,36 +103,13 @@ async def _asked(case: Case, turn: Turn, agent: Agent, side: Side) -> Seen:
     side.upstream.begin(turn)
     body = agent.request(turn)
     key = b"Bearer sk-other" if agent.is_other else b"Bearer sk-drawn"
-    answer = await _called(side.app, agent.spelling.path, key, body)
+    answer = await side.ask(agent.spelling.path, key, body)
     assert answer.is_whole or turn.fault == "broken", f"the response broke off: {answer.status} {answer.text[-300:]}"
     said = None
     if answer.status == 200 and side.upstream.accepted and turn.fault != "broken":
         with contextlib.suppress(ErrorInReply):
             said = agent.spelling.said(answer.content, streamed=turn.streamed)
-    return Seen(case, turn, agent, body, answer, side, said)
-
-
-async def _called(app: ASGIApp, path: str, key: bytes, body: bytes) -> Received:
-    """A response of an application, without a socket between."""
-    messages = [{"type": "http.request", "body": body}]
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        if messages:
-            return messages.pop()
-        await asyncio.Event().wait()  # the client stays
-        raise AssertionError
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    headers = [(b"host", b"proxy"), (b"content-type", b"application/json"), (b"authorization", key)]
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
-    await app({**scope, "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)}, receive, send)
-    start, *pieces = sent
-    content = b"".join([piece.get("body", b"") for piece in pieces])
-    named = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-    return Received(start["status"], named, content, is_whole=bool(pieces) and not pieces[-1].get("more_body"))
+    return Seen(case, turn, agent, key, body, answer, side, said)
 
 
 def most_lost(case: Case) -> int:
@@ -168,7 +118,9 @@ def most_lost(case: Case) -> int:
     if _PASSING & set(case.settings) or "nothing learned" in case.settings or "histories as they come" in case.settings:
         return len(case.turns) * 2
     has_open_calls = any(not {"aborted", "branch"}.isdisjoint(turn.actions) for turn in case.turns)
-    return max((len(case.reasons) + has_open_calls) // 2, case.words in WITHOUT_NUMBERS)
+    repairs = ("seal" in case.reasons) + has_open_calls  # replicas do not share them
+    met = len(case.reasons) + has_open_calls + repairs * case.replicas
+    return max(met // 2, case.words in WITHOUT_NUMBERS)
 
 
 def at_most_three_sends_for_each_answer_of_the_model(seen: Seen) -> None:
@@ -181,10 +133,8 @@ def at_most_three_sends_for_each_answer_of_the_model(seen: Seen) -> None:
 
 
 def every_named_artifact_is_there(seen: Seen) -> None:
-    kept = kept_in(seen.side.folder / "tool-output").keys()
-    member = seen.agent.spelling.member  # the description of our tool names an example
-    for text in (*(json.dumps(json.loads(sent)[member]) for sent in seen.upstream.sent), seen.answer.text):
-        assert set(ARTIFACT.findall(text)) <= kept, set(ARTIFACT.findall(text)) - kept
+    named = seen.upstream.named | set(ARTIFACT.findall(seen.answer.text))
+    assert named <= seen.side.kept, named - seen.side.kept
 
 
 def what_was_accepted_is_what_the_client_gets(seen: Seen) -> None:
@@ -272,54 +222,6 @@ _FOR_REPLIES: Final[tuple[Callable[[Seen], None], ...]] = (
     something_of_the_newest_result_arrives,
 )
 _FOR_ERRORS: Final[tuple[Callable[[Seen], None], ...]] = (an_error_says_what_it_is,)
-
-
-@contextlib.asynccontextmanager
-async def _side(case: Case, folder: Path, *, remembers: bool = True) -> AsyncIterator[Side]:
-    """A proxy without a socket of its own before an upstream with one. `remembers`: whether conversations."""
-    upstream = DrawnUpstream(case, SPELLINGS[case.api])
-    async with ScriptedUpstream(upstream) as server:
-        settings = _settings(case, folder, server.base_url)
-        with contextlib.nullcontext() if remembers else mock.patch.object(planner, "MEMORY_BYTES", -1):
-            app = create_app(settings)
-        async with app.router.lifespan_context(app):
-            await asyncio.sleep(0)
-            fitted = app.state.current.generation.services.fitted
-            await fitted._routes.default.relay._models.discovery.answered()  # or what is known depends on the time
-            yield Side(app, upstream, folder)
-
-
-def _settings(case: Case, folder: Path, base_url: str) -> Settings:
-    found: dict[str, dict[str, Any]] = {
-        "artifacts": {"agent_path": _FOLDER},
-        "decisions": {"stored": 0},
-        "log": {"format": "json", "level": "error"},
-    }
-    for name in case.settings:
-        for section, members in SETTINGS[name].items():
-            if isinstance(members, Mapping):
-                found.setdefault(section, {}).update(members)
-            else:
-                found[section] = members
-    if of_model := found.pop("models", {}):
-        window = of_model.pop("context_window", None)
-        of_model |= {"context_window": int(window * case.window)} if window else {}
-        found["models"] = [{"match": "*", **of_model}]  # type: ignore[assignment] # the one section that is a list
-    return Settings(upstream={"base_url": base_url}, data_dir=folder, **found)
-
-
-@contextlib.contextmanager
-def _logged(log: io.BytesIO) -> Iterator[None]:
-    """What the proxies of this block log; then it is as before."""
-    handlers, stdout = logging.getLogger().handlers[:], sys.stdout
-    sys.stdout = io.TextIOWrapper(log, write_through=True)
-    try:
-        yield
-    finally:
-        sys.stdout.detach()
-        sys.stdout = stdout
-        logging.getLogger().handlers[:] = handlers
-        structlog.reset_defaults()
 
 
 def _texts(value: Any) -> str:

@@ -50,6 +50,12 @@ class DrawnUpstream:
         self.sent, self.accepted, self.answers, self.refused = [], [], [], []
         self.fault, self._turn, self._reads = turn.fault, turn, turn.reads
 
+    @property
+    def named(self) -> set[str]:
+        """The artifacts that the requests of this turn name; the description of our tool has an example."""
+        conversations = (json.dumps(json.loads(sent)[self.spelling.member]) for sent in self.sent)
+        return {name for conversation in conversations for name in ARTIFACT.findall(conversation)}
+
     async def __call__(self, connection: Connection) -> None:
         while True:
             request = await connection.request()
@@ -125,10 +131,15 @@ class DrawnUpstream:
         artifacts = sorted(set(ARTIFACT.findall(json.dumps(body[self.spelling.member]))))
         if RETRIEVAL_TOOL in tools and artifacts and self._reads:
             self._reads -= 1
-            return Reply("", [Call(RETRIEVAL_TOOL, {"id": artifacts[self._reads % len(artifacts)]})])
+            return Reply("", [Call(RETRIEVAL_TOOL, {"id": artifacts[self._reads % len(artifacts)]})], self._thought)
         if self._turn.calls and "bash" in tools:
-            return Reply("I look.", [Call("bash", {"command": "make"})])
+            return Reply("I look.", [Call("bash", {"command": "make"})], self._thought)
         return Reply(f"Fine, {self._number}.", thought="Hm.")
+
+    @property
+    def _thought(self) -> str:
+        """Before a call."""
+        return "Hm." if self.case.thinks else ""
 
     def _names(self, body: Json) -> list[str]:
         return [(tool.get("function") or tool).get("name", "") for tool in body.get("tools") or ()]

@@ -32,6 +32,10 @@ SEAL: Final = "c2VhbGVk"
 """Of another model's thinking."""
 
 
+LEAST_THINKING_TOKENS: Final = 1024
+"""https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
+
+
 class ErrorInReply(Exception):
     """A stream that ends in an error; the text is what it says."""
 
@@ -64,6 +68,9 @@ class Spelling(Protocol):
     def searched(self, number: int) -> Items: ...
     def request(self, system: str, items: Items, tools: Sequence[str], reply_tokens: int | None) -> Json: ...
     def formatted(self) -> Json: ...
+    def thinking(self, reply_tokens: int | None) -> Json:
+        """Members that switch it on, beside this reply limit."""
+
     def complaints(self, body: Json) -> Sequence[str]:
         """What is wrong with a request."""
 
@@ -115,6 +122,9 @@ class Chat:
         body: Json = {"messages": [*self.system(system), *items]}
         body |= {"tools": offered} if offered else {}
         return body if reply_tokens is None else body | {"max_tokens": reply_tokens}
+
+    def thinking(self, reply_tokens: int | None) -> Json:
+        return {"reasoning_effort": "high"}
 
     def formatted(self) -> Json:
         return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}
@@ -200,6 +210,13 @@ class Messages:
         offered = [{"name": tool, "input_schema": {"type": "object"}} for tool in tools]
         return body | ({"tools": offered} if offered else {})
 
+    def thinking(self, reply_tokens: int | None) -> Json:
+        least = LEAST_THINKING_TOKENS
+        return {
+            "thinking": {"type": "enabled", "budget_tokens": least},
+            "max_tokens": max(reply_tokens or 0, least + 512),
+        }
+
     def formatted(self) -> Json:
         return {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
 
@@ -269,6 +286,9 @@ class Responses:
         body |= {"tools": offered} if offered else {}
         return body if reply_tokens is None else body | {"max_output_tokens": reply_tokens}
 
+    def thinking(self, reply_tokens: int | None) -> Json:
+        return {"reasoning": {"effort": "high"}, "include": ["reasoning.encrypted_content"]}
+
     def formatted(self) -> Json:
         return {"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}}}
 
@@ -332,6 +352,9 @@ class Ollama:
         offered = [{"type": "function", "function": {"name": t, "parameters": {"type": "object"}}} for t in tools]
         options = {} if reply_tokens is None else {"num_predict": reply_tokens}
         return {"stream": False, "options": options, "messages": [*self.system(system), *items], "tools": offered}
+
+    def thinking(self, reply_tokens: int | None) -> Json:
+        return {"think": True}
 
     def formatted(self) -> Json:
         return {"format": {"type": "object"}}

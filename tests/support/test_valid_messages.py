@@ -12,6 +12,7 @@ from support.valid_messages import complaints
 SHORT = {"type": "ephemeral"}
 LONG = {"type": "ephemeral", "ttl": "1h"}
 TOOL = {"name": "ls", "input_schema": {"type": "object"}}
+MANUAL = {"type": "enabled", "budget_tokens": 1_024}
 THOUGHT = {"type": "thinking", "thinking": "It may be there.", "signature": "EuYB1"}
 
 
@@ -188,9 +189,14 @@ RULES = {
         "messages.0.content.0: `thinking` blocks can only be in `assistant` messages",
     ),
     "with manual thinking a loop's last call has its thinking": (
-        body(*WORK[:1], assistant(THOUGHT, call("t1")), WORK[2], thinking={"type": "enabled", "budget_tokens": 1_024}),
-        body(*WORK, thinking={"type": "enabled", "budget_tokens": 1_024}),
+        body(*WORK[:1], assistant(THOUGHT, call("t1")), WORK[2], thinking=MANUAL, max_tokens=1_025),
+        body(*WORK, thinking=MANUAL, max_tokens=1_025),
         "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+    ),
+    "the budget of thinking is below the reply limit": (
+        body(user("Look."), thinking=MANUAL, max_tokens=1_025),
+        body(user("Look."), thinking=MANUAL, max_tokens=1_024),
+        "`max_tokens` must be greater than `thinking.budget_tokens`.",
     ),
     "at most four breakpoints": (
         body(user(*(text(str(n), cache_control=SHORT) for n in range(4)))),

@@ -74,6 +74,9 @@ def _placed(number: int, message: Mapping[str, Any]) -> list[tuple[str, Block]]:
 
 def _members(body: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{name}: Field required" for name in ("model", "max_tokens") if body.get(name) is None)
+    budget = (body.get("thinking") or {}).get("budget_tokens", 0)
+    if body.get("max_tokens") is not None and budget >= body["max_tokens"]:
+        yield "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation"
 
 
 def _order(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], *, continues: bool) -> Iterator[str]:

@@ -201,18 +201,14 @@ class Planner:
         plain = replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
         return self._healed(wire, planned.tenant, plain, 0)
 
-    def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
-        """Leave out in the next turns, too, the sealed reasoning that a repair has left out."""
-        self._refused.note_seals(refused.tenant, refused.request, repaired.request)
-
     def note_healed(self, refused: Planned, healed: Planned, *, unsealed: bool) -> None:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
         if unsealed:
-            self.note_refused_seals(refused, healed)
+            self._refused.note_seals(refused.tenant, refused.request, healed.request)
         elif refused.request.shape.is_whole:
             may_repeat = refused.wire.results_may_repeat
             self._refused.note_unpaired(refused.tenant, refused.request, may_repeat=may_repeat)
-        # The next turn continues from what was accepted, not from what was refused.
+        # The next turn continues from the repaired request, not from the refused one.
         tenant = bytes.fromhex(refused.tenant)
         match = self._memory.find((healed.wire.path, tenant), healed.request.body)
         if match is not None and not healed.request.ends:

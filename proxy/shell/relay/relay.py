@@ -259,7 +259,7 @@ class Relay:
                 if following is None:
                     if fallback is not None and not _is_better(outcome):
                         if send.heals_seals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
-                            self._planner.note_refused_seals(send.refused, send.planned)  # these are others
+                            self._planner.note_healed(send.refused, send.planned, unsealed=True)  # these are others
                         await response.aclose()
                         return fallback
                     self._raise_for(pending, send, outcome)

@@ -1,8 +1,8 @@
 """The Messages API as a wire: Anthropic's, and all compatible ones.
 
 Rule: an unchanged request keeps its own bytes; in a changed one, every member, message and block that was not touched
-keeps its bytes. `system` and all other members are never touched, except for the reply limit and the tool list, which
-gets one more tool.
+keeps its bytes. `system` and all other members are never touched, except for the reply limit, thinking that must stay
+below it, and the tool list, which gets one more tool.
 """
 
 from __future__ import annotations
@@ -100,6 +100,9 @@ _TRIAL_TOKENS: Final = 256
 _THREAD: Final = "thread"
 _THINKING: Final = "thinking"
 _DISABLED: Final = b'{"type":"disabled"}'
+_BUDGET: Final = "budget_tokens"
+_LEAST_BUDGET_TOKENS: Final = 1024
+"""Of thinking: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
 _PLACE: Final = re.compile(r"messages\.(\d{1,6})\.")
 """As in "messages.1.content.0: Invalid `signature` in `thinking` block"."""
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
@@ -167,13 +170,25 @@ class Messages(Wire):
         return replace(request, conversation=new, shape=_HELD, reply_tokens=None, ends=(), has_images=False)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """The views of one API message are joined again. Thinking is disabled where a repair has left out that of a
-        running tool loop: "When `thinking` is enabled, a final `assistant` message must start with a thinking block".
+        """The views of one API message are joined again. Thinking is disabled where a running tool loop has none,
+        because a repair has left it out or a round had no room for it: "When `thinking` is enabled, a final `assistant`
+        message must start with a thinking block".
         """
         listed = joined(messages, request.conversation.messages)
-        if request.healed and _thinks(request) and not begins_with_thinking(messages):
+        if _thinks(request) and not begins_with_thinking(messages):
             members = {**members, _THINKING: _DISABLED}
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
+
+    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
+        """ "`max_tokens` must be greater than `thinking.budget_tokens`": a budget that is not lower becomes the least
+        one, in every turn the same, as each change of it costs the prompt cache; beyond that, thinking is disabled."""
+        members, raw = super().limiting(request, tokens), request.members.get(_THINKING, b"")
+        thinking = jsontext.opened(raw)
+        budget = thinking.get(_BUDGET) if isinstance(thinking, dict) else None
+        if type(budget) is not int or budget < tokens:
+            return members
+        least = jsontext.spliced(raw, {(_BUDGET,): jsontext.dump(_LEAST_BUDGET_TOKENS)})
+        return {**members, _THINKING: least if tokens > _LEAST_BUDGET_TOKENS else _DISABLED}
 
     def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
         """Without that of finished turns. That of a running tool loop goes if the refusal names a place in it, or none

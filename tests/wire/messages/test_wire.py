@@ -316,6 +316,32 @@ def test_the_limit_of_the_reply_is_max_tokens():
     assert MESSAGES.parse(spelled(body_of([user("a")]))).reply_tokens == 1000
 
 
+@pytest.mark.parametrize(
+    ("thinking", "tokens", "limited"),
+    [
+        ({"type": "enabled", "budget_tokens": 4_000}, 5_000, None),
+        ({"type": "enabled", "budget_tokens": 4_000}, 4_000, {"type": "enabled", "budget_tokens": 1_024}),
+        ({"type": "enabled", "budget_tokens": 4_000}, 1_025, {"type": "enabled", "budget_tokens": 1_024}),
+        ({"type": "enabled", "budget_tokens": 4_000}, 1_024, {"type": "disabled"}),
+        ({"type": "adaptive"}, 300, None),
+        ({"type": "enabled", "budget_tokens": True}, 1, None),
+        ([], 300, None),
+    ],
+)
+def test_a_lower_reply_limit_leaves_thinking_less_or_disables_it(thinking, tokens, limited):
+    request = MESSAGES.parse(spelled(body_of([user("a")], thinking=thinking)))
+    found = MESSAGES.limiting(request, tokens)
+    assert json.loads(found.pop("max_tokens")) == tokens
+    assert {name: json.loads(raw) for name, raw in found.items()} == ({"thinking": limited} if limited else {})
+
+
+def test_thinking_is_disabled_in_a_tool_loop_whose_last_round_had_none():
+    history = [user("a"), assistant([use(1)]), user([result(1, [text("b")])])]
+    request = MESSAGES.parse(spelled(body_of(history, thinking={"type": "enabled", "budget_tokens": 1_024})))
+    rendered = MESSAGES.render(request, request.conversation.messages, {})
+    assert json.loads(rendered)["thinking"] == {"type": "disabled"}
+
+
 @pytest.mark.parametrize("content", [[IMAGE], [result(1, [IMAGE])]])
 def test_a_request_has_images_wherever_they_stand(content):
     assert MESSAGES.parse(spelled(body_of([user(content)]))).has_images
