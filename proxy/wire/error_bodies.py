@@ -229,6 +229,7 @@ _MAX_DEPTH: Final = 8
 """Of responses within events; two are seen. Python 3.12 and later parse JSON nested deeper than calls may be."""
 
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
+_USAGE_OR_ERROR_MEMBERS: Final = ("usage", *_ERROR_MEMBERS)
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
 _ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
 _CACHED_APART: Final = ("cache_creation_input_tokens", "cache_read_input_tokens")
@@ -309,7 +310,7 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
         _add_success(found, joined(path, name), value.get(name), depth + 1)
     _add_finish(found, path, value)
     declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
-    has_answer = any(value.get(name) for name in _ANSWER_MEMBERS)
+    has_answer = any(map(value.get, _ANSWER_MEMBERS))
     if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
         collect(found, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
 
@@ -325,7 +326,7 @@ def holds_nothing(data: bytes) -> bool:
 def _tells_no_part(value: Any) -> bool:
     if _holds_nothing(value):
         return True
-    if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
+    if not isinstance(value, dict) or any(map(value.get, _USAGE_OR_ERROR_MEMBERS)):
         return False
     choices = value.get("choices")
     if not isinstance(choices, list) or not 0 < len(choices) <= _MAX_CHOICES or _has_output(value):
@@ -341,7 +342,7 @@ def _tells_no_part(value: Any) -> bool:
 
 def _holds_nothing(value: Any) -> bool:
     """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
-    if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
+    if not isinstance(value, dict) or any(map(value.get, _USAGE_OR_ERROR_MEMBERS)):
         return False
     if jsontext.string_in(value, "type") in _BEGINNINGS:
         return True
@@ -355,7 +356,7 @@ def _has_output(value: dict[str, Any]) -> bool:
     for choice in islice(choices if isinstance(choices, list) else (), _MAX_CHOICES):
         if isinstance(choice, dict):
             spoken += [choice.get("message"), choice.get("delta"), choice.get("text")]
-    return any(value.get(name) for name in _OUTPUT_MEMBERS) or any(
+    return any(map(value.get, _OUTPUT_MEMBERS)) or any(
         any(inner for name, inner in one.items() if name not in _NO_OUTPUT) if isinstance(one, dict) else bool(one)
         for one in spoken
     )

@@ -326,6 +326,6 @@ def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[Me
     """The reports with sizes in the model's tokens, for people."""
     told = budget.model_tokens
     return tuple(
-        block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
+        structs.replace(block, tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
         for block in blocks
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -195,8 +195,7 @@ def prepared(
     entry = TrackedMessage.of(index, message, tool, counter, read)
     notices = notices if read is None else msgspec.structs.replace(notices, read=read)
     for step in steps:
-        edits = tuple(step(index, entry.message, tool, notices))
-        if edits:
+        if edits := tuple(step(index, entry.message, tool, notices)):
             entry = entry.edited(edits, counter)
     return entry
 
@@ -234,7 +233,7 @@ def _messages_of(last: Message, moved: Sequence[Moved]) -> list[Message]:
     return [*spoken, last.beside("user", [part for one in moved for part in one.parts])]
 
 
-class MessageReport(NamedTuple):
+class MessageReport(msgspec.Struct, frozen=True, gc=False):
     """One message of a request: as it came, and as it is sent."""
 
     role: str
@@ -263,14 +262,15 @@ class MessageReport(NamedTuple):
 
     def left_out(self) -> MessageReport:
         """The report after the whole message is left out: earlier cuts of it no longer matter."""
-        return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=(), limit="")
+        reasons = (Reason.OLD_EXCHANGE.value,)
+        return msgspec.structs.replace(self, tokens_after=0, reasons=reasons, artifacts=(), limit="")
 
     def kept_in(self, artifact: Artifact) -> MessageReport:
         """The report after it is known which artifact keeps its message."""
-        return self._replace(artifacts=(*self.artifacts, artifact.id))
+        return msgspec.structs.replace(self, artifacts=(*self.artifacts, artifact.id))
 
     def with_note(self, tokens: int, artifact: Artifact | None) -> MessageReport:
         """The report of the message that carries the omission note, which adds `tokens`."""
         noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
         reasons = (*self.reasons, Reason.OMISSION_NOTE.value)
-        return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)
+        return msgspec.structs.replace(noted, tokens_after=self.tokens_after + tokens, reasons=reasons)

@@ -149,7 +149,7 @@ class Tenants:
     def tenant_of(self, headers: Headers) -> bytes:
         """Sixteen bytes that are the same for the same keys."""
         named = dict(headers)
-        keys = [] if self._shared else [named[name] for name in KEY_HEADERS if name in named]
+        keys = [] if self._shared else list(map(named.__getitem__, KEY_HEADERS & named.keys()))
         if len(keys) > 1 or (keys and len(named) < len(headers)):  # hardly ever; in their order
             keys = [value for name, value in headers if name in KEY_HEADERS]
         return hashlib.blake2b(b"\n".join(keys), key=self._secret, digest_size=16).digest()
@@ -209,7 +209,7 @@ class AccessResolver:
         host = named.get(b"host", b"")[:_HOST_BYTES]
         if len(named) < len(headers) and [name for name, _ in headers].count(b"host") > 1:
             host = b""
-        keys = tuple([name for name in _KEYS if name in named])
+        keys = tuple(filter(named.__contains__, _KEYS))
         is_fronted = next(filter(_is_of_front, named), None) is not None
         scheme = scope.get("scheme", "http")
         return self._way(client and client[0], server and server[0], scheme, host, keys, is_fronted)

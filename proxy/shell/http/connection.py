@@ -295,8 +295,8 @@ class Connection(HttpToolsProtocol):
         may_be_sent = self.is_writable and cycle.keep_alive and not cycle.response_started
         if not (is_simple and may_be_sent) or cycle.scope["method"] == "HEAD":
             return False
-        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
-        head = b"".join(lines)
+        lines = (*cycle.default_headers, *headers)
+        head = b"".join(map(b"%b: %b\r\n".__mod__, lines))
         if not head.count(b"\r") == head.count(b"\n") == len(lines) or _CONTROLS.search(head):
             return False
         cycle.response_started = cycle.response_complete = True

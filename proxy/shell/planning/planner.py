@@ -10,8 +10,9 @@ import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import clamped_reply
@@ -65,7 +66,7 @@ Settle: TypeAlias = Callable[[str, str, int], Awaitable[bool]]
 """(model, tenant, bytes of the body) → whether more is known of the model now; it may wait a moment for that."""
 
 
-class _Incoming(NamedTuple):
+class _Incoming(Struct):
     """A request as it came."""
 
     wire: Wire
@@ -121,7 +122,7 @@ class Planner:
         match = self._memory.find((wire.path, tenant), body) if will_be_known else None
         came = _Incoming(wire, tenant, body, access, model, is_lifted)
         if will_be_known and not (match and match.is_continued):
-            came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), body))
+            came.beginning = self._memory.beginning(wire, (wire.path, tenant), body)
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
         if looking_up and self._lookup and self._lookup.may_refer(body[known_bytes:], wire.may_name_images):
@@ -138,7 +139,7 @@ class Planner:
         if planned.unknown and self._hidden:
             if await self._hidden.look_up(tenant.hex(), planned.unknown):
                 if match and match.remembered.knowledge.unknown:  # known messages may lack what was found
-                    came, match = came._replace(beginning=None), None
+                    came.beginning, match = None, None
                 planned = await self._run(came, match, resolved)
             planned = replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:

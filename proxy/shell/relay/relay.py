@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple, TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.config.settings import Settings
@@ -67,7 +68,7 @@ _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
 """A response that the client may get, what it answers, and its outcome."""
 
 
-class Served(NamedTuple):
+class Served(Struct):
     """What the client of a request gets."""
 
     response: AnyResponse
@@ -150,7 +151,7 @@ class Relay:
         if planned is None or mode == "observe":
             record.observed = planned is not None
             self._recorder.plan_made(record)
-            kept.hold(received, planned, record)
+            kept.hold(*((received, record) if planned is None else (received, planned, record)))
             response = await self._send(target, sent_headers, Outgoing(received.body, kept.rest), record)
             return Served(response if planned is None else await self._observed(response, planned, kept, record))
         has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
@@ -345,11 +346,11 @@ class Relay:
 
     def learn_from(self, served: Served, record: RequestRecord) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
-        response, send, outcome = served
+        response, send = served.response, served.send
         if isinstance(response, UpstreamResponse):
             return
         record.counted = counted = response.counted
-        if send is None or not send.is_first or outcome.fitting_tokens is not None:
+        if send is None or not send.is_first or served.outcome.fitting_tokens is not None:
             return
         planned, went_well = send.planned, response.status < 400
         prompt_tokens = None if counted is None else counted.prompt
@@ -357,7 +358,7 @@ class Relay:
             self._judge.learn_from_usage(planned, prompt_tokens, record, went_well=went_well)
         else:
             is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
-            is_compared = is_whole and outcome.verdict.kind is VerdictKind.ACCEPTED  # by its judge
+            is_compared = is_whole and served.outcome.verdict.kind is VerdictKind.ACCEPTED  # by its judge
             not_compared = None if is_compared else counted
             self._judge.learn_from_usage(planned, prompt_tokens, record, not_compared, went_well=went_well)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import operator
 import pickle
 import tempfile
 import time
@@ -29,6 +30,7 @@ FILE_SECONDS: Final = 5.0
 DEAD_SECONDS: Final = 30.0
 """For which a dead disk is left alone: those who make room would wait for it one after another."""
 _THREADS: Final = 2
+_HELD_BYTES: Final = operator.attrgetter("held_bytes")
 
 _Contents: TypeAlias = list[object]
 
@@ -175,15 +177,13 @@ class Kept(Struct, eq=False):
     _is_large: bool = False
     """Whether it has ever been accounted."""
 
-    def hold(self, *parts: Part | None) -> None:
+    def hold(self, *parts: Part) -> None:
         """These belong to it, too; those that it has are not taken twice."""
-        for part in parts:
-            if part is not None:
-                self._parts[id(part)] = part
+        self._parts.update(zip(map(id, parts), parts, strict=True))
 
     async def rest(self) -> None:
         """The request is on its way: it takes no more of the workload, and may be put into a file."""
-        held_bytes = sum([part.held_bytes for part in self._parts.values()])
+        held_bytes = sum(map(_HELD_BYTES, self._parts.values()))
         if held_bytes > SMALL_BYTES and not self.is_away and not self._is_over:
             self._is_large = True
             self._room.keep(self, held_bytes)

@@ -288,20 +288,19 @@ def unpacked(message: bytes) -> Entry | None:
 
 
 def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
-    """Blocks as JSON, with sizes as they are to be told. Its members are named here one by one: an edited conversation
-    of a thousand messages comes this way at each turn, and `_asdict` would take a millisecond."""
+    """Blocks as JSON, with sizes as they are to be told."""
     described: list[Block] = []
-    for index, (role, tool, before, after, reasons, artifacts, limit) in enumerate(blocks):
+    for index, one in enumerate(blocks):
         block: Block = {
             "message": index,
-            "role": role,
-            "tool": tool,
-            "tokens_before": told(before),
-            "tokens_after": told(after),
-            "reasons": reasons,
-            "artifacts": artifacts,
+            "role": one.role,
+            "tool": one.tool,
+            "tokens_before": told(one.tokens_before),
+            "tokens_after": told(one.tokens_after),
+            "reasons": one.reasons,
+            "artifacts": one.artifacts,
         }
-        if limit:
-            block["limit"] = limit
+        if one.limit:
+            block["limit"] = one.limit
         described.append(block)
     return described

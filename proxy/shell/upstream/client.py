@@ -97,21 +97,11 @@ def end_to_end(headers: Headers, dropped: frozenset[bytes] = _HOP_BY_HOP) -> Hea
     >>> end_to_end([(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"accept", b"*/*")])
     [(b'accept', b'*/*')]
     """
-    dropped = not_passed(headers, dropped)
-    return [pair for pair in headers if pair[0] not in dropped]
-
-
-def not_passed(headers: Headers, dropped: frozenset[bytes]) -> frozenset[bytes]:
-    """The names of those headers, all in lower case: `dropped`, and what `Connection` names."""
-    named = dict(headers)
-    if b"connection" not in named:
-        return dropped
-    values = [named[b"connection"]]
-    if len(named) < len(headers):  # a name occurs twice
+    if b"connection" in dict(headers):
         values = [value for name, value in headers if name == b"connection"]
-    if values == _KEEPS:
-        return dropped
-    return dropped.union(option.strip().lower() for option in b",".join(values).split(b","))
+        if values != _KEEPS:
+            dropped = dropped.union(option.strip().lower() for option in b",".join(values).split(b","))
+    return [pair for pair in headers if pair[0] not in dropped]
 
 
 def header(headers: Headers, name: bytes) -> bytes:
@@ -259,13 +249,12 @@ class Upstream:
         session = self._session or self._open()
         path = _escaped(target if isinstance(target, WholePath) else self.base_path + target)
         whole = body if isinstance(body, Outgoing) else None
+        passed = end_to_end(headers, _NOT_SENT if whole is None else _NOT_SENT_WITH_A_WHOLE)
         if self._exchanges is not None and method == "POST" and whole is not None:  # as nearly all requests
-            dropped = not_passed(headers, _NOT_SENT_WITH_A_WHOLE)
             try:
-                return self._answer(await self._exchanges.post(path, headers, dropped, whole))
+                return self._answer(await self._exchanges.post(path, passed, whole))
             except _FAILURES as error:
                 raise self._failed(error) from None
-        passed = end_to_end(headers, _NOT_SENT if whole is None else _NOT_SENT_WITH_A_WHOLE)
         pairs = [(name.decode("latin-1"), _header_text(value)) for name, value in passed]
         pairs.append((LOOP_HEADER.decode(), self._mark.decode()))
         if whole is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, cast
 
 import aiohttp
@@ -146,15 +146,13 @@ class Exchanges:
         self._clock: asyncio.TimerHandle | None = None
         """One for all of them: a timer for each would cost a thirtieth of a small request."""
 
-    async def post(
-        self, target: bytes, headers: Sequence[tuple[bytes, bytes]], dropped: Collection[bytes], body: Outgoing
-    ) -> Exchange:
-        """The response to a request with the headers that are not `dropped`. Raises what aiohttp does, and ValueError
-        for a header of several lines."""
-        sent = [b"%b: %b" % pair for pair in headers if pair[0] not in dropped]
+    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Outgoing) -> Exchange:
+        """The response to a request with these headers. Raises what aiohttp does, and ValueError for a header of
+        several lines."""
+        sent = map(b"%b: %b".__mod__, headers)
         length = b"content-length: %d\r\n\r\n" % body.length
         request = b"\r\n".join((b"POST %b HTTP/1.1" % target, self._host, *sent, self._mark, length))
-        if not request.count(b"\n") == request.count(b"\r") == len(sent) + 5:
+        if not request.count(b"\n") == request.count(b"\r") == len(headers) + 5:
             raise ValueError("a header of several lines")
         while True:
             exchange = Exchange(self._kept() or await self._connection(), self._keep)

@@ -176,8 +176,8 @@ class ChatMessage(JsonMessage, frozen=True):
         """A view of any JSON value; a value that is no object has no role."""
         kept = bytes(raw)
         head = _head(kept)
-        calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
-        reasoning_bytes = len(bytes(head.reasoning_content))
+        calls = calls_in(head.tool_calls) if head.tool_calls else ()
+        reasoning_bytes = len(head.reasoning_content)
         role = ROLES.get(head.role, head.role)
         has_parts = bytes(memoryview(head.content)[:1]) == b"["
         return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes, has_parts)

@@ -98,10 +98,10 @@ class OllamaMessage(JsonMessage, frozen=True):
         """A view of any JSON value; a value that is no object has no role."""
         kept = bytes(raw)
         head = _head(kept)
-        calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
+        calls = calls_in(head.tool_calls) if head.tool_calls else ()
         role = head.role.lower()
         is_result = role in TOOL_ROLES
-        return cls(kept, role, "", head.tool_name, calls, head.tool_call_id, len(bytes(head.thinking)), is_result)
+        return cls(kept, role, "", head.tool_name, calls, head.tool_call_id, len(head.thinking), is_result)
 
     def again(self, raw: bytes) -> Self:
         """The pairs stay: calls are known by their places before the proxy put its own among them."""
