@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
 from starlette.types import Message, Receive, Scope, Send
@@ -55,7 +55,7 @@ def connection_of(scope: Scope) -> Losable | None:
     return found
 
 
-class UntilClientLeaves:
+class UntilClientLeaves(Struct, eq=False):
     """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client leaves.
 
     Without a `connection`, messages are received while watching and thrown away, so watching begins only when the body
@@ -63,19 +63,18 @@ class UntilClientLeaves:
     response: servers report the end of a response with the same message as a client's departure.
     """
 
-    def __init__(self, receive: Receive, after: asyncio.Event | None = None, connection: Losable | None = None) -> None:
-        """`connection`: the client's, which costs less than a task for each request."""
-        self.connection = connection
-        self._receive = receive
-        self._after = after
-        self._left = False
-        self._starting: asyncio.Handle | None = None
-        self._watch: asyncio.Task[None] | None = None
+    _receive: Receive
+    after: asyncio.Event | None = None
+    """What signals that the body has been read."""
+    connection: Losable | None = None
+    """The client's, which costs less than a task for each request."""
+    _left: bool = False
+    _task: asyncio.Task[Any] | None = None
+    _starting: asyncio.Handle | None = None
+    _watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        task = asyncio.current_task()
-        assert task is not None, "runs inside a task"
-        self._task = task
+        self._task = asyncio.current_task()
         if self.connection is not None:
             self.connection.when_lost(self._leave)
         else:
@@ -87,7 +86,7 @@ class UntilClientLeaves:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
-        if self._left and isinstance(error, asyncio.CancelledError):
+        if self._left and self._task is not None and isinstance(error, asyncio.CancelledError):
             self._task.uncancel()
             raise ClientLeft("the client closed its connection before the response was complete") from None
 
@@ -105,13 +104,14 @@ class UntilClientLeaves:
         self._watch = asyncio.create_task(self._wait())
 
     async def _wait(self) -> None:
-        if self._after is not None:
-            await self._after.wait()
+        if self.after is not None:
+            await self.after.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._leave()
 
     def _leave(self) -> None:
+        assert self._task is not None, "runs inside a task"
         self._left = True
         self._task.cancel()
 

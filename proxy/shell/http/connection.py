@@ -233,7 +233,8 @@ class Connection(HttpToolsProtocol):
         self._is_in_head, self._is_in_body, self._is_busy = False, True, True
         self._body_left = int(found.get(b"content-length", 0))
         self._line_bytes = self._body_bytes = self._content_bytes = 0
-        self.cycle.keep_alive = self.cycle.keep_alive and not self._all.is_draining
+        if self._all.is_draining:
+            self.cycle.keep_alive = False
         self.transport.hold_next()
         self._stop_waiting()
         self._all.waiting.pop(self, None)

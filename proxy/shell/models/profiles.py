@@ -137,12 +137,10 @@ class ModelResolver:
             return self._resolve(name, by, (self._generation, learned), supposed)
         return self._remembered(name, apart, (self._generation, learned))
 
-    async def settle(self, model: str, by: str, body_bytes: int) -> bool:
-        """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed, if the request
-        is long enough for it to matter. Whether the profile has changed."""
+    async def settle(self, model: str, by: str) -> bool:
+        """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed. Whether the
+        profile has changed."""
         name = model[:MAX_NAME_CHARS]
-        if body_bytes <= SMALL_BODY_BYTES:
-            return False
         before, asked = self.profile(name, by), window_in_name(name)
         if before.window_is_guessed or before.cuts_silently or asked.is_stated or self.discovery.is_in_doubt:
             await self.discovery.settle(asked.plain, load=not asked.is_stated)

@@ -26,6 +26,7 @@ from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry import Terms
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
+from proxy.shell.models.profiles import SMALL_BODY_BYTES
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, resolving
@@ -62,8 +63,8 @@ class Lookup(Protocol):
         """What these references resolve to."""
 
 
-Settle: TypeAlias = Callable[[str, str, int], Awaitable[bool]]
-"""(model, tenant, bytes of the body) → whether more is known of the model now; it may wait a moment for that."""
+Settle: TypeAlias = Callable[[str, str], Awaitable[bool]]
+"""(model, tenant) → whether more is known of the model now; it may wait a moment for that."""
 
 
 class _Incoming(Struct):
@@ -130,9 +131,9 @@ class Planner:
             resolved = await self._resolved(wire, self._lookup, tenant, body, match)
             lookup_seconds = time.perf_counter() - started
         planned = await self._run(came, match, resolved)
-        if looking_up and self._settle:
+        if looking_up and self._settle and len(body) > SMALL_BODY_BYTES:
             started = time.perf_counter()
-            is_news = await self._settle(planned.request.known_as, planned.tenant, len(body))
+            is_news = await self._settle(planned.request.known_as, planned.tenant)
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)

@@ -232,13 +232,13 @@ class Judge:
             self._learning.note_passed(planned.request.known_as, passed, planned.tenant)
         if not _is_comparable(planned):
             return
-        if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
-            self._learning.note_prompt(planned.request.known_as, planned.tokens_after, planned.tenant)
-        profile = planned.inputs.profile
-        if counted is not None and profile.window_is_guessed:
-            self._learning.note_taken(planned.request.known_as, counted, profile.window_tokens, planned.tenant)
         if counted is None:
+            if planned.inputs.terms.goal_tokens is not None and went_well:
+                self._learning.note_prompt(planned.request.known_as, planned.tokens_after, planned.tenant)
             return
+        profile = planned.inputs.profile
+        if profile.window_is_guessed:
+            self._learning.note_taken(planned.request.known_as, counted, profile.window_tokens, planned.tenant)
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
             self._learning.note_prompt(planned.request.known_as, counted, planned.tenant)

@@ -74,20 +74,9 @@ class Recorder:
             self._log.info("request_planned", request_id=record.request_id, **described_changes(planned))
             self._tell_edits(record, planned)
             self._keep_replacements(record, planned)
-        new_edits = planned.new_edits if planned.changed else ()
-        self._media_routed(record, new_edits)
-        for edit in new_edits:
-            if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
-                self._metrics.result_cut(edit.limit)
-                self._log.info(
-                    "tool_output_truncated",
-                    request_id=record.request_id,
-                    tool=edit.tool,
-                    original_chars=edit.before_chars,
-                    kept_chars=edit.after_chars,
-                    limit=edit.limit,
-                    artifact=edit.artifact.id,
-                )
+            new_edits = planned.new_edits
+            self._media_routed(record, new_edits)
+            self._results_cut(record, new_edits)
         budget = planned.plan.budget
         room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
         is_new = planned.known_messages == 0 and planned.tokens_before > room // 2
@@ -156,6 +145,20 @@ class Recorder:
             window_tokens=record.cut_to_tokens,
             advice=LARGER_WINDOW,
         )
+
+    def _results_cut(self, record: RequestRecord, edits: Iterable[Edit]) -> None:
+        for edit in edits:
+            if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
+                self._metrics.result_cut(edit.limit)
+                self._log.info(
+                    "tool_output_truncated",
+                    request_id=record.request_id,
+                    tool=edit.tool,
+                    original_chars=edit.before_chars,
+                    kept_chars=edit.after_chars,
+                    limit=edit.limit,
+                    artifact=edit.artifact.id,
+                )
 
     def _media_routed(self, record: RequestRecord, edits: Iterable[Edit]) -> None:
         for edit in edits:

@@ -181,10 +181,10 @@ class Exchanges:
         self._clock = None
 
     def _kept(self) -> Connection | None:
-        """The newest idle connection that still is one."""
+        """The newest idle connection that is not too old."""
         while self._idle:
             connection, until = self._idle.pop()
-            if connection.protocol is not None and connection.protocol.is_connected() and self._loop.time() < until:
+            if connection.protocol is not None and self._loop.time() < until:
                 return connection
             connection.close()
         return None

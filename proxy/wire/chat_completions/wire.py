@@ -51,7 +51,7 @@ _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
 def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
     """Each item is a message."""
-    return [(ChatMessage.read(raw), count) for count, raw in enumerate(items, start=1)]
+    return list(zip(map(ChatMessage.read, items), range(1, len(items) + 1), strict=True))
 
 
 def _may_hold_images(raw: bytes) -> bool:

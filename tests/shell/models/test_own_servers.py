@@ -69,9 +69,6 @@ async def resolving(server: Script, clock: Clock | None = None) -> AsyncIterator
             await found.close()
 
 
-LONG = 50_000
-"""Bytes of a body for which the window matters."""
-
 LM_STUDIO = {"models": [{"key": "m", "loaded_instances": [{"id": "m", "config": {"context_length": 4096}}]}]}
 PROPS = {"default_generation_settings": {"n_ctx": 8192}}
 
@@ -165,28 +162,26 @@ async def test_a_model_of_ollama_is_loaded_as_the_request_would_and_then_asked_f
     server = Ollama(allocates=4096)
     async with resolving(server) as found:
         assert found.profile("gemma3:12b").window_is_guessed
-        assert not await found.settle("gemma3:12b", "", 2_000), "a small request waits for nothing"
-        assert "POST /api/generate" not in server.asked
-        assert await found.settle("gemma3:12b", "", LONG)
+        assert await found.settle("gemma3:12b", "")
         profile = found.profile("gemma3:12b")
         assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, False, True)
         assert profile.sources["window_tokens"] == "Ollama /api/ps"
         count = len(server.asked)
-        assert not await found.settle("gemma3:12b", "", LONG)
+        assert not await found.settle("gemma3:12b", "")
         assert len(server.asked) == count
 
 
 async def test_what_a_modelfile_sets_is_known_without_loading() -> None:
     server = Ollama(num_ctx=16_384)
     async with resolving(server) as found:
-        await found.settle("gemma3:12b", "", LONG)
+        await found.settle("gemma3:12b", "")
         assert found.profile("gemma3:12b").window_tokens == 16_384
         assert "POST /api/generate" not in server.asked
 
 
 async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded() -> None:
     async with resolving(Ollama(allocates=32_768, can_load=False)) as found:
-        await found.settle("gemma3:12b", "", LONG)
+        await found.settle("gemma3:12b", "")
         profile = found.profile("gemma3:12b")
         assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, True, True)
 
@@ -194,21 +189,21 @@ async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded(
 async def test_a_model_that_nobody_lists_is_not_loaded() -> None:
     server = Ollama()
     async with resolving(server) as found:
-        assert not await found.settle("no-such-model", "", LONG)
+        assert not await found.settle("no-such-model", "")
         assert "POST /api/show" not in server.asked
 
 
 async def test_requests_at_once_load_a_model_once() -> None:
     server = Ollama()
     async with resolving(server) as found:
-        assert all(await asyncio.gather(*(found.settle("gemma3:12b", "", LONG) for _ in range(5))))
+        assert all(await asyncio.gather(*(found.settle("gemma3:12b", "") for _ in range(5))))
     assert server.asked.count("POST /api/generate") == 1
 
 
 async def test_a_model_that_was_unloaded_is_asked_for_again_and_may_have_another_window() -> None:
     server, clock = Ollama(allocates=4096), Clock()
     async with resolving(server, clock) as found:
-        await found.settle("gemma3:12b", "", LONG)
+        await found.settle("gemma3:12b", "")
         for loaded, allocates, expected in ((8192, 8192, 8192), (None, 32_768, 32_768)):
             server.loaded, server.allocates = loaded, allocates
             clock.now += LOADED_SECONDS
@@ -217,7 +212,7 @@ async def test_a_model_that_was_unloaded_is_asked_for_again_and_may_have_another
             await until(lambda: server.asked.count("GET /api/ps") > count and found.discovery._question.done())  # noqa: B023
             if loaded is None:
                 assert found.profile("gemma3:12b").window_tokens == 8192, "until it is known better"
-            await found.settle("gemma3:12b", "", LONG)
+            await found.settle("gemma3:12b", "")
             assert found.profile("gemma3:12b").window_tokens == expected
 
 
@@ -234,7 +229,7 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())
             async with ScriptedUpstream(Ollama(), port):
                 clock.now += pause
-                assert await found.settle("gemma3:12b", "", LONG)
+                assert await found.settle("gemma3:12b", "")
                 assert found.profile("gemma3:12b").window_tokens == 4096
         finally:
             await found.close()
@@ -253,10 +248,10 @@ async def test_nobody_waits_twice_for_an_upstream_that_does_not_answer(monkeypat
         found.start()
         try:
             with capture_logs() as events:
-                assert not await found.settle("nobody-knows-1", "", LONG)
+                assert not await found.settle("nobody-knows-1", "")
                 monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)
                 async with asyncio.timeout(10):
-                    assert not await found.settle("nobody-knows-1", "", LONG)
+                    assert not await found.settle("nobody-knows-1", "")
         finally:
             await found.close()
     guesses = [event for event in events if event["event"] == "window_guessed"]

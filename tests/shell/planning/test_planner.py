@@ -286,3 +286,20 @@ async def test_more_than_two_other_messages_make_another_conversation():
     for index in (0, 1, 3):
         changed[index]["content"] = "other words"
     assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, told(changed, user="b"))).known_messages == 0
+
+
+async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known():
+    asked = []
+
+    async def settle(model: str, _: str) -> bool:
+        asked.append(model)
+        return False
+
+    def profile(model: str, _: str) -> ModelProfile:
+        return ModelProfile(model, 8_000, tokenizer="bytes")
+
+    one = Planner(Pipelines(Settings()), profile, lambda *_: (1.0, False), settle=settle)
+    await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 2_000)]), looking_up=True)
+    assert asked == []
+    await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 9_000)]), looking_up=True)
+    assert asked == ["m"]
