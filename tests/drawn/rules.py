@@ -26,6 +26,7 @@ from drawn.case import WITHOUT_NUMBERS, Case, Turn
 from drawn.sides import Received, Side, logged, started
 from drawn.upstream import ARTIFACT, DrawnUpstream
 from proxy.demo.agent import raise_defects
+from proxy.shell.resources.workload import forget_what_is_gone
 
 MOST_SENDS: Final = 3
 """For one answer of the model."""
@@ -72,6 +73,7 @@ def check(case: bytes) -> None:
     log = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, logged(log):
         asyncio.run(_played(found, Path(folder)))
+    forget_what_is_gone()  # each start keeps all that there is from being collected
     raise_defects(log.getvalue().decode())
 
 
