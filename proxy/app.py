@@ -234,12 +234,12 @@ class Backend(Struct, frozen=True):
         return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one, name))
 
     def priced(self, name: str) -> Priced:
-        """The same, for the overview; `name`: of its check."""
+        """What the overview needs of this upstream; `name`: of its check."""
         return Priced(self.upstream.host, name, Prices(self.models.catalogue))
 
     @property
     def destination(self) -> Destination:
-        """The same, for dry runs."""
+        """What a dry run needs of this upstream."""
         return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
 
 
@@ -352,7 +352,7 @@ def _downloads(settings: Settings) -> Downloads | None:
     media = settings.media
     if not media.fetch_remote_images:
         return None
-    from proxy.shell.references.fetch import Fetcher, GuardedRequests  # noqa: PLC0415 - only if it is asked for
+    from proxy.shell.references.fetch import Fetcher, GuardedRequests  # noqa: PLC0415 - only on request
 
     guarded = GuardedRequests(allow_private=media.allow_private_addresses)
     return Fetcher(guarded, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)

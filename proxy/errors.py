@@ -215,7 +215,7 @@ class RangeOutside(ClientError):
 
 
 class ClientLeft(ClientError):
-    """The client closed its connection; nobody reads the response. 499 is nginx's code for it, seen only in the log."""
+    """The client closed its connection before the response ended. 499 is nginx's code for it, seen only in the log."""
 
     status = 499
     code = "client_left"

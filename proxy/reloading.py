@@ -64,7 +64,7 @@ def _is_here(base_url: str, host: str, port: int) -> bool:
 
 
 def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
-    """Those of a name, or an address itself. Raises OSError for a name that nobody knows."""
+    """Resolve a host. Raises OSError for an unknown name."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
 
 
@@ -159,7 +159,7 @@ class Reloader:
 
     def _begin_reload(self) -> None:
         async def reload() -> None:
-            with contextlib.suppress(SettingsRefused):  # it is in the log, and nobody waits for a response
+            with contextlib.suppress(SettingsRefused):  # it is in the log, and no response is due
                 await self._reload()
 
         self._by_signal = asyncio.create_task(reload())

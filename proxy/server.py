@@ -88,7 +88,7 @@ def serve(settings: Settings, load: Load) -> int:
 
 
 def _dashboard(host: str, port: int) -> str:
-    """The URL for somebody on this machine; an address that means all interfaces cannot be called.
+    """The URL on this machine; an address that means all interfaces cannot be called.
 
     >>> _dashboard("0.0.0.0", 8787), _dashboard("::", 80), _dashboard("fe80::1", 80)
     ('http://127.0.0.1:8787/', 'http://[::1]:80/', 'http://[fe80::1]:80/')
@@ -106,14 +106,14 @@ def _application(settings: Settings, load: Load) -> ASGIApp:
 
 
 def _tell_parent() -> None:
-    """The parent signals all workers; the one that asked then finds nothing new."""
+    """Have the parent signal all workers; the one that was asked to reload then finds nothing new."""
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         os.kill(parent.pid, signal.SIGHUP)
 
 
 def _end_with_parent() -> None:
-    """End as on SIGTERM when the parent is gone: nobody else could end this worker or start its successor."""
+    """End as on SIGTERM when the parent is gone: an orphan could be neither stopped nor replaced."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -166,8 +166,8 @@ class _Workers(Multiprocess):
         self._load = load
 
     def terminate_all(self) -> None:
-        # With the parent's socket open, connections would be accepted until the last worker ends, and nobody would
-        # serve them.
+        # With the parent's socket open, connections would be accepted, and never served, until the last worker
+        # ends.
         for listener in self.sockets:
             listener.close()
         super().terminate_all()

@@ -235,7 +235,7 @@ class MediaSettings(Section):
     max_image_pixels: int = Field(default=MAX_IMAGE_PIXELS, ge=1024)
     """Most pixels of an image; a larger one is described, as most servers take it for a decompression bomb."""
     unknown_capability: Literal["pass", "text"] = "pass"
-    """If nobody states what a model can read: `pass` on what arrived as media and learn from a refusal, or send
+    """For a model whose input types are unknown: `pass` on what arrived as media and learn from a refusal, or send
     `text`."""
     fetch_timeout_seconds: float = Field(default=10, gt=0)
     """Longest time for the download of one image, from the lookup of its host to its last byte."""

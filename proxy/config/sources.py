@@ -47,14 +47,14 @@ _MUST: Final[Mapping[str, str]] = {
 """pydantic's kinds of mistakes whose texts name Python. https://docs.pydantic.dev/latest/errors/validation_errors/"""
 
 _UNITS: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "kb": 2**10, "mb": 2**20, "gb": 2**30}
-"""Of tokens in thousands, of bytes in the powers of two that the defaults are written in."""
+"""Powers of ten for tokens; powers of two for bytes, as in the defaults."""
 _WITH_UNIT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(k|m|g)i?(b?)\s*", re.IGNORECASE)
 _TAB: Final = r"'\t'"
-"""As PyYAML names it in its message."""
+"""PyYAML's spelling in its messages."""
 _QUOTED: Final = re.compile(r"(?<= )'[^']{2,}'|\"[^\"]*\"")
 """What PyYAML quotes from the file; a single character is not a secret."""
 _SHOWN_CHARS: Final = 80
-"""The rest of a wrong value helps nobody."""
+"""Longer values are cut in messages."""
 
 
 def read_yaml(file: Path, mistakes: list[str]) -> Nested:

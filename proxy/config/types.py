@@ -136,7 +136,7 @@ SentKey = Annotated[Key, AfterValidator(_sendable)]
 
 
 MAX_KEY_BYTES: Final = 16 * 1024
-"""Of a file that holds a key; a larger file is something else."""
+"""Limit of a key file; a larger file is something else."""
 
 
 def _readable(path: Path) -> Path:
@@ -205,7 +205,7 @@ VARIABLES: Final[Mapping[str, tuple[bytes, str]]] = {
     "ANTHROPIC_AUTH_TOKEN": (b"authorization", "Bearer {}"),
     "AZURE_OPENAI_API_KEY": (b"api-key", "{}"),
 }
-"""Of the SDKs of OpenAI and Anthropic: the header that carries each, and how."""
+"""Variables of the OpenAI and Anthropic SDKs: the header that carries each, and how."""
 
 
 def client_keys(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -3,7 +3,7 @@ paths and URLs that its connection and headers prove.
 
 Rule: keys are never stored. The secret that keys the hash lives in the data folder, or in the store that replicas
 share: until a replica has read it there, it keeps and reads nothing in that store. Client headers are believed only in
-a strict form, as they end up in texts that models read, and only if a lie would harm nobody else.
+a strict form, as they end up in texts that models read, and only if a lie would harm no other client.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Cooldown:
 
     @property
     def why(self) -> str | None:
-        """Why the store is left alone now; None: it is asked."""
+        """Why the store is skipped now; None if it is in use."""
         if self._held is not None:
             return self._held
         return self._why if 0 <= self._clock() - self._began < COOLDOWN_SECONDS else None
@@ -54,7 +54,7 @@ class Cooldown:
         self._held = why
 
     def end(self) -> None:
-        """It may be asked."""
+        """Stop skipping the store."""
         self._began, self._held = float("-inf"), None
 
 
@@ -67,7 +67,7 @@ class BucketTrouble(Exception):
 
 
 class NoAnswer(BucketTrouble):
-    """No response came, or none came a moment ago, and so the bucket was not asked."""
+    """No response came, or the store is skipped because none came a moment ago."""
 
     def __init__(self, why: str) -> None:
         super().__init__(TimeoutError(why))

@@ -83,7 +83,7 @@ async def openapi(request: Request) -> Response:
 
 @pages.get("/docs")
 async def docs(request: Request) -> Response:
-    """The same for people."""
+    """The API for people."""
     page = api_page(request.app.openapi())
     return Response(page, media_type="text/html", headers=HEADERS | PAGE_HEADERS)
 

@@ -1,5 +1,5 @@
-"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or what
-stands in its place.
+"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its
+replacement text.
 
 Rule: a name is an artifact's name or nothing, never a path; content that arrived with a key is served for that key
 only; a browser never runs content that a model or a tool wrote.
@@ -133,8 +133,8 @@ async def artifact(
     instead: _Instead = None,
     range: _Range = None,
 ) -> None:
-    """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or what stands in its
-    place."""
+    """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its replacement
+    text."""
 
 
 class _Body(Struct, frozen=True):

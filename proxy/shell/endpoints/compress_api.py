@@ -72,7 +72,7 @@ class CompressApi:
         self._workload = workload
         self._most_seconds = most_seconds
         self._retrievals: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_COUNTED)
-        """By tenant and hash, since this process began."""
+        """Counts since this process began, by tenant and hash."""
         self._log = logger()
 
     def serves(self, path: str) -> bool:

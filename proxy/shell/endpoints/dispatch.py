@@ -246,7 +246,7 @@ def _target(scope: Scope, matched: PathMatch) -> WholePath:
 
 
 def _on(route: Route, scope: Scope, matched: PathMatch, routes: Routes) -> PathMatch:
-    """The same match on another upstream's host."""
+    """Move the match to another upstream's host."""
     if route is routes.default:
         return matched
     return match_path(scope["method"], raw_path(scope), route.base_path) or matched

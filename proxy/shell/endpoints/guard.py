@@ -1,7 +1,7 @@
 """Who may call: the operator's pages are for this machine, or for the operator's key; a foreign web page gets nothing.
 And whose artifacts a request may read: the same rule for `/artifacts` and for `/mcp`.
 
-Rule: only the connection's address says where somebody is. A header's claim can remove access, never grant it: a
+Rule: only the connection's address says where a client is. A header's claim can remove access, never grant it: a
 request that came through another proxy is not local, nor is one with a foreign `Host` or `Origin`, by which a web page
 in a browser on this machine reaches for what it should not (DNS rebinding). Content that arrived with a key is served
 for that key only, unless the settings open all of it to clients on this machine.
@@ -28,13 +28,13 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers, header
 
 WRONG_KEY_SECONDS: Final = 1.0
-"""From a wrong key to its refusal. A key of 16 characters cannot be guessed; one that somebody reads from a list can,
-and the log should have time to be seen."""
+"""Delay before a wrong key is refused. A key of 16 characters cannot be guessed; one from a leaked list can, and the
+log should have time to be seen."""
 MAX_SLOWED: Final = 100
 """Refusals that wait; more are sent at once, as each holds a connection that others may need."""
 _BECAUSE: Final = "as whoever reaches the proxy uses its key (upstream.api_key); server.host_names allows more names"
 _SAID_CHARACTERS: Final = 100
-"""Of a header or path that goes into the log."""
+"""Limit for a header or path in the log."""
 
 
 class Guard:
@@ -48,7 +48,7 @@ class Guard:
         lends_key: bool = False,
         wrong_key_seconds: float = WRONG_KEY_SECONDS,
     ) -> None:
-        """`lends_key`: whoever reaches the proxy uses a key of the operator's, and only this machine should."""
+        """`lends_key`: every client uses the operator's key, so only this machine may."""
         self._key = admin_key.get_secret_value().encode() if admin_key is not None else None
         self._names = frozenset({"localhost", *(name.lower() for name in host_names)})
         self._lends_key = lends_key
@@ -57,7 +57,7 @@ class Guard:
 
     def stranger(self, scope: Mapping[str, Any]) -> NotFromHere | None:
         """Why a request may be that of a web page that has no business here; None for all others. An address in `Host`
-        is nobody's name: no DNS leads it elsewhere."""
+        is safe: no DNS can redirect it."""
         if not self._lends_key:
             return None
         headers: Headers = scope["headers"]
@@ -90,7 +90,7 @@ class Guard:
             raise
 
     def check(self, scope: Mapping[str, Any]) -> None:
-        """The same at once, and without a line in the log. Raises KeyNeeded or NotFromHere."""
+        """Check without the delay and without a log line. Raises KeyNeeded or NotFromHere."""
         headers: Headers = scope["headers"]
         host, origin = header(headers, b"host").decode("latin-1"), _origin_of(headers)
         if origin is not None and not _is_own(origin, host):

@@ -35,9 +35,9 @@ from proxy.shell.upstream.client import header
 
 MCP_PATH: Final = "/mcp"
 MAX_CALL_BYTES: Final = 256 * 1024
-"""Of a request: a call has a name and a pattern."""
+"""Limit of a request: a call has a name and a pattern."""
 PAGE_BYTES: Final = 24 * 1024
-"""Of a result. Claude Code warns from 10,000 tokens on and allows 25,000: https://code.claude.com/docs/en/mcp"""
+"""Limit of a result. Claude Code warns from 10,000 tokens on and allows 25,000: https://code.claude.com/docs/en/mcp"""
 _READS_ONLY: Final = types.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )

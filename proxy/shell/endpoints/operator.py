@@ -46,7 +46,7 @@ from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
 MAX_LISTENERS: Final = 16
-"""Of one process: each costs a look a second."""
+"""Limit per process: each costs a query a second."""
 MAX_AT_ONCE: Final = 100
 """Decisions in one event: a page that missed more shows its list anew."""
 _HEADERS: Final = [
@@ -215,7 +215,7 @@ class ReloadedHere(TypedDict):
     """The outcome of a reload of the settings."""
 
     status: Literal["reloaded", "unchanged"]
-    """Of the worker that responds; the others are notified."""
+    """The worker that responds; the others are notified."""
     restart_needed: list[str]
     """Settings that have changed but need a restart: they keep their old values."""
     workers: int
@@ -267,7 +267,7 @@ async def readyz(request: Request) -> Response:
 
 @status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
 async def exposed(request: Request) -> Response:
-    """Of all workers together; docs/metrics.md describes each."""
+    """Metrics of all workers together; docs/metrics.md describes each."""
     return Exposition(services_of(request).metrics.exposed())
 
 
@@ -289,8 +289,8 @@ async def decisions(
     status: _Status = "",
     hours: _Since = None,
 ) -> Response:
-    """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
-    content. With `decisions.stored: 0` only of the process that responds, since its start."""
+    """Requests of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
+    content. With `decisions.stored: 0` only those of the process that responds, since its start."""
     services = services_of(request)
     since = 0.0 if hours is None else time.time() - hours * 3600
     wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation, model, client, status, since)
@@ -384,7 +384,7 @@ async def explain(request: Request) -> Response:
     response_model=shaped(ReloadedHere),
 )
 async def reload_settings(request: Request) -> Response:
-    """As SIGHUP does: running responses end with the settings that they began with, and invalid settings change
+    """Reload, as SIGHUP does: running responses end with the settings that they began with, and invalid settings change
     nothing (422, with a line for each mistake)."""
     reload: Reload | None = request.app.state.reload
     if reload is None:

@@ -60,11 +60,11 @@ class Passable(Protocol):
 
     @property
     def status(self) -> int:
-        """Of HTTP."""
+        """The HTTP status."""
 
     @property
     def headers(self) -> Headers:
-        """As they are sent."""
+        """Headers as they are sent."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body."""
@@ -79,7 +79,7 @@ class ResponseSender(Struct, eq=False):
     _alive: KeepAlive | None = None
     """What `send` belongs to, if bytes may be sent before the response is decided."""
     status: int = 0
-    """Of the response; 0 until it has begun."""
+    """Status of the response; 0 until it has begun."""
     sent_bytes: int = 0
     last: Tail = field(default_factory=lambda: Tail(TAIL_BYTES, _PIECES_OF_THE_END))
     """The end of what was sent."""
@@ -228,7 +228,7 @@ CLIENT_KEY: Final = HTTPBearer(
 MAX_CONVERSATIONS: Final = 100
 """In one response."""
 MAX_WORDS_CHARACTERS: Final = 200
-"""Of a search."""
+"""Limit of a search."""
 _ALLOWED: Final = {
     "limit": f"a number from 1 to {MAX_DECISIONS}",
     "hours": f"a number from 1 to {MAX_HOURS}",
@@ -240,7 +240,7 @@ _ALLOWED: Final = {
     "status": "a status like 401, or a class like 4xx",
     "conversation": "the name of a conversation, as decisions have it",
 }
-"""Of parameters that FastAPI reads."""
+"""Parameters that FastAPI reads."""
 
 
 _PAGE: Final = """\
@@ -299,7 +299,7 @@ def add_refusals(app: FastAPI) -> None:
 
 
 def _page(answer: Response, error: ProxyError) -> Response:
-    """The same for a person who requested a page with a browser."""
+    """The error as a page, for a browser that requested one."""
     headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
     page = _PAGE.format(message=html.escape(error.message))
     return Response(page, answer.status_code, headers | {"content-security-policy": "default-src 'none'"}, "text/html")

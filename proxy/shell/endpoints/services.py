@@ -56,7 +56,7 @@ class Services(Struct, frozen=True):
 
     server: ServerSettings
     base_path: bytes
-    """Of the default upstream's base URL."""
+    """Path of the default upstream's base URL."""
     guard: Guard
     fitted: FittedEndpoint
     pass_through: PassThrough
@@ -204,7 +204,7 @@ class Looked(NamedTuple):
 
 
 class Readiness:
-    """Remembers the last check, and checks again if it is old and somebody asks."""
+    """Remembers the last check and repeats it on request once it is old."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from proxy.shell.upstream.client import Headers
 
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
-"""As nginx's lingering_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_timeout"""
+"""nginx's lingering_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_timeout"""
 
 
 async def read_body(
@@ -126,7 +126,7 @@ _WINDOW_BITS: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 _MOST_CODINGS: Final = 3
 """Nested codings; clients use one."""
 _MOST_MEMBERS: Final = 10_000
-"""Of a gzip or zstd body: bgzip and pzstd make many; each costs some microseconds, however little it holds."""
+"""Limit for a gzip or zstd body: bgzip and pzstd make many; each costs some microseconds, however little it holds."""
 _PIECE_BYTES: Final = 64 * 1024
 _ZSTD_WINDOW_LOG: Final = 23
 """8 MB, the most memory that an HTTP sender may require of a reader: RFC 9659."""

@@ -39,7 +39,7 @@ https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close"""
 _LINGER_BYTES: Final = 64 * 1024 * 1024
 """How much of it: a flood from this machine brings some GB/s, which the loop would spend its time on."""
 _HELD_BYTES: Final = 64 * 1024
-"""Of the requests that a client sends ahead; at more, the proxy stops reading from it."""
+"""Requests that a client sends ahead; beyond this, the proxy stops reading from it."""
 _FREE_CHUNK_BYTES: Final = 300_000
 """A chunked body may have so many bytes besides three times its content. A chunk of three bytes has eight; encoders
 that send each JSON token as a chunk, as Python's `iterencode` does, write more. Below that each byte costs a call."""
@@ -49,11 +49,11 @@ _TLS: Final = b"\x16"
 """How a handshake begins, in every version (RFC 8446 5.1)."""
 _TLS_PROBLEM: Final = "the client speaks TLS, but this port speaks HTTP: use http://, or put a TLS proxy in front"
 _PROBLEMS: Final = {"Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1 is"}
-"""Of llhttp's messages those that leave the client guessing (RFC 9113 3.4)."""
+"""llhttp's messages that leave the client guessing (RFC 9113 3.4)."""
 _BLANK_LINE: Final = b"\r\n\r\n"
 _OF_THE_CONNECTION: Final = frozenset((b"connection", b"transfer-encoding"))
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Of those that uvicorn refuses in a header all but line ends, which are counted."""
+"""Control characters that uvicorn refuses in a header, without line ends, which are counted."""
 
 
 class Connections(Struct):
@@ -76,7 +76,7 @@ class Connection(HttpToolsProtocol):
 
     transport: Any  # an `Output`
     is_writable = True
-    """As Losable says."""
+    """See Losable."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class Connection(HttpToolsProtocol):
         self._line_bytes = 0
         """Since the beginning of the head, or since the last content of a chunk."""
         self._body_bytes = self._content_bytes = 0
-        """Of this body: as sent, and without the framing of its chunks."""
+        """Size of this body: as sent, and without the framing of its chunks."""
         self._is_lost = False
-        """Whether the application has been told that its client is gone."""
+        """Whether the application knows that its client is gone."""
         self._leave: Callable[[], None] | None = None
         """Called when the connection is lost."""
         self._stop_chunks: Callable[[], None] | None = None
@@ -276,13 +276,13 @@ class Connection(HttpToolsProtocol):
             self.data_received(held)
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
-        """As Losable says."""
+        """See Losable."""
         self._leave = then
         if self._is_lost and then is not None:
             self.loop.call_soon(then)
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """As Losable says."""
+        """See Losable."""
         cycle = self.cycle
         if cycle is None or not cycle.chunked_encoding or cycle.response_complete or not self.is_writable:
             return None
@@ -290,7 +290,7 @@ class Connection(HttpToolsProtocol):
         return self.transport.direct  # type: ignore[no-any-return] # see above
 
     def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
-        """As Losable says. Through uvicorn, FastAPI and Starlette, a response takes four times as many steps."""
+        """See Losable. Through uvicorn, FastAPI and Starlette, a response takes four times as many steps."""
         cycle, named = self.cycle, dict(headers)
         is_simple = named.get(b"content-length") == b"%d" % len(body) and named.keys().isdisjoint(_OF_THE_CONNECTION)
         may_be_sent = self.is_writable and cycle.keep_alive and not cycle.response_started

@@ -142,8 +142,7 @@ class Catalogue:
         return self._told(entry, why, guessed=guessed)
 
     def entry_of(self, model: str) -> CatalogueEntry | None:
-        """The entry that stands for a model, whether it is certain or not; None on a server of one's own, which no list
-        prices."""
+        """The entry for a model, whether it is certain or not; None on a server of one's own, which no list prices."""
         chosen = None if self._own_server else self._chosen(model)
         return None if chosen is None else chosen[0]
 

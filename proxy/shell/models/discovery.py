@@ -109,7 +109,7 @@ class Discovery:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models that the upstream lists, in its order; empty until it has been asked."""
+        """The models that the upstream lists, in its order; empty until its list was read."""
         return tuple(self._found.listed.models)
 
     @property

@@ -250,7 +250,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
 _NO_REFUSALS: Final = Refusals()
 Contents: TypeAlias = dict[str, dict[str, Knowledge]]
-"""Of the file: upstream → key of a model → what is known."""
+"""The file's contents: upstream → key of a model → what is known."""
 
 
 _EVERY_MODEL: Final = "*"
@@ -258,7 +258,9 @@ _EVERY_MODEL: Final = "*"
 
 def key_of(model: str | None) -> str:
     """A model's name as a key in the file and in the log: bounded in length, and UTF-8, which JSON strings need not be.
-    None stands for every model of an upstream: what refuses a body for its bytes stands before all of them.
+    None means every model of an upstream: what refuses a body for its bytes sits in front of all of them.
+
+
 
     >>> key_of("gpt-\\ud800"), key_of(None), key_of("*")
     ('gpt-?', '*', '?')

@@ -69,7 +69,7 @@ MAX_PROFILES: Final = 1024
 """Profiles remembered; a name is foreign input, and a client may send a new one with every request."""
 
 _BEFORE_LISTS: Final = 2
-"""Where a window that requests ask for stands among the sources."""
+"""Rank among the sources of a window that requests select."""
 _LIFT: Final = "the requests ask for it"
 _STATED: Final = "the request states it"
 

@@ -202,7 +202,7 @@ def _seconds(written: bytes | str | None) -> float:
 
 
 def _read(fields: Mapping[bytes | str, bytes | str]) -> dict[str, dict[str, Knowledge]]:
-    """By upstream and model; what cannot be read is left out."""
+    """Lessons by upstream and model; unreadable ones are dropped."""
     found: dict[str, dict[str, Knowledge]] = {}
     for field, written in fields.items():
         name = field if isinstance(field, str) else field.decode("utf-8", "replace")

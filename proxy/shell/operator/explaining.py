@@ -40,7 +40,7 @@ class Change(TypedDict):
 
 
 class Sizes(TypedDict):
-    """Of a request, in each unit."""
+    """Size of a request, in each unit."""
 
     tokens: Change
     chars: Change
@@ -121,7 +121,7 @@ class DryRun(TypedDict):
     """Counts by reason."""
     size: Sizes
     besides_messages_tokens: int
-    """Of everything outside the messages: tools, mostly."""
+    """Tokens of everything outside the messages: tools, mostly."""
     room: Room
     reply_limit: ReplyLimit
     counted_by: str
@@ -148,7 +148,7 @@ class Explanation(Struct, frozen=True):
 
     planned: Planned
     base_url: str
-    """Of the upstream that the request would go to."""
+    """Base URL of the upstream that the request would go to."""
     mode: Literal["on", "observe", "off"]
     """From the settings."""
     places: dict[str, str]
@@ -160,7 +160,7 @@ class Explanation(Struct, frozen=True):
 
     @property
     def profile(self) -> ModelProfile:
-        """Of the request's model."""
+        """Profile of the request's model."""
         return self.planned.inputs.profile
 
     @property
@@ -170,7 +170,7 @@ class Explanation(Struct, frozen=True):
 
     @property
     def beside_tokens(self) -> int:
-        """Of everything outside the messages: tools, mostly."""
+        """Tokens of everything outside the messages: tools, mostly."""
         return self.planned.plan.budget.model_tokens(self.planned.inputs.base.tokens)
 
     def described(self) -> DryRun:

@@ -1,7 +1,7 @@
 """Data for the dashboard's overview: health, savings, timeline.
 
-Rule: figures of all workers, summed up when somebody looks; sizes, names, times and money, never content. Money is by
-the catalogue's list prices and says so; a model without one has none.
+Rule: figures of all workers, summed up on request; sizes, names, times and money, never content. Money is by the
+catalogue's list prices and says so; a model without one has none.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS, Ledger, Wanted
 
 BARS: Final = 96
-"""Of the time line, at most."""
+"""Limit of the timeline."""
 MAX_HOURS: Final = 24 * 14
 _RECENT_SECONDS: Final = 900.0
 """For what is wrong at the moment."""
 _REFUSED_SHARE: Final = 0.05
-"""Of all requests in that time, from which refusals for a key or a rate are worth a word."""
+"""Share of recent requests from which refusals for a key or a rate are reported."""
 PERIODS: Final = (1, 24, 24 * 7, 24 * 14)
 """Hours that the dashboard offers."""
 _FAILING_SHARE: Final = 0.1
-"""Of an upstream's requests in that time, from which its failures are worth a word."""
+"""Share of an upstream's recent requests from which its failures are reported."""
 _TIMED: Final = 200
 """Requests whose wait for the first byte is looked at."""
 MAX_MODELS: Final = 50
@@ -60,7 +60,7 @@ class Health(TypedDict):
     level: Literal["warn", "bad"]
     words: str
     status: NotRequired[str]
-    """Of the requests concerned, as the filter of `/decisions` takes it."""
+    """Status of the requests concerned, as the filter of `/decisions` takes it."""
 
 
 class UpstreamState(TypedDict):
@@ -72,7 +72,7 @@ class UpstreamState(TypedDict):
     """Why it does not answer; empty: it does."""
     requests: int
     failed: int
-    """Of these, those that it or the proxy failed."""
+    """Requests that the upstream or the proxy failed."""
     first_byte_ms: float | None
     """The median of the latest 200; empty: none."""
     slow_first_byte_ms: float | None
@@ -80,21 +80,21 @@ class UpstreamState(TypedDict):
 
 
 class Counts(TypedDict):
-    """Of requests."""
+    """Numbers of requests."""
 
     requests: int
     failed: int
-    """By the upstream or the proxy."""
+    """Failures of the upstream or the proxy."""
     refused: int
-    """By the upstream, with a status from 400 to 499 that the client got."""
+    """Statuses from 400 to 499 that the upstream returned to the client."""
     edited: int
     fitted: int
     """Made to fit: answered requests that the upstream would have refused or cut silently for their length."""
     overflows: int
     tokens_saved: int
-    """Of answered requests, estimated: what was not sent, as far as it would have fit into the window."""
+    """Estimate for answered requests: tokens that were not sent, as far as they would have fit into the window."""
     tokens_before: int
-    """Of those sent, before edits; estimated."""
+    """Estimated size before edits of the requests sent."""
     tokens_sent: int
     cached_tokens: int
 
@@ -107,15 +107,15 @@ class Bar(Counts):
     first_byte_ms: list[float]
     """Median and 95th percentile of the wait for the upstream's first byte; empty: no request is remembered."""
     own_ms: list[float]
-    """The same of the proxy's own time."""
+    """The proxy's own time."""
 
 
 class Sums(Counts):
-    """Of requests."""
+    """Sums over requests."""
 
     survived: int
     prompt_tokens: int
-    """As the upstreams counted them, where they did."""
+    """Counted by the upstreams, where they report usage."""
     reply_tokens: int
     prefix_kept: float | None
     """Mean over the requests that continued a known conversation."""
@@ -124,14 +124,14 @@ class Sums(Counts):
 
 
 class AllSums(Sums):
-    """Of all models."""
+    """Sums over all models."""
 
     unpriced_models: int
     """Models in this time without a price."""
 
 
 class ModelSums(Sums):
-    """Of one model at one upstream."""
+    """Sums for one model at one upstream."""
 
     model: str
     upstream: str
@@ -157,7 +157,8 @@ class Proxy(TypedDict):
 
 
 class Totals(TypedDict):
-    """Of all workers, over everything that is kept; with `decisions.stored: 0`, of one since it started."""
+    """Totals of all workers, over everything that is kept; with `decisions.stored: 0`, of one worker since its
+    start."""
 
     requests: int
     running: int
@@ -166,7 +167,7 @@ class Totals(TypedDict):
     overflows: int
     """Requests that the upstream refused as too long."""
     overflows_survived: int
-    """Of these, those that succeeded after all."""
+    """Overflows that succeeded after a second send."""
     prefix_kept: float | None
     """Mean over the requests that continued a known conversation."""
 

@@ -38,10 +38,10 @@ Hidden: TypeAlias = HiddenToolCalls | Continuation
 MAX_KNOWN: Final = 10_000
 """Messages and names of responses for which it is remembered what they hide."""
 MAX_KNOWN_BYTES: Final = 16 * 1024 * 1024
-"""Of the calls and results that they hide."""
+"""Limit for the remembered calls and results."""
 MAX_ASKED: Final = 200
-"""The newest messages of one request, about which the store is asked: after a restart in the middle of a long run, one
-request must not wait for thousands of look-ups. Calls and results hidden in older messages are left out."""
+"""Store look-ups for one request, newest messages first: after a restart in the middle of a long run, one request must
+not wait for thousands of them. Calls and results hidden in older messages are left out."""
 
 
 class HiddenCallMemory:
@@ -51,7 +51,7 @@ class HiddenCallMemory:
         self._store = store
         self._reader = reader
         self._known: BoundedMap[tuple[str, str], Hidden | None] = BoundedMap(MAX_KNOWN, MAX_KNOWN_BYTES)
-        """By tenant and mark."""
+        """Keyed by tenant and mark."""
 
     async def keep(self, tenant: str, hidden: Hidden) -> bool:
         """Keep what a response hid; returns whether that was possible.

@@ -198,8 +198,10 @@ class ConversationMemory(Generic[Knowledge]):
 
 
 def _items(ends: Sequence[int], start: int, stop: int, most: int) -> int:
-    """How many items make the messages from `start` to `stop`, counted up to `most`: a long conversation is asked for
-    this several times in each turn.
+    """How many items make the messages from `start` to `stop`, counted up to `most`: called several times per turn of a
+    long conversation.
+
+
 
     >>> _items((10, 20, 20, 30), 0, 4, 9), _items((10, 20, 20, 30), 0, 4, 2)
     (3, 2)
@@ -331,8 +333,8 @@ class HeldConversations:
         return planned.left_to_the_upstream() or planned
 
     def note(self, sent: Planned, outcome: Outcome, evidence: bytes, tenant: str) -> None:
-        """Remember a conversation whose upstream was asked and answered. `evidence`: the beginning of its response, by
-        whose name the next turn may continue."""
+        """Remember a conversation that its upstream has answered. `evidence`: the beginning of the response, by whose
+        name the next turn may continue."""
         if not sent.members or outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
             return
         for name in (sent.wire.continues(sent.request), sent.wire.named_in(sent.request, evidence)):

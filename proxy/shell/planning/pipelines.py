@@ -79,7 +79,7 @@ class Pipelines:
 
     @property
     def forbids_silent_cuts(self) -> bool:
-        """Whether an upstream is asked to refuse what it would cut."""
+        """Whether to have the upstream refuse what it would cut."""
         return self._settings.overflow.forbid_silent_cuts
 
     def reply_is_apart(self, model: str) -> bool:
@@ -92,8 +92,8 @@ class Pipelines:
         return self._truncate(entry_of(self._settings.models, profile.model), budget.result_tokens)
 
     def in_place(self, pipeline: Pipeline, profile: ModelProfile, most_tokens: int | None) -> Pipeline:
-        """The same steps if no message may be added, removed or moved. `most_tokens`: a window that replaces the
-        model's if that is larger or a guess."""
+        """The pipeline for a request in which no message may be added, removed or moved. `most_tokens`: a window that
+        replaces the model's if that is larger or a guess."""
         local = tuple(
             [structs.replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
         )
@@ -189,7 +189,7 @@ class Pipelines:
 
 
 def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
-    """The same steps with the fetched content of references."""
+    """The pipeline with the fetched content of references."""
     if not resolved:
         return pipeline
     images = pipeline.images
@@ -203,7 +203,7 @@ def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[Loca
 
 
 class _Showing(Struct, frozen=True):
-    """The same steps, but a message keeps only some of its images; its others are described."""
+    """Keeps only some images of a message and describes the others."""
 
     steps: tuple[LocalStep, ...]
 
@@ -220,8 +220,8 @@ class _Showing(Struct, frozen=True):
 def _in_characters(
     every: ToolOutputSettings, max_chars: int | None, share: int | None, like: ExcerptLimits
 ) -> ExcerptLimits:
-    """The limits where `max_chars` is stated for results: it replaces lines and bytes that nobody states. The share of
-    the window, in bytes, always holds."""
+    """The limits where `max_chars` is set for results: it replaces lines and bytes that are not set. The share of the
+    window, in bytes, always holds."""
     replaces = max_chars is not None
     lines_stand = not replaces or "max_lines" in every.model_fields_set
     bytes_stand = not replaces or "max_bytes" in every.model_fields_set

@@ -44,17 +44,18 @@ upstream's tokens for one of ours, whether that was measured): the same as long 
 MAX_KNOWN_INPUTS: Final = 256
 """Each is for a model, a reply limit, a tool list and a kind of client; all of these are foreign input."""
 MAX_KNOWN_TEXT_BYTES: Final = 8 * 1024 * 1024
-"""Of all tool lists and instructions that are remembered."""
+"""Limit for all remembered tool lists and instructions."""
 _MAX_SIZED_BYTES: Final = 128 * 1024
-"""Of a tool list whose size is remembered (64 of them are); the lists of agents have up to 80 KB."""
+"""Largest tool list whose size is remembered (64 of them are); the lists of agents have up to 80 KB."""
 ROUGH_SHARE: Final = 2 / 3
-"""Of the usable room: up to here an estimate decides, because an exact count would decide the same. For whole
+"""Share of the usable room up to which an estimate decides, because an exact count would decide the same. For whole
 conversations of agents it is 0.7 to 1.0 of the estimate, and 1.3 for Chinese in `cl100k_base`, the densest language
 that one consists of. A conversation of letters drawn by lot (1.8) is sent, refused, and counted exactly then."""
 _ROUGH_BYTES_PER_TOKEN: Final = 3
-"""Of the usable room: the estimate of a longer request would hardly ever be within its share."""
+"""Bytes of a request for each token of the usable room: the estimate of a longer request would hardly ever be within
+its share."""
 MAX_UNSURE_BYTES: Final = 64 * 1024
-"""Of a request that is estimated although its counter may not be its model's own, or its server may cut prompts
+"""Largest request that is estimated although its counter may not be its model's own, or its server may cut prompts
 silently: both are found out by comparing exact counts with usage."""
 
 
@@ -70,7 +71,7 @@ class PlanInputs:
     base: Size
     """Size of what is not a message: mostly tools."""
     members: Mapping[str, int]
-    """By name: tokens in `base` of members that may be no prompt at all for this upstream."""
+    """Tokens in `base` of members that may be no prompt at all for this upstream, by name."""
     file_access: AgentFileAccess
     has_subagent: bool
     """Whether the tools offer a subagent."""
@@ -89,7 +90,7 @@ class _Texts(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """Limit for all of them."""
         return len(self.tools) + len(self.instructions) + sum(len(raw) for _, raw in self.members)
 
 
@@ -105,7 +106,7 @@ class _Limits(NamedTuple):
     """Up to how many bytes of a request a rough count is worthwhile."""
     budget: Budget
     known: dict[tuple[bool, str, _Texts, Terms], PlanInputs]
-    """By everything else they depend on: whether the count is rough, the wire, the texts, the terms."""
+    """Keyed by everything else they depend on: whether the count is rough, the wire, the texts, the terms."""
 
 
 class KnownInputs:

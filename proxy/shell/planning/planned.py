@@ -41,8 +41,8 @@ class LastSent(Struct, weakref=True):
 
 
 def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
-    """The same for all turns of a conversation, whichever worker gets them: a hash of its first user message. It is
-    keyed by the tenant, which is itself a keyed hash, so nobody can find the message by trying."""
+    """Name a conversation alike for all its turns, whichever worker gets them: a hash of its first user message, keyed
+    with the tenant hash, so it cannot be brute-forced."""
     for message in messages:
         if message.role == "user":
             first = message.raw
@@ -114,18 +114,18 @@ class Planned(Struct):
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
     forbids_silent_cuts: bool = False
-    """Whether the upstream is asked to refuse what it would cut."""
+    """Whether the upstream is to refuse what it would cut."""
     reading: Reading | None = None
     """What the proxy has read for the model since the client's request."""
     _last_sent: weakref.ref[LastSent] | None = None
     is_here: bool = True
     """Whether its content is: messages, edits, artifacts."""
     message_count: int = 0
-    """Of the request as it came."""
+    """Messages of the request as it came."""
     changed: bool = False
     """Whether anything but the client's own bytes is sent."""
     tokens_before: int = 0
-    """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
+    """Size of the request as it came, in the model's tokens, as all reported sizes are."""
     tokens_after: int = 0
     """Size of what the plan sends, in the model's tokens."""
     room_tokens: int | None = None
@@ -180,7 +180,7 @@ class Planned(Struct):
         return self.plan.changed or self.offered or bool(self.members) or self.request.added_bytes > 0
 
     def left_to_the_upstream(self) -> Planned | None:
-        """The same, but the upstream is asked to drop old messages that it stores; None if it cannot be asked."""
+        """A copy that has the upstream drop old messages that it stores; None if it has no such member."""
         members = self.wire.left_to_the_upstream(self.request)
         if not members:
             return None
@@ -193,7 +193,7 @@ class Planned(Struct):
         return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
 
     def with_reply(self, reply_tokens: int | None) -> Planned:
-        """The same with this limit of the reply, unless its own is lower."""
+        """A copy with this reply limit, unless its own is lower."""
         own = self.reply_tokens or self.request.reply_tokens
         if reply_tokens is None or (own is not None and own <= reply_tokens):
             return self

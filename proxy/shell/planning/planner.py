@@ -45,7 +45,7 @@ INLINE_BYTES: Final = 32 * 1024
 """New bytes that are processed on the event loop: tiktoken counts 6 MB a second or more, so this takes about 5 ms at
 most. A thread costs 0.1 ms and waits for its turn."""
 WAITED_SECONDS: Final = 0.000_5
-"""Least time of a look-up that is told: asking what is remembered takes microseconds, and is the proxy's own time."""
+"""Shorter look-ups are cache hits and are not reported."""
 
 _NOTHING: Final[Resolved] = {}
 _NO_OTHERS: Final[Mapping[int, Message]] = {}

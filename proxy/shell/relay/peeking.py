@@ -31,7 +31,7 @@ QUIET_BYTES: Final = 1024 * 1024
 """Limit for events without content at the beginning of a stream: some repeat all tools and instructions of the
 request."""
 _LARGE_BYTES: Final = 16 * 1024
-"""Of a piece after which others have their turn: reading it may take milliseconds."""
+"""A larger chunk yields to other requests: reading it may take milliseconds."""
 _ANY_ZLIB_FORMAT: Final = 47
 """zlib distinguishes gzip and deflate itself."""
 OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
@@ -44,7 +44,7 @@ _PIECES_OF_THE_END: Final = 8
 
 
 class NotingTaker(Taker, Protocol):
-    """A taker that notes the end of what it takes."""
+    """A consumer that records the end of what it receives."""
 
     last: Tail
 
@@ -74,11 +74,11 @@ class PeekedResponse(Struct, eq=False):
     _splitter: Splitter | None = None
     _unpacker: Any = None
     _is_noted: bool = False
-    """Whether somebody else adds to `last` what `chunks` yields."""
+    """Whether another object appends to `last` what `chunks` yields."""
     _counted: Counted | None = None
-    """What a whole response counts; its judge asks for it, and whoever learns from it."""
+    """Counts of a whole response, for its judge and for learning."""
     _last_quiet: bytes = b""
-    """The latest event with data but without content: the reason for which a reply ended may stand in it."""
+    """The latest event with data but without content: it may contain the finish reason."""
     _quiet_bytes: int = 0
     """Data of events without content."""
     _telling: bytes = b""
@@ -97,7 +97,7 @@ class PeekedResponse(Struct, eq=False):
 
     def _may_begin_early(self, *, as_stream: bool) -> bool:
         """Whether bytes without content may be passed on at once: only of a successful response in the form that the
-        client asked for."""
+        client requested."""
         if self.status != 200 or not self.is_plain:
             return False
         return self.is_stream if as_stream else b"json" in dict(self.headers).get(b"content-type", b"").lower()
@@ -119,7 +119,7 @@ class PeekedResponse(Struct, eq=False):
 
     async def look(self, early: PassEarly | None = None, *, as_stream: bool = True) -> None:
         """Read as much as is needed to judge the response; bytes without content go to `early` if it has the form that
-        the client asked for, `as_stream` or not. Raises UpstreamUnreachable and UpstreamTimeout."""
+        the client requested, `as_stream` or not. Raises UpstreamUnreachable and UpstreamTimeout."""
         if (body := self._answer.arrived()) is None:
             if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
                 return
@@ -129,7 +129,7 @@ class PeekedResponse(Struct, eq=False):
         self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
 
     async def _look_on(self, early: PassEarly | None) -> bool:
-        """Read what arrives; whether it was all read without being told what it is."""
+        """Read what arrives; returns whether all of it was read without a decision."""
         seen, self.evidence = 0, b""
         async for piece in self._pieces:
             seen += len(piece)
@@ -172,7 +172,7 @@ class PeekedResponse(Struct, eq=False):
         return b"".join(self._held) if self.is_whole else None
 
     def hand_to(self, taker: NotingTaker) -> None:
-        """Like UpstreamResponse.hand_to. A taker with a `last` of its own also notes what it is not handed, so that
+        """See UpstreamResponse.hand_to. A consumer with a `last` of its own also records what it is not handed, so that
         this is done once."""
         self.last, self._is_noted = taker.last, taker.last is not self.last
         self._answer.hand_to(taker)
@@ -193,7 +193,6 @@ class PeekedResponse(Struct, eq=False):
         return self._wire.counted(begun + self.last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
 
     async def drain(self) -> None:
-        """Like UpstreamResponse.drain."""
         await self._answer.drain()
 
     async def aclose(self) -> None:

@@ -187,7 +187,7 @@ class Relay:
     @property
     def own_wire(self) -> str:
         """The wire that is the upstream's own API; empty as long as it is not recognised as such a server. Its clients
-        look for it before their first chat, so the upstream is asked again if it was not up before."""
+        look for it before their first chat, so the upstream is checked again if it was not up before."""
         self._models.discovery.nudge()
         return self._models.discovery.own_wire
 
@@ -409,8 +409,8 @@ class Relay:
         return planned
 
     def _mode(self, asked: bytes) -> str:
-        """`asked`: what the header asks for. Raises MalformedRequest: a client that misspells `observe` surely does not
-        want an edited request."""
+        """`asked`: the header's value. Raises MalformedRequest: a client that misspells `observe` surely does not want
+        an edited request."""
         if not self._settings.enabled:
             return "off"
         if not asked:

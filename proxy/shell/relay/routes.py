@@ -31,7 +31,7 @@ class Route(Struct, frozen=True):
     relay: Relay
     planner: Planner
     base_path: bytes
-    """Of the upstream's base URL."""
+    """Path of the upstream's base URL."""
     upstream: UpstreamSettings
     """Says which requests it takes."""
     name: str = ""
@@ -87,7 +87,7 @@ PATH: Final = "/v1/models"
 ANSWER_SECONDS: Final = 10.0
 """Longest wait for one upstream's list."""
 MAX_LIST_BYTES: Final = 16 * 1024 * 1024
-"""Of one upstream's list; OpenRouter's has 0.6 MB."""
+"""Limit for one upstream's list; OpenRouter's has 0.6 MB."""
 
 _NO_SECRETS: Final = frozenset((b"accept", b"anthropic-version", b"user-agent"))
 """What other upstreams get of a client's headers."""

@@ -100,7 +100,7 @@ class PendingRequest(Discreet, frozen=True):
     """Those that no response has proven yet."""
 
     def after(self, send: Send, *, in_plain_bytes: bool) -> PendingRequest:
-        """The same after one cure: the next one is made of what was sent. `in_plain_bytes`: for a client that already
+        """A copy after one cure: the next cure starts from what was sent. `in_plain_bytes`: for a client that already
         has the beginning of a response, uncompressed."""
         headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
         cures, unproven = (*self.cures, send.attempt), (*self.unproven, send)
@@ -256,7 +256,7 @@ class Sends:
         return planned
 
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
-        """What a client is told about a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
+        """The error for a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
         profile = planned.inputs.profile
         is_told = refused.limit is not None and refused.unit is Unit.TOKENS
         window = refused.limit if is_told and refused.limit is not None else profile.window_tokens

@@ -1,7 +1,7 @@
 """Answers the calls of the proxy's own tool and continues with the model until it has a response for the client.
 
-Rule: a client never gets an error that it would not have had without the tool: the model is told what cannot be read,
-and goes on without a page that does not fit. What it works on stays: a page gets the room that is left. At most
+Rule: a client never gets an error that it would not have had without the tool: the model reads why a page is missing,
+and continues without one that does not fit. What it works on stays: a page gets the room that is left. At most
 MAX_ROUNDS readings in one response; each is recorded.
 """
 
@@ -82,7 +82,7 @@ class _Read(NamedTuple):
     texts: list[tuple[str, str]]
     """(name of the artifact, empty if none was named; text)."""
     results: list[bytes]
-    """The same texts as tool messages."""
+    """These texts as tool messages."""
     planned: Planned
     """The plan for the request with these results."""
 
@@ -218,7 +218,7 @@ def _leaves_room(plan: Plan) -> bool:
 
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""Of a response that is not a stream; a longer one is passed on as it arrives."""
+"""Limit of a response that is not a stream; a longer one is passed on as it arrives."""
 
 
 class WholeResponse:
@@ -277,7 +277,6 @@ class WholeResponse:
                 yield piece
 
     async def drain(self) -> None:
-        """As UpstreamResponse.drain."""
         await self._held.drain()
 
     async def aclose(self) -> None:
@@ -306,7 +305,7 @@ class StreamedResponse:
         self._taker: Taker | None = None
 
     def hand_to(self, taker: Taker) -> None:
-        """Like UpstreamResponse.hand_to."""
+        """See UpstreamResponse.hand_to."""
         self._taker = taker
 
     @property
@@ -350,7 +349,6 @@ class StreamedResponse:
             stream.next_round()
 
     async def drain(self) -> None:
-        """As UpstreamResponse.drain."""
         await self._current.drain()
 
     async def aclose(self) -> None:
@@ -364,7 +362,7 @@ class StreamedResponse:
 
 
 class _Told:
-    """Takes the pieces of one round, of which its taker gets what the client gets."""
+    """Consumes the chunks of one round and hands on what the client gets."""
 
     def __init__(self, taker: Taker, stream: Reply, last: Tail) -> None:
         self.last = last

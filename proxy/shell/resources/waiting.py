@@ -166,7 +166,7 @@ class Kept(Struct, eq=False):
     whose: Hashable = None
     """Whose memory it is: for which upstream, of which tenant."""
     _parts: dict[int, Part] = {}
-    """By identity."""
+    """Keyed by identity."""
     _putting: asyncio.Task[None] | None = None
     """Puts it into a file."""
     _file: IO[bytes] | None = None

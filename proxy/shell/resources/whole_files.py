@@ -79,7 +79,7 @@ _LOCK_TRIES: Final = 10
 
 Contents = TypeVar("Contents")
 _Stamp: TypeAlias = tuple[int, int, int]
-"""Inode, time and size: each write makes a new file, and a file system's clock may stand still for 10 ms."""
+"""Inode, time and size: each write makes a new file, and a file system's clock may not advance for 10 ms."""
 
 
 class SharedFile(Generic[Contents]):

@@ -30,7 +30,7 @@ MAX_BLOCKS: Final = 2_000
 MAX_UNCHANGED_BLOCKS: Final = 50
 """Messages of a request that nothing was done to: more would cost more CPU than the rest of its entry."""
 MAX_BYTES: Final = 16 * 1024
-"""Of an entry for other replicas; a larger one goes without its messages."""
+"""Limit of an entry for other replicas; a larger one is sent without its messages."""
 MAX_UNPACKED_BYTES: Final = 1024 * 1024
 
 
@@ -66,7 +66,7 @@ class Summary(Line):
     """One finished request: the members of its log line, and what became of its tokens."""
 
     id: int
-    """The same in all workers and replicas, larger for what ended later; 0 while it is running."""
+    """Equal in all workers and replicas, larger for what ended later; 0 while it is running."""
     ended: str
     """ISO 8601, UTC."""
     message_tokens: Shares
@@ -150,11 +150,11 @@ class Finished(Struct, frozen=True):
     """Unix time."""
     line: Line
     blocks: tuple[MessageReport, ...]
-    """As planned, by our estimate; empty if there was no plan."""
+    """Planned messages by our estimate; empty if there was no plan."""
     budget: Budget | None = None
-    """Of the plan."""
+    """The plan's budget."""
     sent_tokens: int | None = None
-    """Of the last send, estimated; None if nothing was sent, or nothing was planned."""
+    """Estimated size of the last send; None if nothing was sent, or nothing was planned."""
     survived: bool | None = None
     """Whether a refusal for length was overcome; None if there was none."""
 
@@ -259,8 +259,7 @@ def _trouble_of(line: Line) -> int:
 
 
 def has_failed(line: Line) -> bool:
-    """Whether the upstream or the proxy failed: a client that left has not, nor has one that asked for something
-    wrong."""
+    """Whether the upstream or the proxy failed: a client that left has not, nor has one whose request was wrong."""
     outcome, status = line["outcome"], line.get("status", 0)
     return (outcome not in ("answered", "client_left") and status not in range(400, 500)) or status >= 500
 
@@ -288,7 +287,7 @@ def unpacked(message: bytes) -> Entry | None:
 
 
 def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
-    """Blocks as JSON, with sizes as they are to be told."""
+    """Blocks as JSON, with sizes converted by `told`."""
     described: list[Block] = []
     for index, one in enumerate(blocks):
         block: Block = {

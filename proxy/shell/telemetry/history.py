@@ -48,7 +48,7 @@ MAX_RUNNING: Final = 50
 """Requests under way that one worker shows to the others."""
 MAX_UNSENT: Final = 2_000
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
-"""Of packed entries that wait for the server of the replicas."""
+"""Limit for packed entries that wait to be published."""
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -106,13 +106,13 @@ class History:
             await self._run(self._close)
 
     async def heard(self) -> tuple[str, str] | None:
-        """The name of the file among those of other replicas, and up to where it has what they have told; None: there
-        is no file at the moment."""
+        """The file's name among those of the replicas, and the last stream id imported into it; None if there is no
+        file now."""
         return await self._run(self._on_file, lambda ledger: (ledger.origin(), ledger.position()))
 
     async def take(self, packed_entries: Sequence[bytes], since: str, until: str) -> str | None:
-        """Add what other replicas have told between two positions. Returns up to where the file has it now, which
-        another worker may have done, or None."""
+        """Import entries of other replicas between two positions. Returns the file's position, which another worker may
+        have moved, or None."""
 
         def work(ledger: Ledger) -> str:
             entries = [entry for entry in map(unpacked, packed_entries) if entry is not None]
@@ -171,7 +171,7 @@ class History:
 
     def _answer(self, ask: Callable[[Ledger], _Result]) -> _Result:
         self._opened()  # puts a broken file aside
-        if self._waiting:  # what was finished before somebody looks is there when they do
+        if self._waiting:  # a query sees what was finished before it
             self._write(self._running_here())
         ledger = self._opened()
         if ledger is not None:

@@ -34,25 +34,25 @@ SLOT_SECONDS: Final = 300
 MAX_SLOTS: Final = 20_000
 """About 2 MB; three models that are always in use fill it in three weeks."""
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of the file, about; the oldest rows go first."""
+"""Approximate limit of the file; the oldest rows are deleted first."""
 MAX_MEMORY_BYTES: Final = 16 * 1024 * 1024
-"""The same without a file."""
+"""Limit without a file."""
 MAX_DECISIONS: Final = 500
 """Rows without a file, and of one response."""
 _LEFT_SHARE: Final = 0.75
-"""Of these bytes, what the rows may have when the file has had more: it is not looked through again soon."""
+"""Share of the limit left to rows after a clean-up, so that the next one is not due soon."""
 BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
 BEGINNING: Final = "0-0"
-"""The position before anything was told."""
+"""The position before the first entry."""
 MAX_CLIENTS: Final = 50
 """Named in one answer."""
 MAX_TURNS: Final = 120
-"""Of one conversation in an overview: its latest."""
+"""The latest turns of one conversation in an overview."""
 _TIDY_ROWS: Final = 200
 """Rows added between two looks at the limits."""
 _SHORT_BYTES: Final = 1_024
-"""Of the blocks of a request that are not compressed: that takes longer than all else that is done for its row."""
+"""Smaller blocks stay uncompressed: compression takes longer than the rest of their row."""
 _AHEAD_SECONDS: Final = 300.0
 """The clocks of replicas differ by less. A row dated further ahead was written while a clock was wrong: it counts as
 the oldest, else it would hide, and evict, everything that ends until its date."""
@@ -104,11 +104,11 @@ _SUMS: Final = (
 
 
 REFUSED: Final = "refused"
-"""As a status: from 400 to 499, by the upstream. Those that the proxy refused itself have another outcome."""
+"""Filter for upstream statuses from 400 to 499. Requests that the proxy refused itself have another outcome."""
 
 
 class Wanted(Struct, frozen=True):
-    """Which of the rows somebody wants to see."""
+    """Filter for `page` and `count`."""
 
     limit: int = 50
     before: int | None = None
@@ -153,7 +153,7 @@ class Ledger:
             raise
 
     def is_in_place(self) -> bool:
-        """Whether the file still stands under its name: SQLite writes on into one that somebody has removed."""
+        """Whether the path still names this file: SQLite keeps writing to a deleted one."""
         if self._path is None or self._opened is None:
             return True
         try:
@@ -190,8 +190,8 @@ class Ledger:
         return BEGINNING if found is None else str(found[0])
 
     def take(self, entries: Iterable[Entry], since: str, until: str, now: float) -> str:
-        """Add what other replicas have told between two positions, without what is there already. If the file is not at
-        the first of them, another worker was quicker, and nothing happens. Returns the position of the file."""
+        """Import entries of other replicas between two positions, without those that are there already. If the file is
+        not at the first position, another worker was quicker, and nothing happens. Returns the position of the file."""
         with self._changing(now):
             found = self.position()
             if found != since:
@@ -378,7 +378,7 @@ class Ledger:
         return list(rows)
 
     def _used_bytes(self) -> int:
-        """Of the file, without the pages that are free: three numbers of its head, which no row is read for."""
+        """Bytes of the file without its free pages: three numbers of its head, so no row is read."""
         names = ("page_count", "freelist_count", "page_size")
         pages, free, size = (self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         used: int = (pages - free) * size

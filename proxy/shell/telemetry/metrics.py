@@ -59,7 +59,7 @@ LABEL_VALUES: Final = {
 
 
 MAX_RESPONSE_SERIES: Final = 500
-"""Of `context_proxy_responses_total`; what comes later is counted with `other` as its client and model."""
+"""Limit of `context_proxy_responses_total`; later ones are counted with `other` as their client and model."""
 MAX_LABEL_CHARACTERS: Final = 100
 _NOT_ADDED: Final = frozenset(("process_start_time_seconds", "process_max_fds"))
 OTHER: Final = "other"
@@ -263,7 +263,7 @@ class Metrics:
             self._tally.running += 1
 
     def _add_up(self) -> None:
-        """Bring Prometheus's numbers up to date: when they are read, and at once if any worker may be asked."""
+        """Update Prometheus's numbers on each scrape, and at once if any worker may be scraped."""
         tally, self._tally = self._tally, _Tally()
         self.running.inc(tally.running)
         self._first.inc(tally.first_sends)
@@ -385,7 +385,7 @@ class Spread(Collector):
         self._sum += value
 
     def describe(self) -> list[Metric]:
-        """The same as `collect`: its registry learns the names of its samples from it."""
+        """`collect`: the registry learns the names of its samples from it."""
         return self.collect()
 
     def collect(self) -> list[Metric]:
@@ -398,7 +398,7 @@ class Spread(Collector):
 
 
 class _BeforeOthers(Collector):
-    """Calls something before the collectors that were registered later are asked."""
+    """Calls a function before the collectors registered later are read."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then = then
@@ -450,7 +450,7 @@ class LearnedCollector(Collector):
 
 
 def _written(bound: float) -> str:
-    """As prometheus_client writes it."""
+    """A bound in prometheus_client's format."""
     return "+Inf" if math.isinf(bound) else str(float(bound))
 
 
@@ -493,7 +493,7 @@ def _forget_the_dead(folder: Path) -> None:
         try:
             os.kill(int(number), 0)
         except ProcessLookupError:
-            with contextlib.suppress(FileNotFoundError):  # two workers may be asked at once
+            with contextlib.suppress(FileNotFoundError):  # two workers may be scraped at once
                 mark_process_dead(int(number), str(folder))  # type: ignore[no-untyped-call] # as above
         except PermissionError:
             pass

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
 MAX_MODEL_CHARACTERS: Final = 256
-"""Of a model's name in the log: it is foreign input."""
+"""Limit for a model's name in the log: it is foreign input."""
 LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_LENGTH=64000)"
 """Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
@@ -66,7 +66,7 @@ class Line(TypedDict):
     edits: NotRequired[Mapping[str, Count]]
     """Counts by reason."""
     conversation: NotRequired[str]
-    """The same for all turns of a conversation."""
+    """Equal in all turns of a conversation."""
     warning: NotRequired[str]
     advice: NotRequired[str]
     upstream: NotRequired[str]
@@ -74,9 +74,9 @@ class Line(TypedDict):
     route: NotRequired[str]
     """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
     prompt_tokens: NotRequired[int]
-    """As the upstream counted them; left out, like the next two, if it stated nothing."""
+    """The upstream's count; omitted, like the next two, if it reported none."""
     cached_tokens: NotRequired[int]
-    """Of these, tokens that it had in its prompt cache."""
+    """The part of the prompt that was in the upstream's prompt cache."""
     reply_tokens: NotRequired[int]
     cut_to_tokens: NotRequired[int]
     """The window to which the upstream silently cut the prompt, as its usage proves."""
@@ -88,7 +88,7 @@ class Line(TypedDict):
     """The kind of the last send; left out: `first`."""
     retrieval_rounds: NotRequired[int]
     usage: NotRequired[Mapping[str, int]]
-    """Of all rounds of a response together, if there were several."""
+    """The sum over all rounds of a response, if there were several."""
     prefix_kept: NotRequired[float]
     """The share of the conversation's previous request with which this one begins; left out for the first."""
     body_bytes: int
@@ -116,7 +116,7 @@ class RequestRecord(Struct):
     problem: str = ""
     """Why there was no whole response."""
     status: int = 0
-    """Of the response to the client; 0 if the client left before it, and nothing had come from upstream."""
+    """Status of the response to the client; 0 if the client left before it, and nothing had come from upstream."""
     body_bytes: int = 0
     received: float | None = None
     """When the body was complete."""
@@ -135,9 +135,9 @@ class RequestRecord(Struct):
     attempt_kind: str = AttemptKind.FIRST.value
     """The kind of the last send."""
     sent_bytes: int = 0
-    """Of the body that was sent upstream."""
+    """Size of the body that was sent upstream."""
     sent_tokens: int = 0
-    """Of the last send, estimated, in the model's tokens; 0 if there was no plan."""
+    """Estimated size of the last send, in the model's tokens; 0 if there was no plan."""
     own_seconds: float | None = None
     """From the last byte of the request to its first send, without the wait for images."""
     sent: float | None = None
@@ -146,7 +146,7 @@ class RequestRecord(Struct):
     """When the head of the response arrived."""
     answer_bytes: int = 0
     prompt_tokens: int | None = None
-    """As the upstream counted them, if known."""
+    """The upstream's count, if known."""
     counted: Counted | None = None
     """All its counts for the prompt that was sent last, cached tokens included, if it states them."""
     upstream: str = ""

@@ -275,7 +275,7 @@ MAX_EDIT_LINES: Final = 500
 MAX_ARTIFACTS: Final = 20
 """Named in a summary: a conversation with more has them in its `edit` lines."""
 MAX_RANGES: Final = 40
-"""Of message numbers in a summary."""
+"""Limit of message ranges in a summary."""
 
 
 def result_limits(planned: Planned) -> dict[str, Any]:

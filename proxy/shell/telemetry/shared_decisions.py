@@ -2,7 +2,7 @@
 
 Rule: no request ever waits for it, and `/decisions` and the dashboard read only the file: they show less without the
 server, and nothing else changes. Each process adds what it has served to one stream and takes from it what others have;
-how far it has read stands in its file, so a process that comes back reads on, and one with a new file reads all.
+its file holds the last id it has read, so a process that comes back continues there, and one with a new file reads all.
 
 The stream is bounded in entries, in bytes and in age: https://redis.io/docs/latest/develop/data-types/streams/.
 """
@@ -63,7 +63,7 @@ class SharedDecisions:
         self._exchanges.start()
 
     async def close(self) -> None:
-        """Stop; what was finished in the last moment is still told if the server answers."""
+        """Stop; publish the last entries if the server responds."""
         await self._exchanges.stop()
         if self.problem is None:
             await self._history.write()
@@ -81,7 +81,7 @@ class SharedDecisions:
     async def _exchange(self) -> None:
         heard = await self._history.heard()
         if heard is None:
-            return  # no file: what is to be told waits
+            return  # no file: entries wait to be published
         origin, position = heard
         await self._tell(origin)
         await self._hear(origin, position)
@@ -99,7 +99,7 @@ class SharedDecisions:
                     pipe.expire(self._key, KEPT_SECONDS)
                     await pipe.execute()
             except BaseException:
-                self._unsent.give_back(entries)  # whoever has heard some of them knows them by their ids
+                self._unsent.give_back(entries)  # replicas that have some of them recognise their ids
                 raise
 
     async def _hear(self, origin: str, position: str) -> None:
@@ -136,7 +136,7 @@ class _Told(NamedTuple):
 
 
 def _told(found: Sequence[Any] | None) -> list[_Told]:
-    """As the library has them: a number, and fields that may be anybody's."""
+    """Raw stream entries: an id, and untrusted fields."""
     return [_Told(number.decode(), fields.get(b"by", b""), fields.get(b"what", b"")) for number, fields in found or ()]
 
 

@@ -46,7 +46,7 @@ class Tracer:
         self._tracer = self._provider.get_tracer("context-proxy", __version__)
         self._propagator = TraceContextTextMapPropagator()
         self._same_for_all = {name: _of_all(url) for name, url in addresses.items()}
-        """By upstream."""
+        """Attributes by upstream."""
 
     def parent_of(self, headers: Headers) -> Context | None:
         """The client's span, if it names one."""

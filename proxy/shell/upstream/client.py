@@ -1,7 +1,7 @@
 """The upstream as seen from the proxy; with its parts, the only modules that know the HTTP client (aiohttp).
 
-Rule: the client library's exceptions stop here and become the proxy's own errors; a connection whose response nobody
-reads any more is closed at once, for whatever reason. Why this library: docs/decisions/0001-http-client.md.
+Rule: the client library's exceptions stop here and become the proxy's own errors; a connection whose response is no
+longer read is closed at once, for whatever reason. Why this library: docs/decisions/0001-http-client.md.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class UpstreamResponse(Struct, eq=False):
         return cls(response, where, idle_seconds, response.status, headers, _end_of_connection(response))
 
     def hand_to(self, taker: Taker) -> None:
-        """From now on, `taker` gets each piece in the callback in which it arrives, if it has room; `chunks` waits and
-        yields the others."""
+        """Hand each chunk to `taker` in the callback in which it arrives, while it has room; `chunks` waits and yields
+        the others."""
         self._taker = taker
 
     def arrived(self) -> bytes | None:
@@ -176,7 +176,7 @@ class UpstreamResponse(Struct, eq=False):
             self._timer.cancel()
 
     async def _taken(self, taker: Taker) -> None:
-        """Wait while `taker` takes what arrives. Raises what it raises."""
+        """Wait while `taker` consumes the body. Raises what it raises."""
         tap = self._response.tap(taker, self._read_bytes) if isinstance(self._response, Exchange) else None
         if tap is None:
             return
@@ -283,12 +283,12 @@ class Upstream:
         return self._answer(response)
 
     def _answer(self, response: aiohttp.ClientResponse | Exchange) -> UpstreamResponse:
-        """Raises UpstreamUnreachable for a status that no client could be given: a 101, as nobody asked for another
-        protocol, and numbers that HTTP does not have."""
+        """Raises UpstreamUnreachable for a status that no client could be given: a 101, since no protocol change was
+        requested, and numbers that HTTP does not have."""
         if response.status not in _STATUSES:
             response.close()
             raise UpstreamUnreachable(
-                f"{self._where} changed to another protocol, which nobody asked for"
+                f"{self._where} changed to another protocol unrequested"
                 if response.status == 101
                 else f"{self._where} answered with the status {response.status}, which HTTP does not have"
             )

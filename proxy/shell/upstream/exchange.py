@@ -28,7 +28,7 @@ MAX_HEADER_BYTES: Final = 128 * 1024
 MAX_HEADERS: Final = 1_000
 """Headers of a response; cookies and rate limits behind two gateways reach the client library's own limit of 128."""
 _MAX_HEADS: Final = 1_000
-"""Of one response, interim ones included: one or two are common, and slow gateways send one now and then."""
+"""Limit for one response, interim ones included: one or two are common, and slow gateways send one now and then."""
 
 
 class Exchange:
@@ -88,8 +88,8 @@ class Exchange:
         self._protocol.set_exception(TimeoutError())
 
     def tap(self, taker: Taker, read_bytes: int) -> Tap | None:
-        """What gives the rest of the body to `taker`, to be ended by the caller; None if something waits for its
-        reader. `read_bytes`: of the body that were read so far."""
+        """Hand the rest of the body to `taker` until the caller ends it; None if something waits for its reader.
+        `read_bytes`: size of the body read so far."""
         content = self.content
         is_waited_for = content.total_bytes == read_bytes and not content.is_eof() and content.exception() is None
         if not is_waited_for or self._protocol.transport is None or not taker.is_ready:
@@ -286,6 +286,6 @@ class Outgoing:
             await self._sent()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The same for an HTTP client that takes pieces."""
+        """The body for an HTTP client that takes chunks."""
         yield self.take()
         await self.written()

@@ -1,9 +1,9 @@
-"""The short way of a body: each piece goes to its taker in the callback in which it arrives.
+"""Fast path for response bodies: hand each chunk to the client in the same event-loop callback.
 
-Rule: the HTTP client parses a response as ever, and what has no room, ends or fails waits for the reader of the body.
-Only bytes that are certainly one whole chunk pass the parser by, while it stands between two chunks and has nothing
-left to give; only the plain form of RFC 9112 7.1 is followed, without extensions and trailers, and at anything else the
-following ends for good. Only `exchange.py` and `client.py` use a tap.
+Rule: aiohttp still parses every response; if the client is slow, or the body ends or fails, the normal reader takes
+over. Only a read that is exactly one chunk bypasses the parser, between two chunks and with nothing buffered; only the
+plain form of RFC 9112 7.1 is recognised, without extensions and trailers, and anything else ends the fast path. Only
+`exchange.py` and `client.py` use a tap.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Taker(Protocol):
 
 
 class Tap(asyncio.Protocol):
-    """Stands between a connection and aiohttp's protocol. While there is a taker, what arrives of a body goes on in the
-    same callback: events come by the thousand, and waking a task for each of them took a quarter of its CPU. A chunk
-    that goes on as it is touches little memory besides: with many streams, each has left the caches when its next event
-    comes, and what is done with an event costs five times what it costs when done again at once."""
+    """Sits between a connection and aiohttp's protocol. While there is a consumer, body bytes are handed over in the
+    same callback: events come by the thousand, and waking a task for each of them took a quarter of the CPU. A chunk
+    that is forwarded unchanged touches little other memory: with many streams, each has left the caches when its next
+    event comes, and work on an event costs five times what it costs when done at once."""
 
     __slots__ = (
         "_chunks",
@@ -64,12 +64,12 @@ class Tap(asyncio.Protocol):
     def __init__(self, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None]
-        """Done when something waits for the reader: the end, an error, or a piece that there was no room for. Fails
-        with the error of the taker."""
+        """Done when something waits for the reader: the end, an error, or a chunk that there was no room for. Fails
+        with the consumer's error."""
         self.last = 0.0
         """When the last piece arrived; loop time."""
         self.read_bytes = 0
-        """Of the body, with what was taken, without chunks that passed the parser by."""
+        """Body bytes parsed, including those handed over, without chunks that bypassed the parser."""
         self._new_future = loop.create_future
         self._now = loop.time
         self._protocol = protocol
@@ -78,7 +78,7 @@ class Tap(asyncio.Protocol):
         self._content: aiohttp.StreamReader
         self._taker: Taker | None = None
         self._write: Callable[[bytes], None] | None = None
-        """Takes a chunk, if the next bytes begin one and the taker has everything before them."""
+        """Writes a chunk, if the next bytes begin one and the consumer has everything before them."""
         self._written: list[bytes] = []
         """The contents of chunks that are not noted yet."""
         transport.set_protocol(self)
@@ -93,13 +93,13 @@ class Tap(asyncio.Protocol):
         return tap
 
     def begin(self, content: aiohttp.StreamReader, taker: Taker, read_bytes: int) -> None:
-        """From now on, `taker` takes what arrives; nothing may wait for its reader."""
+        """Hand what arrives from now on to `taker`; nothing may wait for its reader."""
         self.over, self.last, self.read_bytes = self._new_future(), self._now(), read_bytes
         self._content, self._taker = content, taker
         self._open(taker)
 
     def end(self, error: Exception | None = None) -> None:
-        """The reader goes on by itself; calling this again does no harm."""
+        """Return to the reader; idempotent."""
         self._note_written()
         self._taker = self._write = None
         if not self.over.done():
@@ -166,7 +166,7 @@ class Tap(asyncio.Protocol):
             self._taker.note_written(written)
 
     def _parse(self, data: bytes) -> None:
-        """The long way, which goes on to the taker, too, if there is one."""
+        """Slow path: parse, then hand over whatever was parsed."""
         taker = self._taker
         self._chunks.follow(data)
         self._protocol.data_received(data)
@@ -193,8 +193,7 @@ class Tap(asyncio.Protocol):
 LINE_END: Final = b"\r\n"
 _BEFORE_LINE_END: Final = -len(LINE_END)
 LONGEST_CHUNK: Final = 2_048
-"""Of those that may go on as they are, with their framing: some are kept until they are noted, and for longer ones it
-matters less."""
+"""Largest forwarded unparsed, with its framing: some are kept until they are recorded, and longer ones gain less."""
 _SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _LONGEST_SIZE_LINE: Final = 10
 _END_OF_HEAD: Final = b"\r\n\r\n"
@@ -205,8 +204,8 @@ _HEAD_BYTES: Final = 16 * 1024
 
 
 class _SizeLines(dict[int, bytes | tuple[()]]):
-    """By the length of bytes, the line with which they begin if they are one whole chunk with a body, its size in lower
-    case and without leading zeros; if there is none, an empty tuple, with which no bytes begin.
+    """Maps the length of a read to the line with which it begins if it is exactly one chunk with a body, its size in
+    lower case and without leading zeros; if there is none, to an empty tuple, with which no bytes begin.
 
     >>> lines = _SizeLines()
     >>> lines[len(b"b\\r\\nhello world\\r\\n")], lines[len(b"0\\r\\n\\r\\n")]
@@ -265,7 +264,7 @@ class Chunks(Struct):
     is_at_start: bool = False
     """Whether the next byte begins a chunk."""
     body_bytes: int = 0
-    """Of the body, without its framing, as far as it was followed."""
+    """Size of the body followed so far, without its framing."""
     _is_in_body: bool = False
     _is_lost: bool = False
     _left: int = 0
