@@ -57,7 +57,7 @@ KEYS_OF_CLIENTS: Final = {"messages": tuple(name for name in VARIABLES if name.s
 _RESET: Final = os.strerror(errno.ECONNRESET)
 """Closing a connection resets it if bytes of the request are still unread."""
 SHOWN_CHARS: Final = 300
-"""Of an upstream's error text."""
+"""Limit for an upstream's error text."""
 _NO_CHAT: Final = re.compile(
     r"embedding|embed(?=[-_:]|$)|whisper|tts|audio|dall-e|image|moderation|rerank|realtime|davinci|babbage|sora"
 )

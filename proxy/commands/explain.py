@@ -245,18 +245,18 @@ def number(count: int) -> str:
 
 
 SHOWN_LINES: Final = 12
-"""Of each differing stretch: half from its beginning, half from its end."""
+"""Lines of each differing stretch: half from its beginning, half from its end."""
 SAME_LINES: Final = 2
-"""Of the unchanged lines before and after it."""
+"""Unchanged lines before and after it."""
 LINE_CHARS: Final = 400
-"""Of a line: outputs in one line of 200 KB are common."""
+"""Limit of a line: outputs in one line of 200 KB are common."""
 
 
 class Pair(Struct, frozen=True):
     """A message as received and as sent."""
 
     number: int | None
-    """Of the request; None for a message that the proxy inserts."""
+    """Number in the request; None for a message that the proxy inserts."""
     report: MessageReport | None
     before: Message | None
     after: Message | None

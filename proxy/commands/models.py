@@ -1,7 +1,7 @@
 """`context-proxy models`: each value of a profile, and where it came from.
 
-Rule: it works without an upstream and says so; names that an upstream sent cannot control the terminal. Of several
-upstreams, each is asked about the models whose requests go to it.
+Rule: it works without an upstream and says so; names that an upstream sent cannot control the terminal. With several
+upstreams, each supplies the models whose requests go to it.
 """
 
 from __future__ import annotations

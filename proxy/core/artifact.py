@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DIGEST_CHARACTERS: Final = 16
-"""Of a sha256 in hex: 64 bits, enough to distinguish everything that one store ever holds."""
+"""Digits of a sha256 in hex: 64 bits, enough to distinguish everything that one store ever holds."""
 HASH_CHARACTERS: Final = 24
 """For callers that ask by hash: early guardrails of LiteLLM take no other length."""
 MAX_TOOL_NAME_CHARACTERS: Final = 48
-"""Of a tool's name in an artifact's name; file systems allow 255 bytes in total."""
+"""Limit of a tool's name in an artifact's name; file systems allow 255 bytes in total."""
 ARTIFACT_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"
 """Matches the name of an artifact and nothing else: no path separator, no consecutive dots."""
 FETCHED: Final = "fetched"
@@ -38,7 +38,7 @@ class Artifact:
     id: str = field(init=False)
     """Its name: `tool_<tool>_<digest>.<suffix>`, one safe path segment whatever the tool's name."""
     hash: str = field(init=False)
-    """Of its name and its bytes together, for callers that know no names: one hash never belongs to two names."""
+    """Hash of its name and bytes together, for callers that know no names: one hash never belongs to two names."""
 
     def __post_init__(self) -> None:
         """Compute the name once: the content may be megabytes, and every turn asks for the name."""

@@ -107,7 +107,7 @@ TOOLS: Final = (
     _tool("grep", "The lines of a file that hold a text.", pattern="plain text", path="as for read_file"),
     _tool("run_tests", "Runs the tests of a service; the output is long and is not kept.", service="its name"),
 )
-"""As sent with every request, in OpenAI's form."""
+"""Sent with every request, in OpenAI's form."""
 
 
 SYSTEM: Final = (
@@ -132,7 +132,7 @@ class Turn:
     edits: str = ""
     """The proxy's account of this request (`x-context-proxy-edits`), or nothing."""
     attempts: int = 1
-    """How often the proxy asked the model (`x-context-proxy-attempts`)."""
+    """Sends to the model (`x-context-proxy-attempts`)."""
     refusal: str = ""
     """The error that ended the run: status, code and the server's words."""
     answer: str = ""
@@ -375,7 +375,7 @@ STOP_SECONDS: Final = 5
 """How long a server may take to end by itself before it is killed."""
 _HOST: Final = "127.0.0.1"
 _PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
-"""Variables that configure somebody's real proxy or hold a key; the demo's proxy must not see them."""
+"""Variables that configure a real proxy or hold a key; the demo's proxy must not see them."""
 
 
 _DEFECT: Final = re.compile(

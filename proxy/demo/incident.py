@@ -312,7 +312,7 @@ class Question:
     learn: Callable[[Notes, re.Match[str]], Notes]
     """The notes with what the line says, and the next question."""
     narrow: Call | None = None
-    """The same with its own grep, if there is a file to search."""
+    """A narrower call with its own grep, if there is a file to search."""
     pattern: str = ""
     """What to search for where a hint points."""
 

@@ -115,7 +115,7 @@ class Completion:
         return self._framed("chat.completion", [choice]) | {"usage": dict(self.usage)}
 
     def events(self, include_usage: bool) -> Iterator[bytes]:
-        """The same response as server-sent events; `usage` in its own event before the end, if requested."""
+        """The response as server-sent events; `usage` in its own event before the end, if requested."""
         yield self._event({"role": "assistant", "content": ""})
         for piece in re.findall(r"\S+\s*|\s+", self.message["content"] or ""):
             yield self._event({"content": piece})
@@ -144,7 +144,7 @@ def _sse(event: Mapping[str, Any]) -> bytes:
 
 
 def _shortened(text: str, room_tokens: int) -> str:
-    """As many whole words as fit."""
+    """Keep as many whole words as fit."""
     if count(text) <= room_tokens:
         return text
     words = re.findall(r"\S+\s*|\s+", text)
@@ -266,7 +266,7 @@ FLAVOURS: Final[Mapping[str, Flavour]] = {
         Flavour("dashscope", counts_reply=False, refusal=_dashscope, model_fields=lambda _: {}),
     )
 }
-"""By name."""
+"""Models by name."""
 OPENAI: Final = FLAVOURS["openai"]
 
 

@@ -90,7 +90,7 @@ class Found(ErrorReport):
     """What has been found in a response so far."""
 
     numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By the member that contained each, in snake case, with its path; the first of each name."""
+    """Numbers by member name in snake case, each with its path; the first of each name."""
 
     @property
     def is_full(self) -> bool:
@@ -226,7 +226,8 @@ MAX_BODY_BYTES: Final = 65_536
 """An error is short; anything longer is an echo of the request."""
 _MAX_CHOICES: Final = 16
 _MAX_DEPTH: Final = 8
-"""Of responses within events; two are seen. Python 3.12 and later parse JSON nested deeper than calls may be."""
+"""Limit of responses nested in events; two are seen. Python 3.12 and later parse JSON nested deeper than calls may
+be."""
 
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _USAGE_OR_ERROR_MEMBERS: Final = ("usage", *_ERROR_MEMBERS)
@@ -241,7 +242,7 @@ _OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
 _NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
 """Members of a message or a delta that hold nothing a model said."""
 _OF_A_BEGINNING: Final = frozenset({"index", "delta", "finish_reason"})
-"""Members of a choice that may stand before anything is said; a finish reason may not, but for a cut."""
+"""Members of a choice that may come before any content; a finish reason may not, but for a cut."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
 _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)

@@ -242,7 +242,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         return jsontext.join_object({**cls.named, "role": jsontext.dump(role), "content": content})
 
     def unmarked(self) -> bytes:
-        """As received: clients that mark these messages for a cache do not move the marks."""
+        """The message as received: clients that mark these messages for a cache do not move the marks."""
         return self.raw
 
 
@@ -265,7 +265,7 @@ MAX_NAMES: Final = 1_000
 """Tools of one list whose names are read."""
 _NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
-"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
+"""Largest tool list that is cached, read once for all requests of its agent; sixty-four lists are."""
 
 
 def has_others(tools: bytes, types: re.Pattern[str]) -> bool:

@@ -32,7 +32,7 @@ Replace: TypeAlias = Callable[[Attachment], Replacement | None]
 """The replacement of a found content; None leaves it."""
 
 MIN_CHARACTERS: Final = 64
-"""Of base64 in a text that is not declared as a file: shorter runs are words, names and hashes."""
+"""Shortest base64 in a text that is not declared as a file: shorter runs are words, names and hashes."""
 ADDRESSED: Final = ("url", "file_url", "file_data", "file_id")
 """Where a part of an image or a file names its content. `file_url` is that of the Responses API."""
 
@@ -111,7 +111,7 @@ _CLAIMS: Final = {
 }
 _MAX_DEPTH: Final = 100
 _MAX_NODES: Final = 200_000
-"""Of a JSON text that is walked through; a deeper or larger one is treated as plain text."""
+"""Limit of a JSON text that is walked through; a deeper or larger one is treated as plain text."""
 _MAX_NESTED_TEXTS: Final = 8
 """JSON in strings of JSON."""
 
@@ -286,7 +286,7 @@ def _is_file(payload: str, *, is_whole: bool = False) -> bool:
 
 
 def _in_json(text: str, replace: Replace, nested: int) -> str | None:
-    """The same JSON with words instead of contents; None if it is not JSON, too large or too deep."""
+    """JSON with words instead of contents; None if it is not JSON, too large or too deep."""
     raw = text.encode("utf-8", "surrogatepass")
     opened: Any = jsontext.opened(raw)
     if not isinstance(opened, dict | list) or not _is_small(opened):
@@ -317,7 +317,7 @@ def _is_buffer(found: Any) -> bool:
 
 
 def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, bytes | None]:
-    """Like `_changes`, for a result that asks for its content to be shown, which may also be an address.
+    """`_changes` for a result that routes its content, which may also be an address.
 
     If words replace the content, it becomes a text result: `{"routing": "text", "content": WORDS, "metadata": …}`.
     """

@@ -88,7 +88,7 @@ class ModelLimits(Struct, frozen=True):
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
     certainty: Certainty = Certainty.STATED
-    """Of the window. Guessed: it comes from the same model at another provider."""
+    """Certainty of the window. Guessed: it comes from the same model at another provider."""
     taken_tokens: int | None = None
     """The largest prompt that was accepted while the window was a guess; set only by learning."""
     cuts_silently: bool | None = None
@@ -102,7 +102,7 @@ class ModelLimits(Struct, frozen=True):
     least_image_tokens: int | None = None
     """What any image costs at least, where the server decides what to leave out."""
     image_tokens: tuple[tuple[str, int], ...] | None = None
-    """Of images; set only by learning."""
+    """Costs of images; set only by learning."""
     rate_tokens: int | None = None
     """Per minute, for prompt and reply limit; set only by learning."""
     prompt_rate_tokens: int | None = None
@@ -120,7 +120,7 @@ class ModelList(Struct, frozen=True):
     """One parsed response."""
 
     models: Mapping[str, ModelLimits] = field(default_factory=dict)
-    """By name as the upstream writes it."""
+    """Limits by the name in the upstream's spelling."""
     any_name: ModelLimits = NOTHING
     """Applies to every model name in a request: llama.cpp serves the model that it has loaded under any name."""
     aliases: Mapping[str, str] = field(default_factory=dict)

@@ -40,7 +40,7 @@ _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
 """Values of `tool_choice` that force nothing. With `none` the tool stays in the list: the model does not call it, and
 the beginning of the prompt stays the same."""
 _MAX_MESSAGE_CHARS: Final = 2_000
-"""Of a response that is no OpenAI error."""
+"""Limit for quoting a response that is no OpenAI error."""
 SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
 
 
@@ -116,9 +116,9 @@ class Wire(ABC):
     greeting: ClassVar[bytes] = b""
     """What its server answers at `/`, where clients check whether it is up; empty if they do not."""
     content_type: ClassVar[bytes] = b"application/json"
-    """Of a body that is not a stream."""
+    """Type of a body that is not a stream."""
     framing: ClassVar[Framing] = SSE
-    """Of a reply that is a stream."""
+    """Framing of a streamed reply."""
     results_hold_media: ClassVar[bool]
     """Whether images and files are allowed in tool results."""
     results_may_repeat: ClassVar[bool] = False
@@ -178,9 +178,9 @@ class Wire(ABC):
         return b""
 
     def long_members(self, request: Request) -> Mapping[str, bytes]:
-        """By name: long members besides messages, tools and instructions. Some servers add them to the prompt, others
-        do not: the schema of a reply, a prediction, documents. An API's next member is counted before it is known
-        here; metadata is not."""
+        """Long members by name, besides messages, tools and instructions. Some servers add them to the prompt, others
+        do not: the schema of a reply, a prediction, documents. An API's next member is counted before it is known here;
+        metadata is not."""
         read = self.read_members
         return {
             name: bytes(raw)
@@ -269,8 +269,8 @@ class Wire(ABC):
         return ""
 
     def continued_from(self, request: Request, _: str, __: Sequence[bytes]) -> Request:
-        """The same request, continued from what the upstream holds under this name, with these messages before its own:
-        the results of calls that the client does not know."""
+        """Continue the request from what the upstream holds under this name, with these messages before its own: the
+        results of calls that the client does not know."""
         return request
 
     def unanswered_in(self, _: str) -> str:
@@ -329,7 +329,7 @@ class Wire(ABC):
 
     @abstractmethod
     def error_in_stream(self, status: int, body: bytes) -> bytes:
-        """The same as the end of a stream."""
+        """An upstream's error as the end of a stream."""
 
 
 class Reply(Protocol):
@@ -350,8 +350,8 @@ class Reply(Protocol):
         """What the client gets at the end, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """The same if the model would call us again: a normal end, with `sentence` if the model has not said a word to
-        the client."""
+        """What the client gets if the model would call us again: a normal end, with `sentence` if the model has not
+        said a word to the client."""
 
     def next_round(self) -> None:
         """The pieces that follow are those of another round."""

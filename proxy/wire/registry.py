@@ -30,9 +30,9 @@ VERSION: Final = b"/v1"
 _ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS, OLLAMA, OLLAMA_PROMPTS)
 """A new wire is its folder and its name here."""
 WIRES: Final[Mapping[bytes, Wire]] = {wire.end: wire for wire in _ALL}
-"""By the ends of their paths."""
+"""Wires by the ends of their paths."""
 _ANTHROPIC_HEADERS: Final = frozenset((b"anthropic-version", b"x-api-key"))
-"""Of Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
+"""Sent by Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
 _ANTHROPIC_MODEL: Final = "claude-"
 """How the names of all its models begin."""
 _PREFIXES: Final = (b"/v1/", b"/api/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
@@ -42,7 +42,7 @@ _OLLAMAS: Final = frozenset(("options", "keep_alive", "think"))
 """Members of Ollama's chats: https://docs.ollama.com/api/chat"""
 _SLASHES: Final = re.compile(rb"//+")
 _VERSION_TWICE: Final = re.compile(rb"\A(?:/+v1)+(?=/+v1/)")
-"""Of clients that add it to a base URL that ends in it, such as an `ANTHROPIC_BASE_URL`."""
+"""Sent by clients that add the version to a base URL that already ends in it, such as an `ANTHROPIC_BASE_URL`."""
 _VERTEX: Final = re.compile(rb"/publishers/anthropic/models/([^/:]+):(?:streamR|r)awPredict\Z")
 """Vertex AI's path for a Claude model; the body has no `model`, but `anthropic_version`.
 https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai"""
@@ -64,10 +64,10 @@ _SERVERS_OWN: Final = frozenset(
 """The first segments of paths that self-hosted servers answer beside `/v1`: llama.cpp (tools/server/README.md), vLLM
 (vllm/entrypoints), TGI. None is a page of the proxy."""
 _LIKENESS: Final = 0.6
-"""Of a path to one that exists, from which on it is taken for a misspelling."""
+"""A path this similar to one that exists is taken for a misspelling."""
 _MAX_HINT_BYTES: Final = 100
 _REMEMBERED_BYTES: Final = 200
-"""Of a path that is matched once for all its requests."""
+"""Longest path whose match is cached."""
 _DEPLOYMENT: Final = b"/deployments/"
 """Azure's: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference"""
 

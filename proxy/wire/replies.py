@@ -22,8 +22,8 @@ from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.streams import SSE, Framing
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
-"""Of one round's stream, from which its message is assembled, and of one event: 128 000 tokens, one per event, take
-about this much. A longer stream is the final reply; from a longer event on it passes as it arrives."""
+"""Limit of one round's stream, from which its message is assembled, and of one event: 128 000 tokens, one per event,
+take about this much. A longer stream is the final reply; from a longer event on it passes as it arrives."""
 BETWEEN_TEXTS: Final = "\n\n"
 """The model's texts in one round and the next are two paragraphs."""
 Changes: TypeAlias = Mapping[Path, bytes | None]
@@ -43,7 +43,7 @@ class RoundsUsage:
     def __init__(self) -> None:
         self._first: Mapping[str, Any] | None = None
         self._whole: Mapping[str, Any] = {}
-        """Of the finished rounds."""
+        """Merged usage of the finished rounds."""
 
     def add(self, usage: Mapping[str, Any]) -> None:
         """A round is over; `usage` is its last one, empty if there was none."""
@@ -209,7 +209,7 @@ class MessageReply(WholeReply):
     """A whole reply whose message has its calls and its texts in members of its own."""
 
     place: ClassVar[Path]
-    """Of the message in the body."""
+    """Path of the message in the body."""
     finish: ClassVar[Changes] = {}
     """What makes a call's end a normal one."""
 

@@ -29,10 +29,10 @@ _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
 """What may come before an item of a list."""
 
 _BRIEF_BYTES: Final = 512
-"""Of a member that an outline keeps: names and limits, no texts."""
+"""Limit of a member that an outline keeps: names and limits, no texts."""
 MAX_ITEMS: Final = 50_000
-"""Of a message list, ten times those of the longest runs of agents; planning takes up to 0.2 ms for each, however short
-it is."""
+"""Limit of a message list, ten times those of the longest runs of agents; planning takes up to 0.2 ms for each, however
+short it is."""
 _ONLY_ITS_PLACE: Final = b"[]"
 """In place of the list of messages, which would be held twice wherever a request is not held as a view of its body."""
 _PROBE_BYTES: Final = 16
@@ -101,7 +101,7 @@ class Request(Discreet, frozen=True):
     """One request, read once."""
 
     body: bytes
-    """As received, decompressed."""
+    """The body as received, decompressed."""
     members: Mapping[str, Raw]
     """Its members in order, unopened; the list of messages is included only to keep its position."""
     conversation: Conversation
@@ -145,7 +145,7 @@ class Request(Discreet, frozen=True):
 
     @property
     def full_bytes(self) -> int:
-        """Of the body, including the messages that were put into the conversation."""
+        """Size of the body, including the messages that were put into the conversation."""
         return len(self.body) + self.added_bytes
 
     def shared_messages(self, body: bytes, more_than: int = 0) -> int:
@@ -168,7 +168,7 @@ class Request(Discreet, frozen=True):
         return shared if shared > more_than else 0
 
     def outline(self) -> Request:
-        """The same without messages and texts: what describes it while its content is elsewhere."""
+        """A copy without messages and texts, while its content is elsewhere."""
         # Copied, because a view keeps the whole body alive.
         members = {name: bytes(raw) for name, raw in self.members.items() if len(memoryview(raw)) <= _BRIEF_BYTES}
         nothing = Conversation()
@@ -218,8 +218,8 @@ class Request(Discreet, frozen=True):
         )
 
     def sharing(self, known: Sequence[Message]) -> Request:
-        """The same request with the messages of an earlier one wherever these are equal, so that nothing is held or
-        counted twice."""
+        """A copy with the messages of an earlier request wherever these are equal, so that nothing is held or counted
+        twice."""
         own = self.conversation.messages
         shared = [one if one == other else other for one, other in zip(known, own, strict=False)]
         return replace(self, conversation=Conversation((*shared, *own[len(shared) :])))

@@ -51,7 +51,7 @@ class Framing(ABC):
     """How the replies of an API are streamed."""
 
     content_type: ClassVar[bytes]
-    """Of a stream."""
+    """Type of a stream."""
     sign: ClassVar[bytes]
     """The part of the content-type by which a stream is recognised."""
     comment: ClassVar[bytes] = b""
@@ -178,7 +178,7 @@ class ServerSentEvents(Framing):
     data_of = staticmethod(data_of)
 
     def begins_stream(self, body: bytes) -> bool:
-        """By the name of a field, or a comment."""
+        """Recognise a stream by the name of a field, or a comment."""
         return body.lstrip().startswith(_EVENT_FIELDS)
 
     def quiet_bytes(self, begun: bytes) -> int:

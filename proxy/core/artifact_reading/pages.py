@@ -3,8 +3,8 @@ page, in English and Chinese.
 
 Rule: the query is checked before anything is read. A page is bounded and begins with one line that says what it shows,
 of how much, and names the next page; it contains the mark and the artifact's name, by which pages are recognised and
-never cut again, and else only numbers, so a forged one leads nowhere. Any other notice in a tool's output is somebody
-else's and is shown as quoted.
+never cut again, and else only numbers, so a forged one leads nowhere. Any other notice in a tool's output is foreign
+and is shown as quoted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def hits_header(hits: Hits, name: str, language: Language) -> str:
 
 
 def shorter_page(text: str, limits: ExcerptLimits) -> str | None:
-    """As much of a page as fits, under a header that is true of it and names the rest; None if it is no page, or not
+    """Shorten a page to the limits, under a header that is true of it and names the rest; None if it is no page, or not
     even its first line fits."""
     if not text.startswith(MARK):
         return None
@@ -110,7 +110,7 @@ def _fewer_hits(shown: str, body: str, numbers: Mapping[str, str], name: str, la
 
 
 def _end_of(numbers: Mapping[str, str]) -> str:
-    """The last line that was asked for."""
+    """The last requested line."""
     following = numbers.get("cut") or numbers.get("more") or numbers.get("stopped")
     return following.rpartition("-")[2] if following else numbers["last"]
 
@@ -220,7 +220,7 @@ def _whole_headers() -> tuple[tuple[Language, re.Pattern[str]], ...]:
 
 _NAMED: Final = re.compile(ARTIFACT_NAME)
 _MORE_NUMBERS_BYTES: Final = 40
-"""By which the header of a shorter page may be longer."""
+"""How much longer the header of a shorter page may be."""
 _ROW: Final = re.compile(r"^(?P<line>\d{1,12})(?::(?P<byte>\d{1,12})(?=:…)|[:-])", re.MULTILINE)
 _HIT: Final = re.compile(r"^\d{1,12}:", re.MULTILINE)
 """Rows of a search: of a match, or of its context; of a long line, with the byte at which the row begins."""
@@ -241,7 +241,7 @@ class Query(Struct, frozen=True):
     search: Search | None = None
     pointer: str | None = None
     max_bytes: int = PAGE_BYTES
-    """Of the page, besides its header."""
+    """Limit of the page, besides its header."""
     stat: bool = False
 
     @classmethod

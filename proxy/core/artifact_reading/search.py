@@ -3,7 +3,7 @@ text at a pointer (RFC 6901).
 
 Rule: the time is linear in the size of the text, whatever the pattern (RE2, https://github.com/google/re2). A text is
 read piece by piece and never held as a whole; a match is within one line; no more bytes and matches are shown than
-asked for, and whatever ends a search early, the page says from which line and byte to continue. A part of JSON keeps
+requested, and whatever ends a search early, the page says from which line and byte to continue. A part of JSON keeps
 its bytes; a pointer also leads into a string that is JSON itself, as the arguments of tool calls are.
 """
 
@@ -51,7 +51,7 @@ class Search(Struct, frozen=True):
 
     def compiled(self) -> Any:
         """The pattern for RE2, line by line. Raises BadArtifactQuery."""
-        import re2  # noqa: PLC0415 - 1.6 MB, which a process needs only if somebody searches
+        import re2  # noqa: PLC0415 - 1.6 MB, which only a search needs
 
         options = re2.Options()
         options.log_errors = False
@@ -69,8 +69,8 @@ class Search(Struct, frozen=True):
 
 
 SHOWN_BYTES: Final = 600
-"""Of a line. Of a longer one, the text around the match is shown, and the search continues after it in the same line:
-JSON is often one line."""
+"""Limit of a shown line. In a longer one, the text around the match is shown, and the search continues after it in the
+same line: JSON is often one line."""
 
 
 class Listing:
@@ -217,13 +217,13 @@ class Hits(Discreet, frozen=True):
     """The hits of a search."""
 
     text: bytes
-    """As `grep -n` prints it; for a line that is too long, `line:byte:…`."""
+    """A match in the format of `grep -n`; for a line that is too long, `line:byte:…`."""
     count: int
     first: int
     last: int
     """The last line that was searched, perhaps not to its end."""
     following: str | None
-    """The `lines` to ask for to continue; None if everything asked for has been searched."""
+    """The `lines` to request next; None if everything requested has been searched."""
     total_lines: int
 
 

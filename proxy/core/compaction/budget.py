@@ -72,7 +72,7 @@ class Mark(Struct, frozen=True):
     bytes: int | None = None
 
     def excess(self, size: Size) -> Size | None:
-        """By how much a size exceeds the mark, in each unit; None if it exceeds it in none."""
+        """A size's excess over the mark, in each unit; None if it exceeds it in none."""
         if (
             (self.tokens is None or size.tokens <= self.tokens)
             and (self.chars is None or size.chars <= self.chars)
@@ -177,7 +177,7 @@ class Budget:
         )
 
     def unbounded(self) -> Budget:
-        """The same, but for a request that is sent whatever its size."""
+        """A copy for a request that is sent whatever its size."""
         return replace(
             self,
             room_is_guessed=True,

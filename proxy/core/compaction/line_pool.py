@@ -125,7 +125,7 @@ MAX_LINES: Final = 3_000
 """Lines remembered of what is left out: several times what the note of a window of 32 000 has room for. With a
 thousand, lines from forty exchanges ago that the next step needed were forgotten."""
 _MAX_CHARACTERS: Final = 400
-"""Of a line; longer lines are data, or prose that says little for its length."""
+"""Limit of a line; longer lines are data, or prose that says little for its length."""
 _MAX_LINES_OF_A_TEXT: Final = 2_000
 """Lines that are read of one text."""
 HALF_LIFE: Final = 15.0
@@ -206,19 +206,19 @@ class Line(NamedTuple):
 
 
 _Texts: TypeAlias = dict[str, list[Sequence[Line]]]
-"""By source, the lines of each of its texts, in the order in which they were seen."""
+"""The lines of each text of a source, in the order in which they were seen."""
 
 
 class LinePool(Struct, frozen=True):
     """Lines of everything that is left out so far."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
-    """By the file or command they come from; the one seen last is last."""
+    """Lines by the file or command they come from; the one seen last is last."""
     exchanges: int = 0
     used: Mapping[str, None] = field(default_factory=dict)
     """Names in assistant messages that are left out; those used last are last."""
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Of each line, by its text."""
+    """Names in each line, by its text."""
     _extensions: list[tuple[list[tuple[Message, Size]], LinePool]] = field(default_factory=list)
     """What the last cut left out, and the pool after it: if a client rewords its last message in the next turn, the
     same cut is made again."""

@@ -1,5 +1,5 @@
-"""The note in place of messages that are left out: how many, where they are kept, what was asked, done and said in
-them, and their most informative lines.
+"""The note in place of messages that are left out: how many, where they are kept, what users wrote and the model did
+and said in them, and their most informative lines.
 
 Rule: one note for all messages that are left out, before the first kept text after them. It is a function of these
 messages alone, grows from cut to cut, is the same between two cuts, and everything in it is bounded. What users said
@@ -32,13 +32,13 @@ from proxy.core.truncation.response import tool_response, with_note
 _WHOLE_CHARACTERS: Final = 2_000
 """Up to this length, what a user said may be quoted whole. Nearly everything longer is pasted."""
 _BEGINNING_CHARACTERS: Final = 200
-"""Of what a user said, if it is longer or does not fit."""
+"""Limit of a user's words, if they are longer or do not fit."""
 _SAID_CHARACTERS: Final = 300
-"""Of what the model said: two or three sentences."""
+"""Limit of the model's words: two or three sentences."""
 _CALL_CHARACTERS: Final = 110
-"""Of the main argument of a call: a path, or a command."""
+"""Limit of the main argument of a call: a path, or a command."""
 _MAX_CHARACTERS: Final = 100_000
-"""Of all that is remembered: more than is quoted in a window of 200 000 tokens."""
+"""Limit of all that is remembered: more than is quoted in a window of 200 000 tokens."""
 _MARK_TOKENS: Final = 2
 """The end of the line, and the mark before it."""
 _LEAST_ROOM_TOKENS: Final = 4
@@ -70,7 +70,7 @@ Thread: TypeAlias = tuple[Quotation, ...]
 
 
 def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:
-    """The thread after one more cut. `asked`: what people said in the messages that are gone."""
+    """The thread after one more cut. `asked`: users' words in the messages that are gone."""
     found = dict.fromkeys(thread)
     for quotation in (*(Quotation(Kind.ASKED, _user_text(text)) for text in asked), *_steps(gone)):
         found.pop(quotation, None)
@@ -190,7 +190,7 @@ class OmissionNote(Struct, frozen=True):
     pool: LinePool = field(default_factory=LinePool)
     """Lines of what is left out; the note quotes the most informative ones."""
     thread: Thread = ()
-    """What was asked, done and said."""
+    """Requests, actions and statements."""
     note: str = ""
     behind: bool = False
     """Whether the note comes after the text of the message that carries it, not before it."""
@@ -200,7 +200,7 @@ class OmissionNote(Struct, frozen=True):
     """What the note adds to that message."""
 
     def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
-        """The note after one more cut. `asked`: what people said in the messages that are gone."""
+        """The note after one more cut. `asked`: users' words in the messages that are gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message per line: a search by lines finds one message, not all of them.
         messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.unmarked()) for entry in gone) + b"\n]"

@@ -67,7 +67,7 @@ class Pipeline:
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
 
     def without_steps(self) -> Pipeline:
-        """The same for a request that is sent as it came, whatever its size."""
+        """The pipeline for a request that is sent as it came, whatever its size."""
         budget = self.budget.unbounded()
         return Pipeline((), (), (), self.notices, self.counter, budget, is_replayed=self.is_replayed)
 
@@ -154,7 +154,7 @@ class Plan(Discreet, frozen=True):
     blocks: tuple[MessageReport, ...] = ()
     """What became of each message of the request."""
     accepted_tokens: int = 0
-    """As in `Reading`."""
+    """See `Reading`."""
 
     @property
     def messages(self) -> tuple[bytes, ...]:
@@ -163,8 +163,8 @@ class Plan(Discreet, frozen=True):
 
     @property
     def fixed_tokens(self) -> int:
-        """Of what is cut last: a prompt that was just accepted, or tools, system texts, the first and the last user
-        message; of these, as many as leave something worth cutting beside them."""
+        """Size of what is cut last: a prompt that was just accepted, or tools, system texts, the first and the last
+        user message; of these, as many as leave something worth cutting beside them."""
         asked = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
         system = self.base.tokens + sum(block.tokens_after for block in self.blocks if block.role in SYSTEM_ROLES)
         most = self.after.tokens * (1 - _WORTH_HALVING)
@@ -401,7 +401,7 @@ def _largest(entries: Iterator[TrackedMessage]) -> tuple[TrackedMessage, ...]:
 
 
 class Compressed(Discreet, frozen=True):
-    """As many messages as came, in the same order."""
+    """A compressed conversation: as many messages as came, in the same order."""
 
     entries: tuple[TrackedMessage, ...]
     budget: Budget
@@ -437,8 +437,7 @@ class Compressed(Discreet, frozen=True):
                     yield entry, edit.artifact
 
     def without(self, lost: Collection[str]) -> Compressed:
-        """The same, but messages from which one of these artifacts was taken go back as they came: it could not be
-        kept."""
+        """A copy in which messages from which one of these artifacts was taken are restored: it could not be kept."""
         return (
             structs.replace(self, entries=tuple([_restored(entry, lost) for entry in self.entries])) if lost else self
         )

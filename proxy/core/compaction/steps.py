@@ -117,7 +117,7 @@ class CutArguments(Struct, frozen=True):
 
     notices: Notices
     messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
-    """Of which messages."""
+    """Selects the messages to shorten."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
@@ -322,7 +322,7 @@ class LeaveOutExchanges(Struct, frozen=True):
             yield from self._shorter_first_turn(window, goal, tasks)
 
     def _shorter_first_turn(self, window: ContextWindow, goal: Mark, tasks: list[TrackedMessage]) -> Iterator[Change]:
-        """Cuts what stays of the first turn: the results that separate two user messages, and what users asked before
+        """Cuts what stays of the first turn: the results that separate two user messages, and what users wrote before
         their last message, as far as needed, but never below its share."""
         yield from CutToFit(self.notices, ContextWindow.separating_results, Reason.OLD_RESULT)(window, goal)
         for entry in tasks:
@@ -394,7 +394,7 @@ def last_resorts(
 
 
 def sparing(resorts: Iterable[CompactionStep], least_tokens: int) -> tuple[CompactionStep, ...]:
-    """The same steps, but none cuts what the model works on to nothing: at least so much of it stays."""
+    """The steps with a floor: none cuts below so much of what the model works on."""
     newest = (Reason.NEWEST_RESULT, Reason.NEWEST_TEXT)
     return tuple(
         structs.replace(one, least_tokens=one.least_tokens or least_tokens)

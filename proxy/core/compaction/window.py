@@ -100,7 +100,7 @@ class ContextWindow(Struct, eq=False):
     """The messages so far. Grows message by message; steps replace entries and leave units out."""
 
     _total: Size
-    """Of everything that is not a message, and of the kept messages."""
+    """Size of everything that is not a message, and of the kept messages."""
     _fixed: Size
     """Size of what can never be given up: system texts, and everything that is not a message."""
     _counter: Counter
@@ -241,7 +241,7 @@ class ContextWindow(Struct, eq=False):
             self._units.append(unit)
 
     def _ends_a_run(self, unit: ToolExchange) -> bool:
-        """Whether as many system messages as may belong to one unit stand at the end of this newest one."""
+        """Whether this newest unit ends in as many system messages as may belong to one unit."""
         last = self.entries[max(unit.start, unit.stop - MAX_SYSTEM_RUN) : unit.stop]
         return len(last) == MAX_SYSTEM_RUN and all(entry is None or entry.is_later_system_message for entry in last)
 
@@ -346,7 +346,8 @@ class ContextWindow(Struct, eq=False):
         return [] if unit is None or unit in self.newest else self._of([unit], "assistant")
 
     def separating_thoughts(self) -> list[TrackedMessage]:
-        """Of these, those whose reasoning no running call depends on: the last assistant message must begin with it."""
+        """Separating messages whose reasoning no running call depends on: the last assistant message must begin with
+        it."""
         last = max((entry.index for entry in self.all() if entry.message.role == "assistant"), default=-1)
         return [entry for entry in self.separating_words() if entry.index < last or not entry.message.calls]
 
@@ -449,7 +450,7 @@ class ContextWindow(Struct, eq=False):
         return budget.refuses(self._fixed)
 
     def over(self, mark: Mark) -> Size | None:
-        """By how much the total exceeds a mark."""
+        """The total's excess over a mark."""
         return mark.excess(self.total)
 
     def edits(self) -> Iterator[Edit]:
@@ -457,7 +458,7 @@ class ContextWindow(Struct, eq=False):
         yield from self._left_out
         note = self.omission_note.edit
         if not self._edited and note is None:
-            return  # the usual case, and this is asked in every turn
+            return  # the usual case, and called in every turn
         for entry in self.entries:
             if entry is not None:
                 yield from entry.edits

@@ -178,7 +178,7 @@ _OTHERS: Final = mimetypes.MimeTypes()
 _MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 """RFC 6838, section 4.2, in lower case."""
 _MAX_DECLARED_CHARACTERS: Final = 512
-"""Of a declared type including its parameters."""
+"""Limit of a declared type including its parameters."""
 _BINARY_KINDS: Final = ("image/", "audio/", "video/", "font/")
 
 

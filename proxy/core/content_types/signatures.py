@@ -14,7 +14,8 @@ _OOXML: Final = "application/vnd.openxmlformats-officedocument."
 _HEIF: Final = rb".{4}ftyp(?:mif1|mif2|msf1|miaf)"
 """An image of any codec, which the compatible brands state: ISO 23008-12, section 10.2."""
 _PACKET: Final = rb"G[\0-\x7f].[\x10-\x3f\x50-\x7f\x90-\xbf\xd0-\xff].{184}"
-"""Of a transport stream: sync byte, no error, and a payload or an adaptation field. ISO 13818-1, section 2.4.3."""
+"""A transport stream's packet: sync byte, no error, and a payload or an adaptation field. ISO 13818-1, section
+2.4.3."""
 _STATED: Final = rb"PK\x03\x04.{22}\x08\0..mimetype"
 _STATED_TYPES: Final = (
     b"application/epub+zip",
@@ -95,7 +96,7 @@ _PDF_END_BYTES: Final = 2_048
 _MAX_ZIP_END_BYTES: Final = 22 + 65_535
 """The end record of a ZIP with the longest comment: APPNOTE 6.3.10, section 4.3.16."""
 _ZIP_SEARCH_BYTES: Final = 1_048_576
-"""Of a directory, or of a ZIP without one: an entry takes about a hundred bytes."""
+"""Limit of a directory, or of a ZIP without one: an entry takes about a hundred bytes."""
 _ZIP_ENTRY: Final = re.compile(
     rb"PK(?:\x01\x02.{42}|\x03\x04.{26})(word/|xl/|ppt/|\[Content_Types\]\.xml|mimetype|META-INF/container\.xml)",
     re.DOTALL,
@@ -132,7 +133,7 @@ _KBIT: Final = {
 }
 """Bit rates, by whether it is MPEG-1, and by layer (2 is II, 1 is III, which is MP3): ISO 11172-3 and 13818-3."""
 _HERTZ: Final = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
-"""By version: 3 is MPEG-1, 2 is MPEG-2, and 0 is MPEG-2.5."""
+"""Sample rates by version: 3 is MPEG-1, 2 is MPEG-2, and 0 is MPEG-2.5."""
 _FRAMES: Final = 3
 """One frame is a coincidence; this many must follow each other."""
 _ID3_SEARCH_BYTES: Final = 4_096

@@ -68,7 +68,7 @@ _SIGNATURE: Final = re.compile(
 """The beginnings of the files in `signatures.py` after they were decoded as UTF-8 or Latin-1."""
 
 _MAX_HEAD_CHARACTERS: Final = 1_000
-"""Of a data URL before its comma: a type and a few parameters."""
+"""Limit of a data URL before its comma: a type and a few parameters."""
 _URL_ALPHABET: Final = str.maketrans("-_", "+/")
 _ADDRESS: Final = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{1,30}:", re.IGNORECASE)
 """No base64 contains a colon. `https:`, `gs:`, `file:`, our own `artifact:`."""

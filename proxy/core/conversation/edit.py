@@ -40,7 +40,7 @@ class Reason(StrEnum):
     """Characters that this model's upstream cannot handle."""
     OLD_REASONING = "old_reasoning", "reasoning of 1 finished turn left out", "reasoning of # finished turns left out"
     LONG_OLD_TEXT = "long_old_text", "1 very long old text cut in the middle", "# very long old texts cut in the middle"
-    """Of a user or an assistant, in a finished turn."""
+    """A user's or an assistant's text in a finished turn."""
     OLD_RESULT = "old_result", "1 old tool result cut down", "# old tool results cut down"
     """To the room that was left."""
     OLD_EXCHANGE = "old_exchange", "1 old message left out", "# old messages left out"

@@ -26,7 +26,7 @@ class ToolExchange(Struct, frozen=True, gc=False):
     start: int
     stop: int
     role: str
-    """Of its first message; `tool` for system messages in the middle of a conversation, if they are a unit."""
+    """Role of its first message; `tool` for system messages in the middle of a conversation, if they are a unit."""
     must_stay: bool = False
     """Whether later messages depend on it."""
     last_user: int = -1
@@ -256,14 +256,13 @@ def is_quotable(text: str) -> bool:
 
 _KNOWN: Final = frozenset({"user", *SYSTEM_ROLES})
 _MAX_CHARS: Final = 16_000
-"""Of a user message, or of a later system message: a step may have tried to shorten a longer one, where its words
+"""Limit for a user message, or a later system message: a step may have tried to shorten a longer one, where its words
 decide."""
 
 
 def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens: int) -> bool:
-    """Whether nothing that happens to other messages depends on which of two messages stands in a place: while no step
-    touches them, only their size, their names and their first words decide. `task_tokens`: what the first user message
-    keeps when it has to be cut."""
+    """Whether swapping two messages changes nothing for the others: while no step touches them, only their size, their
+    names and their first words decide. `task_tokens`: what the first user message keeps when it has to be cut."""
     if one.edits or other.edits or one.following or one.size != other.size:
         return False
     if not one.is_system_text and (

@@ -43,7 +43,7 @@ class Attachment(Discreet, frozen=True):
     declared: str = ""
     """The declared media type, as written in the message."""
     name: str = ""
-    """Of the file, as written in the message."""
+    """File name as written in the message."""
     address: str = ""
     """Where the content is, or the upstream's name for it, if it is not in the message."""
     plain: bytes | None = None
@@ -70,7 +70,7 @@ class Attachment(Discreet, frozen=True):
         return len(self.plain) if self.plain is not None else len(self.payload) * 3 // 4
 
     def fetched(self, content: bytes, declared: str, name: str) -> Attachment:
-        """The same after its content was fetched; a name that was stated beside the address stays."""
+        """The attachment after its content was fetched; a name that was stated beside the address stays."""
         stated = self.name if self.name != last_of(self.address) else ""
         return structs.replace(self, address="", plain=content, declared=declared, name=stated or name, is_fetched=True)
 
@@ -137,7 +137,7 @@ class Reasoning(NamedTuple):
 
     at: Address
     raw: bytes
-    """As its wire wrote it."""
+    """The part's bytes as its wire wrote them."""
     text: str | None
     """None if it is not plain text."""
 
@@ -146,7 +146,7 @@ class ImageView(NamedTuple):
     """What the token cost of an image depends on."""
 
     url: object
-    """As it is in the message: a data URL, an address, or anything odd."""
+    """The URL in the message: a data URL, an address, or anything odd."""
     detail: str | None
 
 
@@ -154,7 +154,7 @@ class Part(Discreet, frozen=True):
     """One part of a message's content: a text, media, or something that only the upstream understands."""
 
     raw: bytes
-    """As its wire wrote it."""
+    """The part's bytes as its wire wrote them."""
     text: str | None = None
     attachment: Attachment | None = None
     rest: bytes = b""

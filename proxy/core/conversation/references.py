@@ -17,9 +17,9 @@ from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.text import Discreet
 
 MAX_REFERENCES: Final = 32
-"""Of one message; further ones stay as they are."""
+"""Limit for one message; further ones stay as they are."""
 MAX_ADDRESS_CHARACTERS: Final = 4_096
-"""Of an address; signed ones have about a thousand, and anything longer is not an address."""
+"""Limit of an address; signed ones have about a thousand, and anything longer is not an address."""
 
 REMOTE: Final = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
 """The scheme is in lower case, as everyone writes it."""
@@ -39,7 +39,7 @@ class Reference(Discreet, frozen=True):
     """Something that a message names but does not hold."""
 
     address: str
-    """As written in the message: `https://…` or `artifact:ID`. It may hold a password, so it must not be logged."""
+    """The reference in the message: `https://…` or `artifact:ID`. It may hold a password, so it must not be logged."""
     origin: Origin
 
     @property
@@ -98,11 +98,11 @@ class Unfetched(Discreet, frozen=True):
 
     obstacle: FetchError
     http_code: int | None = None
-    """Of the last response; None if there was none."""
+    """Status of the last response; None if there was none."""
     final_url: str = ""
     """The address that sent it, after redirects."""
     content_type: str = ""
-    """As the server states it; safe to print."""
+    """The server's content type; safe to print."""
     limit: float | None = None
     """The limit that was exceeded: bytes for TOO_LARGE, seconds for TIMEOUT, redirects for TOO_MANY_REDIRECTS."""
 

@@ -107,12 +107,12 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     """In the request as received."""
     original: Message
     message: Message
-    """As it would be sent."""
+    """The message that would be sent."""
     size: Size
-    """Of `message`."""
+    """Size of `message`."""
     original_size: Size
     whole: Message
-    """As it came, except for media that were routed elsewhere: excerpts are made from it."""
+    """The message as it came, except for media that were routed elsewhere: excerpts are made from it."""
     whole_size: Size
     tool: str = ""
     """The tool whose result it is, as `tool_of` says."""
@@ -206,7 +206,7 @@ def with_media(last: TrackedMessage, moved: Sequence[Moved], counter: Counter) -
 
 
 def before_a_user(last: TrackedMessage, counter: Counter) -> TrackedMessage:
-    """The same if a user message follows. If the media follow an assistant message, because the chat template accepts
+    """Adapt to a user message that follows. If the media follow an assistant message, because the chat template accepts
     no user message right after results, it does not accept two user messages in a row either: the assistant message is
     repeated after the media."""
     words_first = last.following and last.following[0].role == "assistant"

@@ -46,7 +46,7 @@ SHAPES: Final = {
 """The modality that a model needs to read a part as it is written."""
 
 MAX_TEXT_BYTES: Final = 51_200
-"""Of a text file that is put into a message as text."""
+"""Largest text file that is put into a message as text."""
 _HEAD_BYTES: Final = 65_536
 """JPEG has its size after its EXIF block, which is at most this long."""
 _NOT_SHOWN: Final = frozenset({"image/svg+xml", "image/vnd.adobe.photoshop"})
@@ -101,10 +101,10 @@ class Routes(Struct, frozen=True):
     is_strict: bool = False
     """Whether a model is assumed to read only text if its modalities are unknown."""
     max_bytes: int = MAX_BYTES
-    """Of one content."""
+    """Limit of one content."""
     max_image_pixels: int = MAX_IMAGE_PIXELS
     max_images: int | None = None
-    """Of one message."""
+    """Limit of one message."""
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model reads it; None if unknown."""

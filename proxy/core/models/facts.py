@@ -28,7 +28,7 @@ REFUSES: Final = "refuses "
 RATE: Final = "rate"
 """The tokens per minute that one request exceeded alone; its reply limit counts."""
 RATE_OF_PROMPTS: Final = "rate of prompts"
-"""The same where its reply limit does not count."""
+"""The tokens per minute where its reply limit does not count."""
 RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
 CONFIRMED: Final = "confirmed "
@@ -62,7 +62,7 @@ class Fact(Struct, frozen=True, array_like=True):
 
 
 Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
-"""By name and tenant."""
+"""Facts by name and tenant."""
 
 
 def binding(facts: Facts, name: str, by: str | None) -> Fact | None:
@@ -162,9 +162,10 @@ def _age(fact: Fact) -> tuple[float, float, float]:
 _Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=2**31)]
 
 _NEAR: Final = 0.9
-"""Of the guess: a conversation that has grown to this would be cut next, so a larger room costs no prompt cache."""
+"""Share of the guess: a conversation that has grown to this would be cut next, so a larger room costs no prompt
+cache."""
 _WORTH: Final = 1 / 32
-"""Of what was refused: a smaller step is not worth another cut of running conversations."""
+"""Share of what was refused: a smaller step is not worth another cut of running conversations."""
 
 
 class Search(Struct, frozen=True, omit_defaults=True):

@@ -2,8 +2,8 @@
 a model, by addresses and names; providers have their names from models.dev.
 
 Rule: a name is only made plainer, never guessed. Anything that may distinguish two models (`-mini`, `-32k`, a size, a
-month such as `-2407`) is kept, because a wrong model is worse than none. A host or name in no table belongs to nobody;
-a look-alike of a host is not that host.
+month such as `-2407`) is kept, because a wrong model is worse than none. A host or name in no table has no provider; a
+look-alike of a host is not that host.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def last_part(name: str) -> str:
 
 
 def spelling(part: str) -> str:
-    """The same for every way to write a name with dots and dashes; empty for a name that has other signs, too.
+    """Normalize a name with dots and dashes; empty for a name that has other signs, too.
 
     >>> spelling("claude-sonnet-4.5") == spelling("claude-sonnet-4-5"), spelling("llama3.1:8b"), spelling("command-r+")
     (True, 'llama-3-1-8-b', '')

@@ -30,7 +30,7 @@ class ToolImages(StrEnum):
     USER_AFTER_BATCH = "user_after_batch"
     """One user message after all results of the batch: most upstreams accept only text in a result."""
     USER_AFTER_ASSISTANT = "user_after_assistant"
-    """The same after a short assistant message: Mistral accepts no user message directly after a result."""
+    """One user message after a short assistant message: Mistral accepts no user message directly after a result."""
     TEXT = "text"
     """A description replaces them in the result."""
 
@@ -49,7 +49,7 @@ class Certainty(StrEnum):
     """How the size of a window is known."""
 
     STATED = "stated"
-    """By the settings, the upstream itself, or the catalogue's entry for this very provider."""
+    """Stated by the settings, the upstream itself, or the catalogue's entry for this very provider."""
     LEARNED = "learned"
     """A refusal printed it, or usage has shown it: it was true at that time."""
     INFERRED = "inferred"
@@ -84,23 +84,23 @@ class ModelProfile(Struct, frozen=True):
     """Whether its upstream silently cuts a prompt that is too long: such a request is made as small as possible, and
     sent even if that is not small enough."""
     certainty: Certainty = Certainty.STATED
-    """Of the window."""
+    """Certainty of the window."""
     preamble: str = ""
     """What its upstream puts before the messages of every request."""
     least_image_tokens: int = 0
     """What any image costs at least, where its upstream decides what to leave out."""
     image_tokens: tuple[tuple[str, int], ...] = ()
-    """Of images, by `image_key`, as the upstream has been seen to count them."""
+    """Costs of images by `image_key`, as the upstream has counted them."""
     rate_tokens: int | None = None
     """Per minute, where a request exceeded that alone: prompt and reply limit together, as far as they can be cut."""
     prompt_rate_tokens: int | None = None
-    """The same, where the reply limit does not count."""
+    """The rate where the reply limit does not count."""
     input_bytes: int | None = None
-    """Of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
+    """Limit of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
-    """Of the prompt alone, where an upstream limits its characters."""
+    """Limit of the prompt alone, where an upstream limits its characters."""
     suffix: str = ""
-    """Of the name under which lessons about it are kept, if its requests ask for a window."""
+    """Suffix of the name under which lessons about it are kept, if its requests select a window."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value comes from: by field name, a phrase such as `config models[0]` or `default`."""
 

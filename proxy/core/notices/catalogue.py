@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 Language: TypeAlias = Literal["en", "zh"]
 Phrases: TypeAlias = Mapping[str, tuple[str, str]]
-"""By name: in English and in Chinese, with the same placeholders."""
+"""Phrases by name, in English and in Chinese, with the same placeholders."""
 
 MARK: Final = "[context-proxy: "
 """The beginning of every notice; together with an artifact's name it distinguishes our own notices from others'."""
@@ -174,7 +174,7 @@ NOT_READ: Final[Phrases] = {
     "BadArtifactQuery": ("{message}", "`lines` 和 `grep` 只能读取文本，此工件不是文本"),
     "other": ("{message}", "{code}"),
 }
-"""The same, by the kind of the error."""
+"""Phrases by the kind of the error."""
 
 MEDIA: Final[Phrases] = {
     "title": ("[cannot read] {name}", "[无法读取] {name}"),

@@ -19,13 +19,14 @@ from proxy.core.text.excerpt import Excerpt, ExcerptLimits
 from proxy.core.text.lines import PAGE_BYTES, count_lines, last_bytes, utf8_length
 
 PAGE_LINES: Final = 81
-"""Of a suggested page: what a person would read at a time, after the line in which the excerpt ends."""
+"""Length of a suggested page: what a person would read at a time, after the line in which the excerpt ends."""
 _COMMAND_BYTES: Final = 16_000
-"""Of a suggested page in long lines: the most that this many lines of usual length have."""
+"""Limit of a suggested page in long lines: the most that this many lines of usual length have."""
 _PAGE_SHARE: Final = 0.75
-"""Of the limits of a result. The rest is for what tools put around a page: an exit code, or a number at each line."""
+"""Share of the limits of a result. The rest is for what tools put around a page: an exit code, or a number at each
+line."""
 _NUMBER_BYTES: Final = 8
-"""Of a line's number in the output of a read tool: `    81→`."""
+"""Width of a line's number in the output of a read tool: ` 81→`."""
 _SURELY_SERVED_BYTES: Final = PAGE_BYTES + 1_000
 """A limit from which on a full page of the proxy's own is never cut, header included."""
 
@@ -93,7 +94,7 @@ class PageRead(Struct, frozen=True):
 
     def without_frame(self, shown: str, whole: str) -> str:
         """The beginning of a result that is shown, without what the tool printed before the page: whatever the result
-        has more than was asked for. Rather too much is taken off, so that reading never skips anything."""
+        has beyond the requested page. Rather too much is taken off, so that reading never skips anything."""
         shown, whole = _unescaped(shown), _unescaped(whole)
         if self.lines is not None:
             more = max(0, count_lines(whole) - self.lines)
@@ -198,7 +199,7 @@ class Resume(Struct, frozen=True):
             yield cls(begin + lines, length, begin, skipped + length, whole_lines, size)
 
     def in_part(self, pointer: str, inside: Resume) -> Resume:
-        """The same place for queries that count lines in a part of JSON: `inside` is where that part continues."""
+        """The place for queries that count lines in a part of JSON: `inside` is where that part continues."""
         return structs.replace(self, pointer=pointer, part=inside.query()["lines"])
 
     def query(self) -> Mapping[str, str]:

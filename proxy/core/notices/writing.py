@@ -63,7 +63,7 @@ class ArtifactAccess(Struct, frozen=True):
 NOWHERE: Final = ArtifactAccess()
 """Nothing is known about the client."""
 BY_HASH: Final = ArtifactAccess(by_hash=True)
-"""Of the agent behind a gateway nothing is known but that the gateway asks by hash."""
+"""Access for an agent behind a gateway that fetches by hash; nothing else is known of it."""
 
 
 NAMES_WORDS_BYTES: Final = 32
@@ -134,7 +134,7 @@ class Notices(Struct, frozen=True):
         lines: Sequence[tuple[str, Sequence[str]]] = (),
     ) -> str:
         """The text that replaces omitted messages. `thread`: what was `asked`, `said` and `done` in them, in order;
-        `lines`: some from them, each group under the file or command that it comes from."""
+        `lines`: a selection from them, grouped by the file or command that they come from."""
         notice = self._say("omitted", messages=messages, chars=chars)
         # Each line of that file is a whole message, which may be long.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
@@ -260,7 +260,7 @@ def is_ours(text: str) -> bool:
     """
     start = text.find(MARK)
     while start >= 0:
-        # Line by line, so that each is read once, however often somebody writes the mark.
+        # Line by line, so that each is read once, however often the mark occurs.
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
         if _NAMED.search(text, start, end) is not None:

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | None = None) -> Verdict:
-    """As `judging.judge` says."""
+    """See `judging.judge`."""
     from proxy.core.overflow.judging import judge as judge_words  # noqa: PLC0415 - as `prepare` says
 
     return judge_words(report, sent, request)

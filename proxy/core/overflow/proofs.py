@@ -24,9 +24,9 @@ _BESIDE: Final = r"[^\s\d]{1,40}"
 _TOKENS: Final = re.compile(r"[!-~]+|[^\x00-\x7f]")
 """Words; in scripts without spaces, characters."""
 _LEAST_CHARS: Final = 16
-"""Of a run that counts as an echo: shorter ones occur in both by chance."""
+"""Shortest run that counts as an echo: shorter ones occur in both by chance."""
 _LEAST_OWN_LETTERS: Final = 8
-"""Of an upstream's words beside an echo; with fewer, it says nothing but what the request contains."""
+"""Fewest letters in an upstream's words beside an echo; with fewer, it says nothing but what the request contains."""
 
 
 def may_be_echoed(verdict: Verdict, request: SentText) -> bool:
@@ -93,17 +93,17 @@ _OVER_HALF: Final = (2, 3)
 """What Ollama's runner leaves of a prompt beyond half of the window, which is all that it then reads: 2 050 of 4 096
 (github.com/ollama/ollama/issues/17889), 16 387 of 32 768 (github.com/ollama/ollama/issues/3839)."""
 _LANDED_SHARE: Final = 0.9
-"""Of the expectation of the model's own counter: a lower count that equals a window was cut."""
+"""Share of the count expected by the model's own counter: a lower count that equals a window was cut."""
 _LANDED_SHARE_OF_RATIO: Final = 0.75
-"""Of the expectation of an estimate with the highest ratio seen: conversations in plainer words have 0.85 of it, turn
-after turn, and one turn in a thousand equals a window by chance."""
+"""Share of an estimate with the highest ratio seen: conversations in plainer words have 0.85 of it, turn after turn,
+and one turn in a thousand equals a window by chance."""
 _LANDED_SHARE_OF_ESTIMATE: Final = 0.6
-"""Of an estimate that was never compared with anything: English prose has 0.68 of it."""
+"""Share of an estimate that was never compared with a count: English prose has 0.68 of it."""
 _FAR_SHARE: Final = 0.5
-"""Of the expectation of the model's own counter: any lower count was cut, even if it is no window: Ollama drops whole
-messages."""
+"""Share of the count expected by the model's own counter: any lower count was cut, even if it is no window, as Ollama
+drops whole messages."""
 _FAR_SHARE_OF_ESTIMATE: Final = 0.25
-"""The same for an estimate, whether or not it was compared with counts: where JSON has 0.96 of it, Arabic has 0.41 and
+"""Share of an estimate, whether or not it was compared with counts: where JSON has 0.96 of it, Arabic has 0.41 and
 Hindi 0.33."""
 
 
@@ -153,9 +153,9 @@ _TOO_LOW: Final = 1.02
 _TOO_HIGH: Final = 0.85
 """Times the known cost: a cost that is too low ends in refusals, one that is too high only wastes context."""
 _TEXT_MAY_BE_OFF: Final = 0.3
-"""Of an estimate of text that nothing has confirmed."""
+"""Largest error, as a share, of an unconfirmed estimate of text."""
 _OF_IMAGES: Final = 0.15
-"""Of the images' assumed cost: the most that an error in the text's count may account for."""
+"""Largest share of the images' assumed cost that an error in the text's count may account for."""
 
 
 def images_in(messages: Iterable[Message]) -> dict[tuple[tuple[int, int] | None, str | None], int]:

@@ -23,7 +23,7 @@ _OPENAI_OTHER: Final = (
     "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
 )
 _OPENAI_UNNAMED: Final = "Your input exceeds the context window of this model."
-"""Of the Responses API, for an unknown limit."""
+"""The Responses API's message for an unknown limit."""
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "size": " That is the request for {model} with everything optional already left out",

@@ -29,7 +29,7 @@ class VerdictKind(StrEnum):
     QUOTA = "quota"
     PAIRING = "pairing"
     SEAL = "seal"
-    """Of reasoning that is encrypted or signed."""
+    """Reasoning that is encrypted or signed."""
     POLICY = "policy"
     AUTH = "auth"
     MEDIA = "media"
@@ -78,13 +78,13 @@ class Figures(Struct, frozen=True, kw_only=True):
     prompt: int | None = None
     """In `unit`."""
     reply: int | None = None
-    """In `unit`: the reply limit that the request asked for."""
+    """The requested reply limit, in `unit`."""
     excess: int | None = None
     """In `unit`: by how much the request is over, if the upstream states only that."""
     unit: Unit | None = None
     """None if no number was read."""
     exactness: Exactness = Exactness.EXACT
-    """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
+    """Exactness of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
 
     @property
     def largest_size(self) -> int | None:
@@ -160,9 +160,9 @@ class Verdict(Figures, frozen=True):
 
 
 NEAR_FULL: Final = 0.9
-"""Of the window: our estimate may be a tenth off."""
+"""Share of the window: our estimate may be a tenth off."""
 _FAR_UNDER: Final = 0.5
-"""Of the size that a model surely accepts: a request below this is hardly too long."""
+"""Share of the size that a model surely accepts: a request below this is hardly too long."""
 _SMALLEST_WINDOW_TOKENS: Final = 2_048
 """The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
 llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
@@ -219,7 +219,7 @@ class ErrorReport(Struct):
     stated: Figures = Figures()
     """Sizes in tokens that are stated apart from the texts."""
     limit_path: str = ""
-    """Of the limit in `stated`."""
+    """Where the limit is in `stated`."""
     endings: list[ErrorCode] = []
     """Why the model stopped."""
     counted_prompt: int | None = None
@@ -242,9 +242,9 @@ class Sent(Struct, frozen=True):
     """Our own knowledge of the request; None if unknown."""
 
     tokens: int | None = None
-    """Of the prompt, by our own estimate."""
+    """The prompt's size by our own estimate."""
     chars: int | None = None
-    """Of its text."""
+    """Characters of its text."""
     window_tokens: int | None = None
     """The size that the model is assumed to accept."""
     window_is_certain: bool = True
@@ -295,4 +295,4 @@ class Counted(NamedTuple):
     prompt: int
     reply: int = 0
     cached: int = 0
-    """Of the prompt; some upstreams count these separately."""
+    """Cached tokens of the prompt; some upstreams count these separately."""

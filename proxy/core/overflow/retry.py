@@ -18,24 +18,25 @@ from proxy.core.notices.writing import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
 MAX_SENDS: Final = 3
-"""Of one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a time."""
+"""Limit for one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a
+time."""
 EMERGENCY_SHARE: Final = 0.6
-"""Of the true limit: a second refusal must not result from an estimate that is off by a third."""
+"""Share of the true limit: a second refusal must not result from an estimate that is off by a third."""
 EMERGENCY_REPLY_SHARE: Final = 0.3
-"""Of the true limit at most, for the reply beside such a prompt: a window limits both together."""
+"""Largest share of the true limit for the reply beside such a prompt: a window limits both together."""
 BLIND_SHARE: Final = 0.5
-"""Of the refused size, if the upstream does not state its limit and nothing is known to fit: windows come in powers of
-two."""
+"""Share of the refused size, if the upstream does not state its limit and nothing is known to fit: windows come in
+powers of two."""
 ALWAYS_SMALLER: Final = 0.9
-"""Of the refused size, whatever limit the upstream states."""
+"""Share of the refused size, whatever limit the upstream states."""
 MIN_USEFUL_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered below this to make a prompt fit: the reply would break off at once."""
 _LIMIT_SHARE: Final = 0.95
-"""Of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted it, so
-the rest only has to cover the error of an estimate."""
+"""Share of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted
+it, so the rest only has to cover the error of an estimate."""
 _ESTIMATED_SHARE: Final = 0.85
-"""The same for a prompt that is sent without being reduced to it, where tokens are only estimated: one part of a prompt
-may be a seventh denser than its whole, of which alone the count is known."""
+"""Share of the true limit for such a prompt where tokens are only estimated: one part of a prompt may be a seventh
+denser than its whole, of which alone the count is known."""
 _UNCONFIRMED_FACTOR: Final = 1.5
 """A count may exceed an estimate that nothing has confirmed by this factor: a third of it is missing."""
 _REPLY_SLACK_TOKENS: Final = 16
@@ -83,11 +84,11 @@ class Terms(NamedTuple):
     tools: bytes | None = None
     """The tool list including the proxy's own tool; None if the agent is not offered it."""
     goal_tokens: int | None = None
-    """Of the prompt, by our estimate, after a refusal."""
+    """Goal for the prompt after a refusal, by our estimate."""
     most_tokens: int | None = None
-    """Of the prompt, if what must stay exceeds the goal: as far below the true limit as the margin requires."""
+    """Limit for the prompt, if what must stay exceeds the goal: as far below the true limit as the margin requires."""
     goal_bytes: int | None = None
-    """Of the prompt, after a refusal for its bytes."""
+    """Goal for the prompt after a refusal for its bytes."""
     keeping: bool = True
     """Whether artifacts can be kept."""
     supposed: Search | None = None
@@ -132,11 +133,11 @@ class Situation(Struct, frozen=True):
     """What was sent, as far as the next send depends on it."""
 
     estimate_tokens: int
-    """Of the prompt."""
+    """Estimated size of the prompt."""
     chars: int
-    """Of its text."""
+    """Characters of its text."""
     bytes: int
-    """Of the whole."""
+    """Size of the whole body."""
     reply_tokens: int | None
     """The reply limit; None if it has none."""
     edited: bool
@@ -144,7 +145,7 @@ class Situation(Struct, frozen=True):
     original_could_fit: bool
     """Whether the original request fits the window by our estimate."""
     terms: Terms = Terms()
-    """Of its plan, or of the known size if this is a larger one."""
+    """Terms of its plan, or of the known size if this is a larger one."""
     search: Search | None = None
     """The search for the limit if this is refused without a number; None: its size is unknown."""
     guess_tokens: int | None = None
@@ -154,7 +155,7 @@ class Situation(Struct, frozen=True):
     has_our_tool: bool = False
     """Whether the proxy's own tool is in its list."""
     fixed_tokens: int = 0
-    """Of what has to stay: system text, tools, the task, the last user message."""
+    """Tokens that have to stay: system text, tools, the task, the last user message."""
     holds_a_page: bool = False
     """Whether it holds a page that was read for the model, which gets smaller for a goal alone."""
     count_may_be_wrong: bool = False

@@ -266,7 +266,7 @@ def is_about_the_model(text: str) -> bool:
 
 
 _MAX_CHARS: Final = 16_384
-"""Of all texts together; the longest refusal seen has two thousand."""
+"""Limit of all texts together; the longest refusal seen has two thousand."""
 _CODE_IN_TEXT: Final = re.compile(r"\b(?:[a-z]{3,20}(?:_[a-z]{1,20}){1,5}|(?:[A-Z][a-z]{2,20}){3,6})\b")
 """`context_length_exceeded`, LiteLLM's `ContextWindowExceededError`."""
 
@@ -284,7 +284,8 @@ class TextEvidence(Struct, frozen=True):
 
     @property
     def strength(self) -> Strength:
-        """Of the best sentence; a fair one becomes strong if numbers prove it or a second sentence is about length."""
+        """The best sentence's strength; a fair one becomes strong if numbers prove it or a second sentence is about
+        length."""
         strength = self.best.strength
         about_length = (reading for reading in self.readings if reading.strength or words.CONTEXT.search(reading.text))
         is_backed = self.figures.proves_overflow or len(list(about_length)) > 1
@@ -327,7 +328,7 @@ class Evidence(Struct, frozen=True):
 
     @property
     def readings(self) -> list[Reading]:
-        """Of all texts."""
+        """Readings of all texts."""
         return [reading for text in self.texts for reading in text.readings]
 
 

@@ -33,7 +33,7 @@ class OwnCall(Discreet, frozen=True):
     """Its index among all calls of its message."""
     id: str
     arguments: str
-    """As the model wrote them: JSON, or an attempt at it."""
+    """The model's text: JSON, or an attempt at it."""
     raw: bytes
     """The whole call."""
 
@@ -42,12 +42,12 @@ class AssistantMessage(Discreet, frozen=True):
     """A model's message in one round."""
 
     message: bytes
-    """As it is sent back upstream, with all calls."""
+    """The message sent back upstream, with all calls."""
     own: tuple[OwnCall, ...]
     others: tuple[bytes, ...]
     """The client's calls, in order."""
     others_meant: Any
-    """The same calls by their meaning: ids, names, arguments."""
+    """The other calls by meaning: ids, names, arguments."""
     texts: Mapping[str, str]
     """The parts that a person may read, by the wire's name for each: text and reasoning."""
 
@@ -61,7 +61,7 @@ class AssistantMessage(Discreet, frozen=True):
 
 
 HISTORY_BYTES: Final = 16
-"""Of the hash of a conversation up to one message: 128 bits, because only its tenant can create another one."""
+"""Size of the hash of a conversation up to one message: 128 bits, because only its tenant can create another one."""
 
 
 class _Hidden(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class HiddenToolCalls(Discreet, frozen=True):
     """Our calls in one response, with their results."""
 
     mark: str
-    """Of the client's calls in that response."""
+    """Mark of the client's calls in that response."""
     positions: tuple[int, ...]
     """The indexes of our calls among all of them."""
     calls: tuple[bytes, ...]
@@ -186,7 +186,7 @@ class Continuation(Discreet, frozen=True):
     """How to continue from one response."""
 
     mark: str
-    """Of the name that the client knows."""
+    """Mark of the name that the client knows."""
     name: str
     """The response to continue from."""
     results: tuple[bytes, ...]
@@ -194,7 +194,7 @@ class Continuation(Discreet, frozen=True):
 
     @classmethod
     def of(cls, tenant: str, told: str, name: str, results: Sequence[bytes]) -> Continuation:
-        """What to remember of a response that the client knows as `told`."""
+        """Remember a response that the client knows as `told`."""
         return cls(mark_of_name(tenant, told), name, tuple(results))
 
     @classmethod

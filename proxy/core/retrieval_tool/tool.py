@@ -154,7 +154,7 @@ class ArtifactSearch(Struct, frozen=True):
     search: Search | None
     """None: everything."""
     beginning: str
-    """Of the names of the artifacts to look at."""
+    """Prefix of the names of the artifacts to search."""
 
     @classmethod
     def parse(cls, arguments: Mapping[str, Any]) -> ArtifactSearch:
@@ -198,7 +198,7 @@ def _problem(error: ProxyError, language: Language) -> str:
 
 
 def stopped(rounds: int, language: Language) -> str:
-    """What the client reads if the model has not said a word and would go on reading for ever."""
+    """What the client reads if the model has said nothing and would read pages forever."""
     return say(READING, "stopped", language, rounds=rounds)
 
 

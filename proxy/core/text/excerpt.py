@@ -26,9 +26,10 @@ _BEFORE_HIT_CHARACTERS: Final = 100
 _MAX_HITS: Final = 2_000
 """Examined at most: where every line reports a failure, the first ones are enough."""
 HEAD_SHARE: Final = 0.4
-"""Of what `both` keeps. The end gets more, because programs report last what went wrong."""
+"""Share of what `both` keeps. The end gets more, because programs report last what went wrong."""
 _SPARED_FOR_A_LINE_END: Final = 1 / 24
-"""Of the kept part: a cut moves to a line end if that gives up no more than this; otherwise it is inside the line."""
+"""Share of the kept part: a cut moves to a line end if that gives up no more than this; otherwise it is inside the
+line."""
 _BASE64_CHARACTERS: Final = 256
 """A run of at least this many characters is data. Shorter ones may be a path or a long identifier."""
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=_-]")
@@ -68,7 +69,7 @@ class ExcerptLimits(Struct, frozen=True):
     max_chars: int | None = None
     direction: Direction = Direction.BOTH
     head_share: float = HEAD_SHARE
-    """Of what `both` keeps, for the beginning."""
+    """The beginning's share of what `both` keeps."""
 
     def admit(self, text: str) -> bool:
         """Whether the text may stay as it is.
@@ -83,7 +84,7 @@ class ExcerptLimits(Struct, frozen=True):
         return len(text) * 4 <= self.max_bytes or utf8_length(text) <= self.max_bytes
 
     def previewed(self, preview_chars: int | None) -> ExcerptLimits:
-        """The same limits, with at most `preview_chars` characters; None changes nothing."""
+        """Limit an excerpt to `preview_chars` characters; None changes nothing."""
         if preview_chars is None:
             return self
         return structs.replace(

@@ -66,7 +66,7 @@ def last_bytes(text: str, max_bytes: int) -> str:
 BLOCK_BYTES: Final = 64 * 1024
 """Between two entries of an index: 100 MB have 1600 entries of four bytes each."""
 PAGE_BYTES: Final = 48_000
-"""Of a page: with its header it stays under the 51 200 bytes over which a tool result is cut."""
+"""Limit of a page: with its header it stays under the 51 200 bytes over which a tool result is cut."""
 
 Span: TypeAlias = tuple[int, int]
 """From one byte position to another, which is not included."""
@@ -84,7 +84,7 @@ class LineRange(Struct, frozen=True):
     last: int | None = None
     """None: to the end."""
     skipped_bytes: int = 0
-    """Of the first line, for lines longer than a page."""
+    """Bytes of the first line to skip, for lines longer than a page."""
 
     @classmethod
     def parse(cls, text: str) -> LineRange:
@@ -170,7 +170,7 @@ class Page(Discreet, frozen=True):
     total_lines: int
     total_bytes: int
     skipped_bytes: int = 0
-    """Of its first line, before the page."""
+    """Bytes of its first line before the page."""
 
 
 def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) -> Generator[Span, bytes, Page]:

@@ -23,7 +23,7 @@ _HEIF_BRANDS: Final = frozenset(
 _MOST_EXTENTS: Final = 64
 
 _JPEG_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})
-"""TEM, RST0-7 and SOI: markers that stand alone. ITU T.81, table B.1."""
+"""Markers without a length: TEM, RST0-7 and SOI. ITU T.81, table B.1."""
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """SOF0-15; DHT, JPG and DAC are in the same range. Same table."""
 _JPEG_NO_FRAME_FOLLOWS: Final = frozenset({0xD9, 0xDA})

@@ -63,12 +63,12 @@ def with_note(response: Mapping[str, Raw], note: str) -> str:
 _SHORTENED: Final = ("data", "text")
 """The members that may contain the bulk."""
 _ASIDE_SHARE: Final = 0.1
-"""Of the room: the shorter of the two stays if it takes no more than this."""
+"""Share of the room: the shorter of the two stays if it takes no more than this."""
 _FRAME_SHARE: Final = 0.6
-"""Of the room: members beside the bulk stay while all of them together take no more than this."""
+"""Share of the room: members beside the bulk stay while all of them together take no more than this."""
 _SCALES: Final = (1.0, 0.97, 0.9, 0.75, 0.5, 0.15, 0.0)
-"""Of the room for a preview as its own draft measured it, tried in turn: in JSON a quote takes two bytes and a control
-character six, and they are not evenly spread over a text."""
+"""Shares of the room for a preview as its own draft measured it, tried in turn: in JSON a quote takes two bytes and a
+control character six, and they are not evenly spread over a text."""
 
 
 def has_its_bulk_in_shape(response: Mapping[str, Raw]) -> bool:
@@ -89,7 +89,7 @@ def shortened_response(
     notices: Notices,
     reason: Reason,
 ) -> Edit | None:
-    """The same shape with a preview of its bulk; None if that would save nothing."""
+    """Keep the shape with a preview of its bulk; None if that would save nothing."""
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json")
     shortening = _Shortening.of(text, response, limits, artifact, notices)
     shortened = shortening.fitted(preview_chars)
@@ -104,7 +104,7 @@ class _Shortening(Struct, frozen=True):
     text: str
     """The whole response."""
     member: str
-    """Of which a preview is made: `data` or `text`, whichever is longer."""
+    """The member to preview: `data` or `text`, whichever is longer."""
     bulk: str
     """The text to preview."""
     written: str

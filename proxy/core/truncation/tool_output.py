@@ -115,10 +115,10 @@ def _other_texts(message: Message) -> Iterator[tuple[Address, str]]:
 NAMES_SHARE: Final = 0.05
 """At most, of an excerpt's room, for the names that occur only in the omitted part."""
 NOTICE_SHARE: Final = 0.085
-"""Of an excerpt's room, for its notice and those names; if a full notice takes more, a brief one replaces it."""
+"""Share of an excerpt's room, for its notice and those names; if a full notice takes more, a brief one replaces it."""
 LEAST_SYSTEM_BYTES: Final = 1_024
-"""Of a system message that is cut like a result: a shorter one is a reminder, not output, and stays as it is while its
-exchange stays."""
+"""Shortest system message that is cut like a result: a shorter one is a reminder, not output, and stays as it is while
+its exchange stays."""
 _OURS_AT_MOST: Final = 4
 """Times the limit: a text with one of our notices is an excerpt, perhaps with the note about omitted messages. A longer
 text quotes a notice, such as an agent's log, and is cut like any other."""
@@ -129,7 +129,7 @@ class TruncateToolOutput(Struct, frozen=True):
 
     limits: ExcerptLimits
     tools: Mapping[str, ExcerptLimits] = field(default_factory=dict)
-    """By tool name, instead of `limits`."""
+    """Limits by tool name, instead of `limits`."""
     never: frozenset[str] = frozenset()
     preview_chars: int | None = None
     """Length of the preview of a result that is cut; None: as much as its limits allow."""
@@ -228,7 +228,7 @@ def shortened_result(
 def _excerpted(
     text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
 ) -> str:
-    """As much of a text as fits the limits together with the notice, and with names that only the rest contains."""
+    """Cut a text to the limits together with the notice, and with names that only the rest contains."""
     if notices.read is not None:  # it continues after its head
         limits = structs.replace(limits, direction=Direction.HEAD)
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)

@@ -114,7 +114,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
 _CONTENT: Final[Path] = ("content",)
 _CALLS: Final = "tool_calls"
 _ONE_CALL: Final = "function_call"
-"""Of the time before there were tools. https://platform.openai.com/docs/api-reference/chat/create"""
+"""Predates tools. https://platform.openai.com/docs/api-reference/chat/create"""
 _SIGN_OF_ONE_CALL: Final = b'"function_call"'
 _LEFT_OUT_LATER: Final = "reasoning_content"
 """The member that DeepSeek, Qwen, Kimi and GLM use. OpenRouter's `reasoning` goes back upstream unchanged."""

@@ -62,7 +62,7 @@ def _own_in(call: Any) -> tuple[object, object] | None:
 
 
 TEXT_MEMBERS: Final = ("content", "reasoning_content", "reasoning")
-"""Of a message or a delta."""
+"""Text members of a message or a delta."""
 
 
 def called(call: Any) -> str:
@@ -187,8 +187,8 @@ class AnswerBody(_Answer, MessageReply):
 # A stream
 
 MAX_EVENT_BYTES: Final = 1024 * 1024
-"""Of an event that has not named a call so far. A longer one is an image or a whole response, not a call of our tool,
-and is not changed."""
+"""Limit of an event that has not named a call so far. A longer one is an image or a whole response, not a call of our
+tool, and is not changed."""
 _CALLS: Final = b'"tool_calls"'
 """Part of every event that contains a piece of a call."""
 _TAKEN_OVER: Final = ("id", "created")
@@ -210,7 +210,7 @@ class AnswerStream(_Answer, StreamedReply):
         """Whether a long incomplete event names a call, and has to be collected."""
         self._order = CallOrder()
         self._indexes: dict[int, int] = {}
-        """Of the client's calls: index in this round's stream → index for the client."""
+        """Indexes of the client's calls: in this round's stream → for the client."""
         self._finish: object = None
 
     def _is_plain(self, piece: bytes) -> bool:
@@ -248,7 +248,7 @@ class AnswerStream(_Answer, StreamedReply):
         return ahead + piece
 
     def end(self) -> AssistantMessage | None:
-        """Of a long event that broke off, no message is made."""
+        """A long event that broke off makes no message."""
         self._failed |= self._is_long
         return super().end()
 

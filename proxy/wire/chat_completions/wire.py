@@ -65,7 +65,7 @@ def _may_hold_files(raw: bytes) -> bool:
 SHAPE: Final = RequestShape(
     "messages", (("max_completion_tokens",), ("max_tokens",)), _read, _may_hold_images, _may_hold_files
 )
-"""Of the two limits, the newer name takes precedence."""
+"""The newer of the two limits takes precedence."""
 
 
 class ChatCompletions(Wire):
@@ -111,8 +111,8 @@ class ChatCompletions(Wire):
         return bool(data) and not holds_nothing(data)
 
     def is_complete(self, ending: bytes) -> bool:
-        """By `[DONE]`, or by a final chunk and usage, for servers that send nothing after these. Not by how the
-        connection ends: clients hang up once they have read `[DONE]`
+        """A stream ends with `[DONE]`, or with a final chunk and usage from servers that send nothing after these. How
+        the connection ends does not matter: clients hang up once they have read `[DONE]`
         (https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py), and gateways end their body only
         after they have recorded its cost."""
         tail = ending[-TAIL_BYTES:]

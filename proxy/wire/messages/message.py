@@ -220,7 +220,7 @@ class ApiMessage(JsonMessage, frozen=True):
 
     def reasoning(self) -> Iterator[Reasoning]:
         """Its thinking, which a finished turn may lack: "you can omit `thinking` blocks from prior assistant turns". A
-        text stands in its place. https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
+        text replaces it. https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
         if self.role != "assistant" or _THINKING not in self.raw:
             return
         content = self.raw_content()

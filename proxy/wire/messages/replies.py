@@ -261,7 +261,7 @@ class AnswerStream(_Answer, StreamedReply):
     def _begin(self) -> None:
         super()._begin()
         self._indexes: dict[int, int] = {}
-        """Of the client's blocks that are renumbered: index in this round's stream → index for the client."""
+        """Indexes of the client's blocks that are renumbered: in this round's stream → for the client."""
 
     def _is_plain(self, piece: bytes) -> bool:
         return piece.endswith(b"\n\n") and not any(sign in piece for sign in _STARTS)

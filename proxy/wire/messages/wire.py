@@ -96,7 +96,7 @@ _IMAGE: Final = f'"{IMAGE}"'.encode()
 _EDITS: Final = re.compile(rb"clear_tool_uses|compact")
 """In `context_management`, which Claude Code always sends, to keep the reasoning."""
 _TRIAL_TOKENS: Final = 256
-"""Of a reply to three words; the API wants a limit."""
+"""Limit of a reply to three words; the API requires one."""
 _THREAD: Final = "thread"
 _THINKING: Final = "thinking"
 _DISABLED: Final = b'{"type":"disabled"}'
@@ -104,7 +104,7 @@ _BUDGET: Final = "budget_tokens"
 _LEAST_BUDGET_TOKENS: Final = 1024
 """Of thinking: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
 _PLACE: Final = re.compile(r"messages\.(\d{1,6})\.")
-"""As in "messages.1.content.0: Invalid `signature` in `thinking` block"."""
+"""Matches "messages.1.content.0: Invalid `signature` in `thinking` block"."""
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
 """Some gateways begin a stream before they know whether the upstream accepts the request (CLIProxyAPI)."""
 _BILLING: Final = "x-anthropic-billing-header"
@@ -135,7 +135,7 @@ SHAPE: Final = RequestShape(
     reads_anew=changes_what_was_read,
 )
 _HELD: Final = SHAPE._replace(is_whole=False)
-"""Of a request that continues a conversation that the upstream holds."""
+"""Shape of a request that continues a conversation that the upstream holds."""
 
 
 class Messages(Wire):
@@ -212,12 +212,13 @@ class Messages(Wire):
         return edits is not None or super().adds_to_prompt(request, by_tools=by_tools)
 
     def may_name_images(self, raw: bytes) -> bool:
-        """By the same type, whose quotes are escaped inside a text; tool results may use the names of other APIs."""
+        """Images are named by the same type, whose quotes are escaped inside a text; tool results may use the names of
+        other APIs."""
         return b"image" in raw
 
     def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        """By `anthropic-beta`, as Claude Code sends it for `claude-…[1m]`; its value ends in the date of the beta.
-        https://platform.claude.com/docs/en/build-with-claude/context-windows"""
+        """Stated in `anthropic-beta`, which Claude Code sends for `claude-…[1m]`; its value ends in the date of the
+        beta. https://platform.claude.com/docs/en/build-with-claude/context-windows"""
         return any(name == b"anthropic-beta" and b"context-1m-" in value for name, value in headers)
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
@@ -234,7 +235,7 @@ class Messages(Wire):
         return super().with_tool(request, policy) if request.shape.is_whole else None
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
-        """By `tool_choice`, which is an object here."""
+        """`tool_choice` is an object here."""
         return kind_of(jsontext.opened(members.get("tool_choice"))) in _FORCES
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
@@ -251,11 +252,11 @@ class Messages(Wire):
         return bool(data) and kind_of(jsontext.opened(data)) not in _SAYS_NOTHING
 
     def counted(self, end: bytes) -> Counted | None:
-        """By `usage`."""
         return counted_in(end)
 
     def is_complete(self, ending: bytes) -> bool:
-        """By `message_stop`, or an error. https://platform.claude.com/docs/en/build-with-claude/streaming"""
+        """A stream ends with `message_stop`, or an error.
+        https://platform.claude.com/docs/en/build-with-claude/streaming"""
         return _END.search(ending[-TAIL_BYTES:]) is not None
 
     def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:

@@ -144,7 +144,6 @@ class OllamaMessage(JsonMessage, frozen=True):
             yield _THINKING, text
 
     def reasoning(self) -> Iterator[Reasoning]:
-        """The same."""
         for at, text in self.thoughts():
             yield Reasoning(at, bytes(self.members()["thinking"]), text)
 

@@ -116,7 +116,7 @@ class Ollama(Wire):
         return bool(data) and says_something(object_of(data))
 
     def is_complete(self, ending: bytes) -> bool:
-        """By the line that says so, or by an error, which must not have broken off."""
+        """A stream ends with the line that says so, or with an error; neither may be cut off."""
         tail = ending[-TAIL_BYTES:].rstrip()
         return tail.endswith(b"}") and _END.search(tail) is not None
 
@@ -171,7 +171,7 @@ OLLAMA: Final = Ollama()
 _PROMPT_SHAPE: Final = SHAPE._replace(messages="")
 """It has no list of messages."""
 _UNREAD_SHAPE: Final = _PROMPT_SHAPE._replace(is_whole=False)
-"""Of a request whose prompt is not read; the server's count says nothing about it."""
+"""Shape of a request whose prompt is not read; the server's count says nothing about it."""
 _NOT_PLAIN: Final = frozenset(("raw", "suffix", "context", "template"))
 """Members with which a prompt is a part of a longer text, or continues what only the server can read."""
 _RESPONSE: Final = re.compile(rb'"response"\s*:\s*"')

@@ -103,7 +103,7 @@ _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
 def may_hold_images(raw: bytes) -> bool:
-    """By the name of the part or item that contains one."""
+    """Images are found by the name of the part or item that contains one."""
     return _IMAGE.search(raw) is not None
 
 
@@ -327,7 +327,7 @@ def as_one_exchange(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _by_call(heads: list[Head]) -> list[Head]:
-    """The same heads, but with the call id in each output that names a local shell call by its item's id."""
+    """The heads with the call id in each output that names a local shell call by its item's id."""
     named = {head.item_id: head.id for head in heads if head.type == LOCAL_SHELL and head.item_id}
     if not named:
         return heads

@@ -263,14 +263,14 @@ class ReplyStream(_Response, StreamedReply):
         self._number = 0
         """The number of the next event, once events are renumbered."""
         self._id = ""
-        """Of the first round's response."""
+        """Id of the first round's response."""
         self._is_linked: bool | None = None
         """Whether reasoning is linked to what follows it; None before the first event."""
 
     def _begin(self) -> None:
         super()._begin()
         self._indexes: set[int] = set()
-        """Of the items whose beginning has come."""
+        """Indexes of the items whose beginning has come."""
         self._thoughts: set[int] = set()
         """Indexes of the reasoning that waits."""
         self._waiting: list[bytes] = []

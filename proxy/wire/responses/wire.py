@@ -47,7 +47,7 @@ NONE: Final = frozenset({b"", b"null", b'""'})
 
 _DEFINITION: Final = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.schema, "strict": False}
 OWN_TOOL: Final = jsontext.dump({"type": "function", **_DEFINITION})
-"""By default a tool is `strict`, and all its properties would be required."""
+"""A tool is `strict` by default, which makes all its properties required."""
 
 
 def tool_names(tools: Raw) -> list[str]:
@@ -254,7 +254,7 @@ class Responses(Wire):
         return msgspec.structs.replace(whole, model=request.model, put_in=put_in, is_rewritten=True)
 
     def unanswered_in(self, refusal: str) -> str:
-        """By OpenAI's words, which name one call."""
+        """OpenAI's words name one call."""
         return unanswered_in(refusal)
 
     def named_in(self, request: Request, evidence: bytes) -> str:
@@ -275,8 +275,8 @@ class Responses(Wire):
         return bool(data) and _event(data).type not in _NOT_YET
 
     def is_complete(self, ending: bytes) -> bool:
-        """By its last event, which contains the whole response and may be longer than the tail that is searched; only
-        in this event does `usage` have figures."""
+        """A stream ends with an event that contains the whole response and may be longer than the tail that is
+        searched; only in this event does `usage` have figures."""
         tail = ending[-TAIL_BYTES:]
         return _ENDED.search(tail) is not None and _LAST_EVENT.search(tail) is not None
 
