@@ -92,7 +92,7 @@ def test_to_change_one_thing_few_modules_are_opened() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text.partition("## Where to change what")[2], re.MULTILINE))
     opened = {name: len(re.findall(r"`[\w/.]+`", where)) for name, where in rows.items()}
     assert opened["how a tool result is cut"] <= 5
-    assert opened["the phrase that a provider refuses with"] <= 2
+    assert opened["how a provider's refusal is recognised"] <= 2
     assert opened["a setting"] <= 2
     assert opened["the words of a notice"] == opened["the API that agents speak"] == 1
 

@@ -73,9 +73,7 @@ async def leaving(extent: Extent) -> list[Tried]:
     found = []
     async with staged() as stage:
         for how in ("closes", "resets"):
-            tried = Tried(
-                "Nobody waits for a client that left, and the others notice nothing", f"a client {how} after each byte"
-            )
+            tried = Tried("A client that left holds up no other client", f"a client {how} after each byte")
             for stop in range(0, len(raw), extent.every):
                 await _leave(stage.port, raw[:stop], how)
                 tried.times += 1

@@ -46,10 +46,13 @@ _SCRATCH: Final = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 async def in_front(_: Extent) -> list[Tried]:
     """Each front with the settings that docs and deploy/ give."""
     serves = Tried("A front passes requests and streams whole", " and ".join(FRONTS))
-    hides = Tried("Behind a running front nobody is this machine", "the operator's pages, and paths in notices")
+    hides = Tried(
+        "No client behind a running front counts as this machine", "the operator's pages, and paths in notices"
+    )
     leaves = Tried("A model stops for a client that leaves a front", "clients that leave in the middle of a stream")
     slow = Tried(
-        "A client that reads slowly behind a front delays nobody", "20 MB read in pieces, and requests beside it"
+        "A client that reads slowly behind a front delays no other client",
+        "20 MB read in pieces, and requests beside it",
     )
     for name in FRONTS:
         async with staged() as stage, _front(name, stage.port) as port:

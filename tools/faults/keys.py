@@ -74,9 +74,9 @@ _RESPONSE: Final = json.dumps(
 
 async def keys_apart(_: Extent) -> list[Tried]:
     """One key uses everything that the proxy remembers; another key asks for it."""
-    tools = Tried("No tool shows one key what another has brought", "MCP, `/v1/compress` and what it kept")
+    tools = Tried("No tool shows one key what another key stored", "MCP, `/v1/compress` and what it kept")
     chains = Tried("No key continues another's responses", "`previous_response_id` of another key")
-    lessons = Tried("No key is bound by what another has met", "a limit, and a signature that was refused")
+    lessons = Tried("No key is bound by limits that another key met", "a limit, and a signature that was refused")
     async with staged(compress_api=True, mcp=True) as stage:
         await _share_tools(stage, tools)
         await _share_chains(stage, chains)

@@ -84,7 +84,7 @@ async def names(_: Extent) -> list[Tried]:
     moved = Tried("A name that moved to another address costs no request", "requests after the move")
     says = Tried("A name that does not resolve is named as the cause", "a request and `/readyz`, failing and hanging")
     back = Tried("A name that resolves again is used within five seconds", "requests beside look-ups that still hang")
-    beside = Tried("A look-up that hangs delays nobody else", "/healthz beside requests that wait for it")
+    beside = Tried("A look-up that hangs delays no other request", "/healthz beside requests that wait for it")
     upstream = Upstream()
     with tempfile.TemporaryDirectory(prefix="faults-") as made:
         folder, said = Path(made), Path(made) / "resolver"

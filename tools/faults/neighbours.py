@@ -99,7 +99,7 @@ async def idle_streams(extent: Extent) -> list[Tried]:
 
 async def large_beside_small(_: Extent) -> list[Tried]:
     """A result of 50 MB is planned while a client asks whether the proxy is well."""
-    tried = Tried("Nobody waits for another's large request", "/healthz beside a request of 50 MB")
+    tried = Tried("A large request delays no other request", "/healthz beside a request of 50 MB")
     placeholder = "the result"
     before, after = with_result(placeholder).split(placeholder.encode())
     repeated = json.dumps(long_text(1) + "\n")[1:-1].encode()  # written and held once for all 150
@@ -117,7 +117,7 @@ async def large_beside_small(_: Extent) -> list[Tried]:
 
 async def slow_bodies(_: Extent) -> list[Tried]:
     """A client fills all the room for large requests, and sends the rest of its body a byte at a time."""
-    tried = Tried("Nobody waits for another's slow body", "requests beside a body of which 40 MB came, and then drops")
+    tried = Tried("A slow body delays no other request", "requests beside a body of which 40 MB came, and then drops")
     async with staged() as stage:
         _reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
@@ -146,7 +146,7 @@ async def slow_bodies(_: Extent) -> list[Tried]:
 async def secrets(_: Extent) -> list[Tried]:
     """Searches for keys and content in everything that an operator can read, at the most verbose log level."""
     tried = Tried(
-        "Keys and content stand in no log, metric, decision or error",
+        "No log, metric, decision or error contains a key or content",
         "what an operator can read after requests of every kind",
     )
     async with staged(media={"fetch_remote_images": False}) as stage:

@@ -74,7 +74,7 @@ async def _unfinished(folder: Path) -> list[str]:
 async def no_disk(_: Extent) -> list[Tried]:
     """The folder of the store goes away and comes back."""
     tried = Tried(
-        "Without a store requests go on, and say what could not be kept",
+        "Without a store requests are served, and say what could not be kept",
         "the store's folder replaced by a file, and put back",
     )
     async with staged() as stage:
@@ -103,7 +103,7 @@ async def no_disk(_: Extent) -> list[Tried]:
 async def full_disk(_: Extent) -> list[Tried]:
     """No file of the proxy's may grow over a few blocks, as on a full disk."""
     tried = Tried(
-        "A full disk fails no request, and is told", "results that are cut, /readyz, and both when there is room"
+        "A full disk fails no request, and is reported", "results that are cut, /readyz, and both when there is room"
     )
     async with staged() as stage:
         before = await _is_ready(stage)
@@ -126,7 +126,7 @@ async def full_disk(_: Extent) -> list[Tried]:
 async def removed_folder(extent: Extent) -> list[Tried]:
     """The data folder is deleted while the proxy runs."""
     tried = Tried(
-        "A data folder that was deleted is made again, and that is told", "the folder deleted between requests"
+        "A deleted data folder is created again, and the log reports it", "the folder deleted between requests"
     )
     async with staged() as stage:
         for number in range(max(3, 20 // extent.every)):
@@ -183,7 +183,7 @@ async def many_at_once(extent: Extent) -> list[Tried]:
 
 async def isolation(_: Extent) -> list[Tried]:
     """One key requests another key's artifacts, by every name that a path can be given."""
-    tried = Tried("What one key brought no other key reads", "names and spellings of another key's artifacts")
+    tried = Tried("No key reads what another key stored", "names and spellings of another key's artifacts")
     paths = Tried("No name leads out of the store", "spellings of paths that lead elsewhere")
     async with staged() as stage:
         await stage.ask(with_result(long_text(1)))

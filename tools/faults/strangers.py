@@ -33,7 +33,7 @@ _FRONTS: Final = (
 async def strangers(_: Extent) -> list[Tried]:
     """Web pages in a browser on this machine call a proxy that adds a key of its own."""
     tried = Tried("No web page spends the proxy's key", "paths called by a foreign `Host` or `Origin`")
-    known = Tried("Those who may call it are served", "the same paths by names of this machine and of the settings")
+    known = Tried("Permitted callers are served", "the same paths by names of this machine and of the settings")
     server = {"host_names": ["proxy.example"]}
     async with staged(upstream={"api_key": _OWN_KEY}, server=server, compress_api=True) as stage:
         for what in (*_API, *_PAGES, *_OPEN, "POST /v1/compress"):
@@ -58,10 +58,11 @@ async def strangers(_: Extent) -> list[Tried]:
 async def fronts(_: Extent) -> list[Tried]:
     """A front on the same machine, with and without headers that tell of it."""
     plain = Tried(
-        "Behind a front nobody sees the operator's pages", "pages without the key, through a front that says so"
+        "No client behind a front sees the operator's pages", "pages without the key, through a front that says so"
     )
     keyed = Tried(
-        "With `admin_key` set, everybody needs it", "pages without it, with a wrong one and with it, from this machine"
+        "With `admin_key` set, every client needs it",
+        "pages without it, with a wrong one and with it, from this machine",
     )
     async with staged() as stage:
         for what in _PAGES:
@@ -87,7 +88,7 @@ async def wrong_keys(extent: Extent) -> list[Tried]:
     """Somebody tries keys; the operator and agents go on as ever."""
     count = max(150, 600 // extent.every)
     tried = Tried("A wrong key opens nothing, is slowed and logged", f"{count} wrong keys at once")
-    beside = Tried("Nobody else is slowed by wrong keys", "the right key, and requests of agents, beside them")
+    beside = Tried("Wrong keys slow no other client", "the right key, and requests of agents, beside them")
     async with staged(server={"admin_key": _ADMIN_KEY}) as stage:
         begun = time.perf_counter()
         wrong = [
@@ -112,9 +113,7 @@ async def wrong_keys(extent: Extent) -> list[Tried]:
 
 async def keys_of_clients(_: Extent) -> list[Tried]:
     """A client asks for the models of several upstreams."""
-    tried = Tried(
-        "A client's key goes to no upstream that it was not meant for", "lists of the models of three upstreams"
-    )
+    tried = Tried("A client's key reaches only its own upstream", "lists of the models of three upstreams")
     other, own = Upstream(), Upstream()
     async with served(other) as other_url, served(own) as own_url:
         routed = [

@@ -59,7 +59,9 @@ _FLOOD_BYTES: Final = 2_000_000
 
 async def floods(_: Extent) -> list[Tried]:
     """An upstream sends millions of lines that say nothing, a client millions of messages or chunks; others ask."""
-    beside = Tried("Nobody waits for another's flood", "/healthz beside 2 MB of blank lines, tiny messages or chunks")
+    beside = Tried(
+        "One tenant's flood delays no other tenant", "/healthz beside 2 MB of blank lines, tiny messages or chunks"
+    )
     refused = Tried("What is too much is refused with a reason", "a million messages, a body of one-byte chunks")
     async with staged() as stage:
         for line in _FLOODS:
@@ -96,7 +98,7 @@ async def _beside(tried: Tried, stage: Stage, flood: asyncio.Task[Heard]) -> Hea
 async def waiting_requests(extent: Extent) -> list[Tried]:
     """Hundreds of large requests wait for a model that thinks, and then refuses them all."""
     count = extent.waiting
-    beside = Tried("Nobody waits for another's slow model", f"100 KB beside {count} requests of 1 MB that wait")
+    beside = Tried("A slow model delays no other request", f"100 KB beside {count} requests of 1 MB that wait")
     memory = Tried(
         f"Waiting takes at most {_MOST_MEGABYTES} MB", f"{count} requests of 1 MB that wait, and then return"
     )

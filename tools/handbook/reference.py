@@ -203,8 +203,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("artifacts_gone",), "what was kept in a bucket is no longer there; what requests bring again is kept again"),
     (
         ("artifact_read",),
-        "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered; with a "
-        "`tool`: a client of MCP, with the tool that it called",
+        "an artifact was read, or a read was refused; with a `round`: by the model, with the tool that it was offered; "
+        "with a `tool`: by a client of MCP, with the tool that it called",
     ),
     (
         ("image_fetched", "image_not_fetched"),
@@ -218,7 +218,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("wrong_admin_key",),
-        "somebody asked for one of the operator's pages with another key than `server.admin_key`: the `client`'s "
+        "a client requested one of the operator's pages with a key other than `server.admin_key`: the `client`'s "
         "address, and what `X-Forwarded-For` claims; never the key",
     ),
     (
@@ -254,7 +254,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("windows_guessed", "window_guessed"),
-        "nobody states a window for this upstream: at the start, and with the first long request to a model; how to "
+        "no source states a window for this upstream: at the start, and with the first long request to a model; how to "
         "state it is in `advice`",
     ),
     (
