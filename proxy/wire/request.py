@@ -209,7 +209,7 @@ class Request(Discreet, frozen=True):
             *options,
             self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
-            # Its own may stand in messages that the user has taken back.
+            # Its own may be in messages that the user has taken back.
             has_images=self.shape.may_hold_images(body if self.has_images else new),
             has_files=self.shape.may_hold_files(body if self.has_files else new),
             put_in=put_in,

@@ -1,4 +1,4 @@
-"""`python -m tools.bench`: start everything, measure, print the tables, and write the page if asked to."""
+"""`python -m tools.bench`: start everything, measure, print the tables, and write the page on request."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _measure(contenders: Sequence[Contender], effort: Effort) -> Results:
 
 
 def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dict[str, list[float]]:
-    """By contender, the seconds of each start: alone, and in turns, so that all share a slow minute. Peers that do not
-    start are missing."""
+    """Seconds of each start by contender: alone, and in turns, so that all share a slow minute. Peers that do not start
+    are missing."""
     starts: dict[str, list[float]] = {}
     for time in range(times + 1):  # the first may compile; it is not counted
         for contender in contenders:

@@ -184,4 +184,4 @@ def _responses_events(checksum: str, count: int) -> list[bytes]:
 RESPONSES = Api("responses", "/v1/responses", _responses_request, _responses_response, _responses_events)
 
 APIS = {api.path: api for api in (CHAT, MESSAGES, RESPONSES)}
-"""By path."""
+"""APIs by path."""

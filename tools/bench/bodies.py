@@ -1,6 +1,6 @@
 """The requests of the bench: a small one, an agent's conversation of a given size, and growing conversations.
 
-The same seed gives the same bytes on every machine; another seed gives a conversation that nobody has seen before.
+The same seed gives the same bytes on every machine; another seed gives a new conversation.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ WRITTEN_ANEW = {
 
 
 def written_anew(bodies: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The same requests from an agent that writes a part of them anew in each turn."""
+    """The requests from an agent that writes a part of them anew in each turn."""
     for turn, body in enumerate(bodies):
         request = json.loads(body)
         clock = f"2026-02-03 {10 + turn // 60}:{turn % 60:02}:07"
@@ -207,7 +207,7 @@ class Workload:
 
 
 def translated(workload: Workload, api: Api) -> Workload:
-    """The same requests in another API."""
+    """The requests in another API."""
 
     def bodies(seed: int) -> Iterator[bytes]:
         before, made = b"", b""
@@ -229,10 +229,10 @@ GROWTH_TURNS = 100
 STREAM_EVENTS = 400
 STREAMS_AT_ONCE = 500
 EVENTS_A_SECOND = 50
-"""Of each of them."""
+"""Rate of each stream."""
 _EVENTS_OF_EACH = 100
 ANEW_TURNS = 58
-"""Of a conversation that is written anew: to 730 KB, as in a run of an agent that was measured so."""
+"""Turns of a conversation that is written anew: to 730 KB, as in a measured run of an agent."""
 
 
 def _of_an_agent(seed: int) -> Iterator[bytes]:

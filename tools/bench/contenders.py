@@ -132,7 +132,7 @@ def _ours() -> Contender | None:
 
 
 def _off() -> Contender | None:
-    """The same server, forwarding only: the difference to it is the cost of planning."""
+    """This server with forwarding only: the difference is the cost of planning."""
     ours = _ours()
     if ours is None:
         return None

@@ -84,7 +84,7 @@ class History:
                 self._told_lines |= lines
 
     def needs(self, step: Chat) -> Needs:
-        """Of the assistant's next message."""
+        """Needs of the assistant's next message."""
         names = (set(_NAME.findall(text_of(step))) - self._told_names) & self._seen_names
         lines = {line for line in lines_of(step) if len(line) >= _LEAST_QUOTED}
         known = self._seen_lines | self._own_lines

@@ -49,7 +49,7 @@ class Figure:
     floor: str | None = None
     """The row whose nginx figure is the base for this one's multiple; None if a multiple means nothing."""
     at: tuple[str, ...] = ()
-    """The rows that tell under which load this one was measured; they stand beside it."""
+    """Rows that state under which load this one was measured; they are printed beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ MOST_OF_CHAT = 1.15
 """A request in another API may cost at most this much, as a multiple of the same request in chat completions."""
 
 MOST_OVER_OFF = {"chat_2kb": 0.25, "same_200kb": 0.35, "growing_2mb": 1.7}
-"""By row, what planning, judging and recording a request may cost at most, in the row's unit: this project less the
-same server only forwarding it. No ratio of the two: it stays the same when both grow."""
+"""Most that planning, judging and recording a request may cost, by row and in its unit: this project less the same
+server only forwarding it. No ratio of the two: it stays the same when both grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Earlier:
 
     title: str
     figures: dict[tuple[str, str], tuple[float, float | None]]
-    """By row and contender, the figure, and nginx's of the same run where a multiple of it means something. Machines
+    """Figures by row and contender, and nginx's of the same run where a multiple of it means something. Machines
     differ, so only the multiples compare."""
 
 

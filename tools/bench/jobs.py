@@ -1,4 +1,4 @@
-"""What the load process is asked to send, and what it reports; both travel as a line of JSON."""
+"""The load process's job and report; both travel as a line of JSON."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Seen(msgspec.Struct):
     reads: int = 0
     """How often pieces of a body arrived: a stream's events divided by this say how much was lumped together."""
     events: int = 0
-    """Of streams, those that were counted."""
+    """Events counted in streams."""
     seconds: float = 0.0
     """From the first request to the last answer; of streams, the time in which events were counted."""
     answered_beside: int = 0

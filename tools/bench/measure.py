@@ -43,7 +43,7 @@ _WARMING_TURNS = 40
 """Until all workers have loaded what they need."""
 
 _ANEW = {"anew": "of_an_agent", **{f"anew_{way}": f"of_an_agent_{way}" for way in WRITTEN_ANEW}}
-"""By row, the workload; the first is the conversation of which nothing is written anew."""
+"""Workload by row; the first is the conversation of which nothing is written anew."""
 
 
 class Wrong(Exception):
@@ -277,7 +277,7 @@ class Session:
                 self.results.add("workers", OURS, seconds[1] / seconds[0])
 
     def _turns(self, row: str, workload: str, *, seed: int, proxies: Sequence[Running]) -> dict[str, list[float]]:
-        """By contender, the CPU seconds of each turn."""
+        """CPU seconds of each turn, by contender."""
         runs: dict[str, list[list[float]]] = {}
         for again in range(self._effort.growths):
             tell(f"{GROWTH_TURNS} turns, {workload}, run {again + 1} of {self._effort.growths}")

@@ -12,9 +12,9 @@ class Results:
     """Filled by the session, read by the report."""
 
     samples: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By row and contender, in the row's unit; one per round."""
+    """Samples by row and contender, in the row's unit; one per round."""
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By row and contender, what was wrong with the responses."""
+    """Faults in the responses, by row and contender."""
 
     def add(self, row: str, contender: str, sample: float) -> None:
         self.samples[row, contender].append(sample)

@@ -45,7 +45,7 @@ class Running:
     contender: Contender
     port: int
     pid: int
-    """0 for the upstream itself, which stands for "no proxy"."""
+    """0 for the upstream itself, which means "no proxy"."""
     headers: dict[str, str]
     start_seconds: float
     """From the spawn to the first 200."""
@@ -97,7 +97,7 @@ def child(
 
 @contextmanager
 def upstream() -> Iterator[Running]:
-    """The model's stand-in, which is also what "without a proxy" means. Its CPU is not measured: pid 0."""
+    """The stand-in for a model, which is also "without a proxy". Its CPU is not measured: pid 0."""
     contender = Contender(DIRECT, "", lambda port, _, __: [sys.executable, "-m", "tools.bench.upstream", str(port)])
     with proxy(contender, upstream_port=0) as running:
         yield replace(running, pid=0)

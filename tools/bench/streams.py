@@ -38,7 +38,7 @@ class _Stream:
     socket: socket.socket
     body: bytes
     pieces: list[bytes] = field(default_factory=list)
-    """As they were read, with head and chunk framing."""
+    """Pieces as they were read, with head and chunk framing."""
     tail: bytes = b""
     """The last bytes, as many as the last chunk has."""
     begun: bool = False

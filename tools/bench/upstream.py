@@ -3,8 +3,8 @@
 It reads the whole body before it responds, and lets a millisecond pass between the events of a stream, as a model does:
 each is written on its own, and a proxy has to handle each on its own. A request's `max_tokens` is their number.
 
-A stream with `pace_ms` and `together`, which no API has, stops after its first event until as many others stand there;
-then each goes on in that rhythm, and their events are spread evenly over it.
+A stream with `pace_ms` and `together`, which no API has, stops after its first event until as many others have; then
+each continues in that rhythm, and their events are spread evenly over it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _MODELS = b'{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"gpt
 
 
 class Standing:
-    """Streams that stand after their first event until enough of them do."""
+    """Streams that wait after their first event until enough of them do."""
 
     def __init__(self) -> None:
         self._streams: list[tuple[Answering, list[bytes]]] = []
 
     def join(self, stream: Answering, writes: list[bytes], *, together: int, rhythm_seconds: float) -> None:
-        """One more; with it, all may go on, each at its own point of the rhythm."""
+        """Add a stream; with the last one, all may continue, each at its own point of the rhythm."""
         self._streams = [one for one in self._streams if one[0].is_open]  # those of a run that was given up are gone
         self._streams.append((stream, writes))
         if len(self._streams) < together:

@@ -35,7 +35,7 @@ from tools.bench.fidelity import Chat, History, lines_of
 from tools.bench.recall import CONVERSATIONS, Turn, pipeline_for, turns
 
 MAX_CALLS = 12
-"""For one block; an agent that has asked this often gives up."""
+"""Limit for one block; an agent that has searched this often gives up."""
 _AROUND = 20
 """Lines on each side of a match that it asks for."""
 _HITS = 20
@@ -49,13 +49,13 @@ class Fetch:
 
     missing: set[str]
     known: frozenset[str] = frozenset()
-    """Names of the block that stand in what is sent: what the agent can search for."""
+    """Names of the block that are in what is sent: what the agent can search for."""
     calls: int = 0
     tokens: int = 0
 
     @property
     def done(self) -> bool:
-        """Whether all of it was shown, or too much was asked."""
+        """Whether all of it was shown, or too many calls were made."""
         return not self.missing or self.calls >= MAX_CALLS
 
     def show(self, asked: Query, text: str) -> None:

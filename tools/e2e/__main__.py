@@ -97,7 +97,7 @@ def work(client: Client, base_url: str) -> Run:
 
 
 def environment(home: Path, base_url: str) -> dict[str, str]:
-    """A base URL, a key, a model, and nothing of whoever runs this."""
+    """A base URL, a key and a model, without the variables of the user who runs this."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),

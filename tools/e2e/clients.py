@@ -1,4 +1,4 @@
-"""The clients: how each is installed, and how it is told to work with nobody at the keyboard.
+"""The clients: how each is installed, and how it runs unattended.
 
 Rule: every version is pinned; a client gets a base URL, a key and a model by the means that its own documents name, and
 nothing else.

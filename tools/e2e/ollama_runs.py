@@ -39,7 +39,7 @@ class OllamaClient:
     mode: Sequence[str] = ()
 
     def install(self) -> None:
-        """By pip or npm."""
+        """Install with pip or npm."""
         if self.script == _JS:
             install_npm()
         else:

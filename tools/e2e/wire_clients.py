@@ -24,7 +24,7 @@ class WireClient:
 
     name: str
     path: str
-    """Of its API."""
+    """Path of its API."""
     install: Callable[[], None]
     command: Sequence[str]
     refusal: str

@@ -39,7 +39,7 @@ LOG_LINES: Final = 400
 """18 KB: under what Claude Code puts into a file (30 000 characters), over what Codex leaves whole (10 000 bytes)."""
 MOST_SENDS: Final = 2
 SURELY_FITS: Final = 0.6
-"""Of the limit: the rest may be kept for the reply, and for what an estimate is off."""
+"""Share of the limit: the rest may be reserved for the reply, and for the error of an estimate."""
 FITTED: Final = "x-context-proxy-tokens"
 """On each answer to a request that the proxy has looked into."""
 
@@ -53,7 +53,7 @@ class WireRun:
     output: str
     seconds: float
     exchanges: tuple[Exchange, ...]
-    """Of its API: what asks for an answer."""
+    """Exchanges of its API: what requests a response."""
     model: AgentModel
 
     @property
@@ -71,7 +71,7 @@ class WireRun:
 
     @property
     def most_sends(self) -> int:
-        """Of one request of the client."""
+        """Most sends of one client request."""
         return max(Counter(_turn_of(seen) for seen in self.model.seen).values(), default=0)
 
     @property
@@ -230,7 +230,7 @@ async def _run(client: WireClient, place: Path, root: str) -> tuple[int | None, 
 
 
 def _environment(home: Path, root: str) -> dict[str, str]:
-    """A base URL, a key, and nothing of whoever runs this."""
+    """A base URL and a key, without the variables of the user who runs this."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),

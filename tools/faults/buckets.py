@@ -47,7 +47,7 @@ _GROWN_MEGABYTES: Final = 100
 _TROUBLES: Final = ("hang", "away", "cut", "500", "403")
 _EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 _LINES: Final = 600
-"""Of a result that is cut on arrival and that would fit uncut."""
+"""Length of a result that is cut on arrival and that would fit uncut."""
 _SETTINGS: Final[Mapping[str, Any]] = {
     "artifacts": {"url": "s3://faults/kept", "public_url": "http://proxy.example"},
     "tool_output": {"max_lines": 200},

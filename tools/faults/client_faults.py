@@ -28,7 +28,7 @@ def _message(**members: object) -> bytes:
 
 
 def bodies() -> dict[str, bytes]:
-    """By what is odd about them; five megabytes."""
+    """Bodies by what is odd about them; five megabytes."""
     return {
         "nothing": b"",
         "no JSON": b"{",
@@ -94,7 +94,7 @@ async def _leave(port: int, raw: bytes, how: str) -> None:
 
 
 async def _leaving_early(stage: Stage, extent: Extent) -> Tried:
-    """Clients that leave while the model thinks: the model is told to stop."""
+    """Clients that leave while the model thinks: the upstream request must end."""
     tried = Tried(
         "A model stops thinking for a client that left", "clients that leave before the first byte of an answer"
     )

@@ -39,7 +39,7 @@ SHIFTS: Final = {
     "a day behind": f"-{DAY}",
     "1970": "@1970-01-02 00:00:00",
 }
-"""As libfaketime reads them; an absolute time runs on from there."""
+"""Offsets in libfaketime's notation; an absolute time runs on from there."""
 _REQUESTS: Final = 450
 _SET_SECONDS: Final = 2.5
 """After which a running process has read its clock anew: libfaketime compares whole seconds, so that takes up to 2."""

@@ -23,14 +23,14 @@ _IDLE_MEGABYTES: Final = 250
 """For 10,000 idle connections: 25 KB each."""
 _FEW_FILES: Final = 300
 _BUSY_SHARE: Final = 0.5
-"""Of one core, that a process may take which can accept nothing."""
+"""Largest share of one core that a process may take while it can accept nothing."""
 _FILES: Final = 40_000
 """For this process and the proxy, each of which has one end of each connection."""
 
 
 @contextlib.contextmanager
 def _many_files() -> Iterator[int]:
-    """As many as the system allows, for processes started meanwhile, too."""
+    """Raise the limit of open files to the system's, for processes started meanwhile, too."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     for hard in (_FILES, before[1]):
         with contextlib.suppress(ValueError, OSError):  # only root raises it

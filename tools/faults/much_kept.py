@@ -42,7 +42,7 @@ _START_SECONDS: Final = 10.0
 _QUICK_SECONDS: Final = 5.0
 _SWEPT_SECONDS: Final = 300.0
 _REMOVED: Final = 10_000
-"""By one sweep at most."""
+"""Most that one sweep removes."""
 _BLOCK_BYTES: Final = 4_096
 """That the sweep counts for a small file; an artifact has two."""
 FORMER: Final = "062636ac"

@@ -39,7 +39,7 @@ FEW: Final = 3
 """Threads, files or sockets allowed in addition: with ten of them, one that happens to be open is 10 %."""
 CLIENTS: Final = 4
 PAUSE_SECONDS: Final = 0.05
-"""Of a client between two requests: the machine is shared."""
+"""A client's pause between two requests: the machine is shared."""
 _MEASURES: Final = ("memory", "threads", "files", "sockets")
 _REFUSAL: Final = json.dumps(
     {
@@ -85,7 +85,7 @@ _ANSWERS: Final[Mapping[bytes, tuple[Mapping[str, Any], Sequence[Mapping[str, An
         ],
     ),
 }
-"""Of the other two wires: a whole response, and the events of a streamed one."""
+"""The other two wires: a whole response, and the events of a streamed one."""
 _REFUSED_BYTES: Final = 16_000
 """From this many on the upstream refuses requests to its small models."""
 _MODELS: Final = 5_000
@@ -118,7 +118,7 @@ class Soaked:
     """Responses that were not as they should be."""
 
     def medians(self, name: str) -> tuple[float, float]:
-        """Of one measure: in the first tenth, and in the last."""
+        """Medians of one measure: in the first tenth, and in the last."""
         values = [getattr(sample, name) for sample in self.samples]
         tenth = max(1, len(values) // 10)
         return statistics.median(values[:tenth]), statistics.median(values[-tenth:])
@@ -129,7 +129,7 @@ class Soaked:
         return end > begin * (1 + GROWTH) and (name == "memory" or end > begin + FEW)
 
     def tried(self) -> list[Tried]:
-        """As lines of the page."""
+        """Rows of the page."""
         promise, what = "Memory, threads, files and sockets end where they began", f"{self.minutes:g} minutes"
         ended = Tried(promise, f"{what} of mixed traffic, {len(self.samples)} samples")
         for name in _MEASURES:
@@ -204,7 +204,7 @@ class _Last(list[bytes]):
 
 
 async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Responds as a model does; small models have a window that nobody has stated."""
+    """Respond as a model does; small models have a window that is stated nowhere."""
     if b'"small-' in request.body and len(request.body) > _REFUSED_BYTES:
         writer.write(whole(400, _REFUSAL))
         return

@@ -25,7 +25,7 @@ PATIENCE_SECONDS: Final = 300.0
 """For anything that must happen: machines are shared."""
 _SENT_AT_ONCE: Final = 1024 * 1024
 SOURCE: Final = Path(__file__).parents[2]
-"""Of the proxy that is tried."""
+"""Checkout of the proxy under test."""
 KEY: Final = "sk-faults-canary-key"
 CANARY: Final = "content-canary-7f3a"
 """In every message that is sent; neither may appear anywhere."""
@@ -73,7 +73,7 @@ class Request:
     line: bytes
     body: bytes
     reader: asyncio.StreamReader
-    """Of its connection: it ends when the proxy leaves."""
+    """Its connection's reader: it ends when the proxy leaves."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def whole(status: int, body: bytes, content_type: str = "application/json") -> b
 
 
 def streamed(body: bytes) -> bytes:
-    """The same as a stream, an event a chunk."""
+    """The body as a stream, an event a chunk."""
     events = [event + b"\n\n" for event in body.split(b"\n\n") if event]
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events)
     return (
@@ -122,7 +122,7 @@ class Upstream:
     answer: Answer = accept
     bodies: list[bytes] = field(default_factory=list)
     heads: list[bytes] = field(default_factory=list)
-    """Of requests that are not posted."""
+    """Requests that are not posted."""
     in_work: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -147,7 +147,7 @@ _FEW_BLOCKS: Final = 16 * 1024
 
 
 def _limit_files(stage: Stage, most_bytes: int) -> None:
-    """As if the disk had no more room for each file; only Linux does this to a running process."""
+    """Limit the size of the process's files, which imitates a full disk; works for a running process on Linux only."""
     resource.prlimit(stage.process.pid, resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
 
 

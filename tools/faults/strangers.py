@@ -1,6 +1,6 @@
-"""Strangers: a web page whose name leads here, somebody behind a front who passes for local, a guesser of keys.
+"""Strangers: a web page whose name leads here, a client behind a front that passes for local, and a guesser of keys.
 
-Rule: a stranger gets a refusal and nothing else, and nobody else is slower for it.
+Rule: a stranger gets a refusal and nothing else, and no other client is slower for it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def fronts(_: Extent) -> list[Tried]:
 
 
 async def wrong_keys(extent: Extent) -> list[Tried]:
-    """Somebody tries keys; the operator and agents go on as ever."""
+    """Wrong keys are tried; the operator and agents are served as before."""
     count = max(150, 600 // extent.every)
     tried = Tried("A wrong key opens nothing, is slowed and logged", f"{count} wrong keys at once")
     beside = Tried("Wrong keys slow no other client", "the right key, and requests of agents, beside them")

@@ -31,7 +31,7 @@ class Extent:
     """How much is tried."""
 
     every: int = 1
-    """Of positions in a stream of bytes, one in this many."""
+    """Try one in this many positions of a stream."""
     kills: int = 50
     idle_streams: int = 1_000
     large_at_once: int = 100

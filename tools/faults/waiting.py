@@ -28,7 +28,7 @@ _QUICK_SECONDS: Final = 10.0
 """For 100 KB beside others on a shared machine; before, it got nothing until the first of them was answered."""
 _MOST_MEGABYTES: Final = 350
 _LINES: Final = 20_000
-"""Of a request of about 1 MB."""
+"""Length of a request of about 1 MB."""
 _ARRIVING: Final = 8
 """At once: the rest of the waiting is what is tried."""
 

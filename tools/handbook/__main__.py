@@ -18,7 +18,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/rooms.md": rooms.render,
     "docs/settings.md": settings_page.render,
 }
-"""By their paths."""
+"""Pages by their paths."""
 
 if __name__ == "__main__":
     sys.stdout.write(PAGES[sys.argv[1]]())

@@ -78,7 +78,7 @@ def settings_docstrings() -> dict[str, dict[str, str]]:
 
 
 def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
-    """By class and field, the string below the field; under the empty name, the docstring of the class."""
+    """Docstrings below fields, by class and field; under the empty name, the docstring of the class."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):

@@ -259,7 +259,7 @@ class Query(Struct, frozen=True):
         if "grep" not in asked and (lost := asked.keys() & {"context", "max"}):
             raise BadArtifactQuery(f"`context` and `max` belong to `grep`; {_ALLOWED}", param=min(lost))
         if "stat" in asked and len(asked) > 1:
-            raise BadArtifactQuery(f"`stat` stands alone; {_ALLOWED}", param="stat")
+            raise BadArtifactQuery(f"`stat` takes no other parameter; {_ALLOWED}", param="stat")
         search = None
         if "grep" in asked:
             search = Search(asked["grep"], _number(asked, "context", CONTEXT), _number(asked, "max", HITS))

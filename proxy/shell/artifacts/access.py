@@ -167,7 +167,7 @@ class Tenants:
 
 
 def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
-    """What tells the owners of artifacts apart."""
+    """The secret that distinguishes the owners of artifacts."""
     if settings.artifacts.url is None:
         return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
     return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)

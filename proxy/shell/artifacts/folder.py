@@ -96,7 +96,7 @@ _FINDING: Final = re.compile(rf"{META}/(?P<address>url_[0-9a-f]{{32}})\.[A-Za-z0
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What an artifact is; the object that holds this is as old as the artifact's last use."""
+    """Description of an artifact; the object that holds it is as old as the artifact's last use."""
 
     tool: str
     """The tool that made it; empty for messages."""
@@ -230,8 +230,8 @@ def brought_by(key: str) -> tuple[str, str] | None:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, in the words of the operating system or of HTTP if there are any; the whole text may contain
-    anything."""
+    """The reason of a failure, in the words of the operating system or of HTTP if there are any; the whole text may
+    contain anything."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (found := _OS_ERROR.search(str(error))):
         number = int(found[1])

@@ -73,7 +73,7 @@ class Stored(Struct, frozen=True):
 
 
 class ArtifactStat(TypedDict):
-    """What an artifact is."""
+    """Description of an artifact."""
 
     id: str
     bytes: int
@@ -132,8 +132,8 @@ class ArtifactReader:
             yield await self.piece(stored, at, min(stop, at + PIECE_BYTES))
 
     async def page(self, stored: Stored, query: Query, max_bytes: int = PAGE_BYTES) -> bytes:
-        """What a query asks for, as much as fits, under a header that describes it. Raises BadArtifactQuery,
-        RangeOutside and ArtifactError."""
+        """As much of a query's result as fits, under a header that describes it. Raises BadArtifactQuery, RangeOutside
+        and ArtifactError."""
         if query.stat:
             return msgspec.json.encode(await self.stat(stored)) + b"\n"
         if query.pointer is None and not stored.is_text:

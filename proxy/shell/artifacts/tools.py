@@ -210,7 +210,7 @@ class Replacements:
         self._requests.pop((request_id, tenant))
         replaced: dict[str, Content] = {}
         note = ""
-        for edit in edits:  # a later edit of the same place stands for an earlier one
+        for edit in edits:  # a later edit of the same place supersedes an earlier one
             if edit.artifact is None:
                 continue
             if edit.reason is Reason.OMISSION_NOTE:
@@ -225,14 +225,14 @@ class Replacements:
         for artifact_id, content in replaced.items():
             text = texts[artifact_id] = in_words(content)
             held_bytes += _bytes_of(text)
-            if held_bytes > MAX_REQUEST_BYTES:  # each of a thousand images may stand in the words about all of them
+            if held_bytes > MAX_REQUEST_BYTES:  # the words about a thousand images may name each of them
                 return
         if held_bytes <= MAX_REQUEST_BYTES:
             self._requests.put((request_id, tenant), _Request(texts, left_out, note), held_bytes)
 
     def find(self, request_id: str, tenant: str | None, artifact: str) -> str | None:
-        """What stood in place of an artifact in a request; empty: nothing. None if it is not known. `tenant` None: of
-        any tenant."""
+        """The replacement text of an artifact in a request; empty if there was none, None if it is not known.
+        `tenant=None`: of any tenant."""
         tenants = [tenant] if tenant is not None else [key[1] for key in self._requests if key[0] == request_id]
         for one in reversed(tenants):
             request = self._requests.get((request_id, one))

@@ -138,7 +138,7 @@ async def artifact(
 
 
 class _Body(Struct, frozen=True):
-    """What is sent."""
+    """The body to send."""
 
     status: int
     headers: Headers
@@ -212,9 +212,9 @@ class ArtifactRoute:
         return _Body(status, headers, pieces, stop - start)
 
     def _instead(self, scope: Scope, asked_for: Mapping[str, str]) -> str:
-        """What stood in its place in a request."""
+        """The replacement text in a request."""
         if len(asked_for) > 1:
-            raise BadArtifactQuery("`instead` stands alone: it is always whole", param=INSTEAD)
+            raise BadArtifactQuery("`instead` takes no other parameter: it is always whole", param=INSTEAD)
         tenant = self._rights.tenant_of(scope)
         found = self._replacements.find(asked_for[INSTEAD], tenant, _name(scope))
         if found is None:

@@ -109,11 +109,11 @@ class CompressApi:
         path, method = scope["path"], scope["method"]
         if path not in (COMPRESS_PATH, RETRIEVE_PATH):
             if method not in ("GET", "HEAD"):
-                raise MethodNotAllowed("this path is asked with GET or HEAD")
+                raise MethodNotAllowed("this path takes GET or HEAD")
             async with UntilClientLeaves(receive):
                 return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), tenant, share, request_id)
         if method != "POST":
-            raise MethodNotAllowed("this path is asked with POST")
+            raise MethodNotAllowed("this path takes POST")
         announced = header(headers, b"content-length")
         length = int(announced) if announced.isdigit() else 0
         body = await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share)

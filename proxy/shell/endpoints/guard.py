@@ -32,7 +32,7 @@ WRONG_KEY_SECONDS: Final = 1.0
 log should have time to be seen."""
 MAX_SLOWED: Final = 100
 """Refusals that wait; more are sent at once, as each holds a connection that others may need."""
-_BECAUSE: Final = "as whoever reaches the proxy uses its key (upstream.api_key); server.host_names allows more names"
+_BECAUSE: Final = "as every client of the proxy uses its key (upstream.api_key); server.host_names allows more names"
 _SAID_CHARACTERS: Final = 100
 """Limit for a header or path in the log."""
 

@@ -408,7 +408,7 @@ async def index() -> Response:
 
 @pages.get("/dashboard/{name}")
 async def part_of_page(name: str) -> Response:
-    """What the dashboard loads."""
+    """A file of the dashboard."""
     return _file(name)
 
 

@@ -144,11 +144,12 @@ class ResponseSender(Struct, eq=False):
         assert self._send_piece is not None, "it is ready"
         sending = self._send_piece({"type": "http.response.body", "body": piece, "more_body": True})
         for _ in sending.__await__():
-            raise AssertionError("a connection that is writable lets nobody wait")
+            raise AssertionError("a writable connection never waits")
         self.last.add(piece)
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """What forwards pieces with the framing in which they came, if they would be sent in chunks anyway."""
+        """A function that forwards chunks with the framing in which they came, if they would be sent in chunks
+        anyway."""
         is_direct = self._alive is None or self._alive.is_direct
         return self._connection.chunk_writer(stop) if self._connection is not None and is_direct else None
 

@@ -120,7 +120,7 @@ class Generation:
         """Stop the services. Raises what could not be closed."""
         assert self._life is not None
         self._may_end.set()
-        await asyncio.shield(self._life)  # whoever gives up waiting must not break it off
+        await asyncio.shield(self._life)  # a caller that gives up waiting must not cancel it
 
     async def _live(self, has_started: asyncio.Future[None]) -> None:
         """One task enters and leaves, as task groups in it must."""
@@ -232,7 +232,7 @@ class Readiness:
         return self._looked
 
     async def problems(self) -> Mapping[str, str]:
-        """What the last look found wrong."""
+        """Problems found by the last check."""
         return (await self.looked()).problems
 
     async def close(self) -> None:

@@ -54,7 +54,7 @@ class Received:
         self.held_bytes = len(body)
 
     def become(self, body: bytes) -> None:
-        """What is held elsewhere, too, need not be held twice."""
+        """Share bytes that are held elsewhere, too."""
         self.body, self.held_bytes = body, 0
 
     def set_aside(self) -> object:
@@ -63,7 +63,7 @@ class Received:
         return body
 
     def put_back(self, content: object) -> None:
-        """What `set_aside` returned, or a copy of it."""
+        """Restore what `set_aside` returned, or a copy of it."""
         assert isinstance(content, bytes), "what was taken out"
         self.body = content
 

@@ -38,7 +38,7 @@ class Losable(Protocol):
         """Whether the body of the request that is under way has arrived."""
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """What takes whole chunks of the response that is under way, with their framing, until `stop` is called, which
+        """A function that takes whole chunks of the running response, with their framing, until `stop` is called, which
         happens when the connection is no longer writable; None if the response is not sent in chunks, or its head waits
         to be sent with what follows."""
 
@@ -165,8 +165,8 @@ class KeepAlive(Struct):
 
     @property
     def rest(self) -> Send:
-        """What sends the messages after a head: the server's own `send` unless they no longer fit. Events come by the
-        thousand, and each would pass one more function for nothing."""
+        """A function that sends the messages after a head: the server's own `send` unless they no longer fit. Events
+        come by the thousand, and each would pass one more function for nothing."""
         return self._send if self.is_direct else self.send
 
     async def send(self, message: Message) -> None:
@@ -197,7 +197,7 @@ class KeepAlive(Struct):
 
 
 class Output:
-    """What uvicorn's protocol calls of its transport."""
+    """The part of a transport that uvicorn's protocol calls."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._socket = transport
@@ -214,7 +214,7 @@ class Output:
 
     @property
     def direct(self) -> Callable[[bytes], None] | None:
-        """What writes to the socket; None while a head is held."""
+        """Writes to the socket; None while a head is held."""
         return self._socket.write if self._head is None else None
 
     def write_whole(self, head: bytes, body: bytes) -> None:
@@ -223,7 +223,7 @@ class Output:
         self._socket.writelines((head, body))
 
     def hold_next(self) -> None:
-        """What is written next is the head of a response."""
+        """Hold the next write: it is the head of a response."""
         self.write = self._hold
 
     def _hold(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """A client's connection: uvicorn's protocol, with bounds on heads, on the framing of chunks and on waiting.
 
-Rule: a client that is slow, or sends more than it may, delays nobody else and gets a reason. httptools (llhttp) decides
-where a request ends and refuses what two readers could frame differently (RFC 9112 11.2). What arrives behind a request
-that is being served waits as bytes, so requests are parsed and served one at a time.
+Rule: a client that is slow, or sends more than it may, delays no other client and gets a reason. httptools (llhttp)
+decides where a request ends and refuses what two readers could frame differently (RFC 9112 11.2). What arrives behind a
+request that is being served waits as bytes, so requests are parsed and served one at a time.
 """
 
 from __future__ import annotations

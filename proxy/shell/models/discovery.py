@@ -70,7 +70,7 @@ class _Found(NamedTuple):
 
 
 class Discovery:
-    """What one upstream has said about its models so far."""
+    """What one upstream has reported about its models."""
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ class Discovery:
         return self._was_answered
 
     def limits(self, model: str) -> ModelLimits:
-        """What the upstream's list says about this model."""
+        """A model's limits in the upstream's list."""
         return self._found.listed.limits(model)
 
     def allocated(self, model: str) -> tuple[ModelLimits, str] | None:
-        """What a self-hosted server has allocated for this model, and its phrase as the source."""
+        """A self-hosted server's allocation for this model, and its phrase as the source."""
         server, loaded = self._found.server, self._found.loaded.limits(model)
         if server is None:
             return None

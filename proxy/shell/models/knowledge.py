@@ -33,7 +33,7 @@ _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=L
 
 
 class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the refusals of one key have taught about a model."""
+    """Lessons about a model from the refusals of one key."""
 
     window_tokens: _Tokens | None = None
     input_tokens: _Tokens | None = None
@@ -172,11 +172,11 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
     @property
     def newest(self) -> Refusals:
-        """What the refusals of the tenant taught last have taught."""
+        """Lessons of the tenant taught last."""
         return max(self.of_keys.values(), key=lambda own: own.taught, default=_NO_REFUSALS)
 
     def of(self, by: str) -> Refusals:
-        """What this tenant's refusals have taught."""
+        """Lessons of this tenant."""
         return self.of_keys.get(by, _NO_REFUSALS)
 
     def taught_by(self, by: str, own: Refusals) -> Knowledge:
@@ -293,7 +293,7 @@ def unexpired(known: Known, now: float) -> Known:
 
 
 def merged(one: Known, other: Known) -> Known:
-    """What either side knows; the order of merging does not matter."""
+    """Join both sides; the order of merging does not matter."""
     if one == other:
         return one
     both = {model: _merged_model(one[model], other[model]) for model in one.keys() & other.keys()}

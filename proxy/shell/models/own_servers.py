@@ -96,7 +96,7 @@ async def asking(base_url: str, key_headers: Mapping[bytes, bytes]) -> AsyncIter
 
 
 def _client(headers: Mapping[bytes, bytes], *, speaks_tls: bool) -> httpx.AsyncClient:
-    import httpx  # noqa: PLC0415 - 0.1 s of the start, and this is asked in the background
+    import httpx  # noqa: PLC0415 - 0.1 s of the start, and this runs in the background
 
     try:
         return httpx.AsyncClient(headers=headers, verify=speaks_tls)
@@ -128,10 +128,10 @@ class OwnServer(Protocol):
         """Whether it reports by itself what is loaded."""
 
     async def loaded(self, ask: Questions) -> ModelList:
-        """What is allocated now."""
+        """Current allocations."""
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
-        """What is, or would be, allocated for one model; `load`: whether it may be loaded to find out."""
+        """The allocation of one model, current or expected; `load`: whether it may be loaded to find out."""
 
 
 class OneAnswer(Struct, frozen=True):
@@ -145,7 +145,6 @@ class OneAnswer(Struct, frozen=True):
     lists_loaded: bool = True
 
     async def loaded(self, ask: Questions) -> ModelList:
-        """What is allocated now."""
         return self.read(await ask.maybe(self.url))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
@@ -163,12 +162,11 @@ class Ollama(Struct, frozen=True):
     lists_loaded: bool = True
 
     async def loaded(self, ask: Questions) -> ModelList:
-        """What is allocated now."""
         return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
-        """What its Modelfile says of it. Without a window there: the one it is or was loaded with here; else, as a
-        guess, the smallest that Ollama gives."""
+        """The model's Modelfile. Without a window there: the one it is or was loaded with here; else, as a guess, the
+        smallest that Ollama gives."""
         shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
         if not load or shown.window_tokens is not None or shown.window_is_fixed:
             return shown
@@ -197,7 +195,7 @@ class ByName(Struct, frozen=True):
         return ModelList()
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
-        """What is allocated for this model."""
+        """The model's allocation."""
         return self.read(await ask.maybe(self.url + quote(name, safe="")))
 
 

@@ -33,7 +33,7 @@ Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
 
 
 class Learned(Protocol):
-    """What refusals and usage have taught."""
+    """Lessons from refusals and usage."""
 
     @property
     def version(self) -> int:
@@ -49,8 +49,8 @@ class Learned(Protocol):
     def limits(
         self, model: str, by: str | None = None, supposed: Search | None = None
     ) -> tuple[ModelLimits, str] | None:
-        """What binds this tenant's requests; `by` None: those of the tenant taught last. `supposed`: taken for what its
-        latest refusal has taught."""
+        """Limits of this tenant's requests; `by=None` picks the tenant with the most recent lesson. `supposed` stands
+        in for its latest lesson."""
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant if it has limits of its own, otherwise ''."""
@@ -313,7 +313,7 @@ def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | No
 
 
 def from_configuration(entries: Sequence[ModelSettings]) -> Source:
-    """What the configuration says about a model."""
+    """Settings of a model."""
 
     def find(model: str) -> tuple[ModelLimits, str] | None:
         entry = entry_of(entries, model)
@@ -331,7 +331,7 @@ def from_configuration(entries: Sequence[ModelSettings]) -> Source:
 
 
 def from_defaults(settings: Settings) -> Source:
-    """What the operator set for every model that `models` does not name."""
+    """Settings of every model that `models` does not name."""
     limits = ModelLimits(window_tokens=settings.defaults.context_window, modalities=settings.defaults.input)
     return lambda _: (limits, "config defaults")
 

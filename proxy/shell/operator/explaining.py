@@ -106,7 +106,7 @@ class Address(TypedDict):
 
 
 class DryRun(TypedDict):
-    """What would be done to a request."""
+    """A plan that is not sent."""
 
     model: str
     upstream: Address
@@ -144,7 +144,7 @@ class Destination(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What would be done to one request."""
+    """A plan that is not sent, for JSON."""
 
     planned: Planned
     base_url: str

@@ -372,7 +372,7 @@ class Overview:
 
 
 def dollars(sums: Mapping[str, Any], price: Price) -> Dollars:
-    """What prompts and replies have cost, as far as the upstream has counted them, and what its cache has saved.
+    """Cost of prompts and replies, as far as the upstream has counted them, and the savings by its cache.
 
     >>> counted = {"prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 0}
     >>> dollars(counted, Price(2.0, 1.0, 8.0))

@@ -45,7 +45,7 @@ not wait for thousands of them. Calls and results hidden in older messages are l
 
 
 class HiddenCallMemory:
-    """What is hidden in the messages of each tenant."""
+    """Remembers what is hidden in the messages of each tenant."""
 
     def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
         self._store = store

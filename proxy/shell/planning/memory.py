@@ -214,8 +214,7 @@ def _items(ends: Sequence[int], start: int, stop: int, most: int) -> int:
 
 
 def _said_in(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
-    """What the model said, each with its index, the newest first: the words that no two conversations have in
-    common."""
+    """The model's texts, each with its index, the newest first: no two conversations have them in common."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "assistant":
             yield index, messages[index].raw

@@ -31,7 +31,7 @@ from proxy.wire.request import Request
 
 
 class ProfileOf(Protocol):
-    """What a model accepts."""
+    """Looks up what a model accepts."""
 
     def __call__(self, model: str, by: str, supposed: Search | None = None, /) -> ModelProfile:
         """For this tenant's requests. `supposed`: taken for what its latest refusal has taught."""
@@ -61,7 +61,7 @@ silently: both are found out by comparing exact counts with usage."""
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What a plan depends on besides the messages."""
+    """Everything besides the messages that a plan depends on."""
 
     profile: ModelProfile
     counted_by: str
@@ -81,7 +81,7 @@ class PlanInputs:
 
 
 class _Texts(NamedTuple):
-    """What a request holds besides messages."""
+    """Texts and tools of a request besides its messages."""
 
     tools: bytes
     instructions: bytes
@@ -95,7 +95,7 @@ class _Texts(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """What applies to a model together with a reply limit."""
+    """Limits of a model together with a reply limit."""
 
     profile: ModelProfile
     preamble: bytes
@@ -118,7 +118,7 @@ class KnownInputs:
         self._ratio_of = ratio_of
         self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
         self._limits_by_profile: dict[tuple[int, str, int | None], tuple[ModelProfile, _Limits]] = {}
-        """The same by the identity of a profile, which is another object as soon as anything else is known of its
+        """Keyed by the identity of a profile, which is another object as soon as anything else is known of its
         model, the tenant, whose ratio may be its own, and the reply limit."""
         self._count, self._text_bytes = 0, 0
 

@@ -77,7 +77,7 @@ _POOL_BYTES: Final = 500_000
 
 
 class _Content(NamedTuple):
-    """What takes memory."""
+    """The parts that take memory."""
 
     request: Request
     plan: Plan
@@ -156,7 +156,7 @@ class Planned(Struct):
         return content
 
     def put_back(self, content: object) -> None:
-        """What `set_aside` returned, or a copy of it."""
+        """Restore what `set_aside` returned, or a copy of it."""
         assert isinstance(content, _Content), "what was taken out"
         request, self.plan, self.resolved = content
         self.request = replace(request, shape=self.request.shape)  # wires know theirs by identity
@@ -165,8 +165,8 @@ class Planned(Struct):
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory with its request: the body, the same bytes again in the messages, what was taken out
-        of them, what is sent instead of some, and the lines and names from which a note was made."""
+        """Its memory with its request: the body, the same bytes again in the messages, what was taken out of them, what
+        is sent instead of some, and the lines and names from which a note was made."""
         body_bytes = self.request.full_bytes
         held = 2 * body_bytes + _MESSAGE_BYTES * len(self.request.conversation)
         if Reason.OMISSION_NOTE.value in self.reasons:
@@ -200,7 +200,7 @@ class Planned(Struct):
         return replace(self, reply_tokens=reply_tokens)
 
     def body(self) -> bytes:
-        """What to send: the request's bytes if nothing changes."""
+        """The body to send: the request's bytes if nothing changes."""
         if not self._is_rendered and self.reply_tokens is None:
             return self.request.body
         members = dict(self.wire.forbidding_cuts(self.request)) if self.forbids_silent_cuts else {}

@@ -60,7 +60,7 @@ class Lookup(Protocol):
         """Whether the new bytes of a body may hold references. `may_name_images`: whether they may name an image."""
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
-        """What these references resolve to."""
+        """Resolve references."""
 
 
 Settle: TypeAlias = Callable[[str, str], Awaitable[bool]]
@@ -251,7 +251,7 @@ class Planner:
     async def _resolved(
         self, wire: Wire, lookup: Lookup, tenant: bytes, body: bytes, match: Match[Planned] | None
     ) -> Resolved:
-        """What the references in the messages resolve to: the known ones, and those that new messages add."""
+        """Resolve the references in the messages: the known ones, and those that new messages add."""
         known = _known(match)
         references = await in_thread(_new_references, wire, body, match)
         wanted = [reference for reference in references if reference.address not in known]

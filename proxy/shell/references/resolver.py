@@ -88,7 +88,7 @@ class Resolver:
         return self._downloads is not None and new.find(b"http") >= 0 and may_name_images(new)
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
-        """What these references refer to. A reference missing from the result stays as it is."""
+        """Resolve references. One missing from the result stays as it is."""
         wanted = {reference.address: reference for reference in references if self._is_ours(reference)}
         slots = asyncio.Semaphore(MAX_AT_ONCE)
 

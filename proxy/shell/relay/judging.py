@@ -306,7 +306,7 @@ def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
 
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
-    """What a response means. `size`: of the prompt that it answers."""
+    """Judge a response. `size`: of the prompt that it answers."""
     body, profile = planned.request.body, planned.inputs.profile
     if not planned.request.shape.is_whole:
         return planned.wire.judged(answer.status, answer.headers, answer.judged, sent=None, request=body)

@@ -104,12 +104,12 @@ class PeekedResponse(Struct, eq=False):
 
     @property
     def telling(self) -> bytes:
-        """What shows a reply: what was read, from the first event with content on if there is one."""
+        """The bytes that show a reply: what was read, from the first event with content on if there is one."""
         return self._telling or self.evidence
 
     @property
     def judged(self) -> bytes:
-        """What it is judged by if that shows no reply: the same, with the event before it."""
+        """The bytes to judge if those show no reply: with the event before them."""
         return self._last_quiet + self._telling if self._telling else self.evidence
 
     @property
@@ -140,7 +140,7 @@ class PeekedResponse(Struct, eq=False):
             if seen >= HELD_BYTES and (not self._quiet_bytes or seen >= QUIET_BYTES):
                 return False
             if len(piece) >= _LARGE_BYTES:
-                await asyncio.sleep(0)  # an upstream that sends them without end keeps nobody from being served
+                await asyncio.sleep(0)  # an endless stream of them must not block other requests
         return True
 
     def _take(self, piece: bytes) -> bool:
@@ -183,8 +183,8 @@ class PeekedResponse(Struct, eq=False):
 
     @property
     def counted(self) -> Counted | None:
-        """What the upstream counted, as stated at the end of its response or at the beginning of a stream; None if it
-        states nothing, or has not yet."""
+        """The upstream's counts, from the end of its response or the beginning of a stream; None if it states none, or
+        has not yet."""
         if self.is_whole:
             return self._counted
         if self._unpacker is not None:

@@ -69,7 +69,7 @@ _Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
 
 
 class Served(Struct):
-    """What the client of a request gets."""
+    """The response for a client."""
 
     response: AnyResponse
     send: Send | None = None
@@ -307,7 +307,7 @@ class Relay:
     async def _outcome(
         self, response: PeekedResponse, send: Send, pending: PendingRequest, record: RequestRecord
     ) -> Outcome:
-        """What a response means. The request is needed again unless that is plain; if it is lost, the client gets the
+        """Judge a response. The request is needed again unless the meaning is plain; if it is lost, the client gets the
         response."""
         kept, planned = pending.kept, send.planned
         kept.wake()

@@ -45,7 +45,7 @@ Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
 
 
 class EarlyBytes(Struct):
-    """What goes to a client before it is decided which response it gets."""
+    """Bytes that go to a client before it is decided which response it gets."""
 
     pass_on: PassEarly
     client_streams: bool = False
@@ -110,7 +110,7 @@ class PendingRequest(Discreet, frozen=True):
 
     @property
     def first(self) -> Planned:
-        """What is sent first."""
+        """The plan that is sent first."""
         return self.larger or self.planned
 
     @property
@@ -161,7 +161,7 @@ class Sends:
         """The send after this one; None if the client gets the response to it. Raises ContextOverflow if nothing is
         left that may be sent."""
         if outcome.is_final or not self._retries:
-            return None  # nearly always: no situation is described that nobody will ask about
+            return None  # nearly always: the situation need not be described
         refused, verdict = sent.planned, outcome.verdict
         attempts = () if pending.is_last else next_attempts(outcome, self._situation(pending), pending.cures)
         if not attempts:
@@ -188,7 +188,7 @@ class Sends:
         return Send(attempt, planned.with_reply(attempt.reply_tokens), refused, verdict)
 
     def _situation(self, pending: PendingRequest) -> Situation:
-        """What the retry strategy must know."""
+        """Input to the retry strategy."""
         first = pending.first
         plan = first.plan
         search = self._judge.search_after(first)

@@ -66,7 +66,7 @@ ProxyError."""
 
 
 class Retrieval(Struct, frozen=True):
-    """What every response needs for its rounds."""
+    """Shared by the rounds of every response."""
 
     planner: Planner
     tools: ArtifactTools

@@ -102,7 +102,7 @@ class DaemonThreads(Executor):
     async def run_all(
         self, seconds: float, calls: Sequence[Callable[[], _Result]]
     ) -> Sequence[_Result | BaseException]:
-        """What each call returns or raises; TooSlow for those that have not ended when all together have taken this
+        """The result or exception of each call; TooSlow for those that have not ended when all together have taken this
         many seconds, counted from when the first of them began. Raises RuntimeError after `shutdown`."""
         tasks = [_Task(call) for call in calls]
         for task in tasks:

@@ -59,7 +59,7 @@ class Waiting(NamedTuple):
 
 
 class WaitingRoom:
-    """What all requests of a process keep."""
+    """Everything that the requests of a process keep."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class WaitingRoom:
         return file
 
     async def read(self, kept: Kept, file: IO[bytes]) -> _Contents | None:
-        """What is in a file; None if it cannot be read."""
+        """A file's content; None if it cannot be read."""
         try:
             return await self._threads.run(FILE_SECONDS, _read, file)
         except Exception as error:
@@ -157,8 +157,8 @@ class WaitingRoom:
 
 
 class Kept(Struct, eq=False):
-    """What one request keeps while it waits for its response. It waits between `rest` and `wake`; between `wake` and
-    `rest`, its parts stay as they are."""
+    """Everything that one request keeps while it waits for its response. It waits between `rest` and `wake`; between
+    `wake` and `rest`, its parts stay as they are."""
 
     _room: WaitingRoom
     _share: Share
@@ -260,7 +260,7 @@ def _written(folder: Path | None, contents: _Contents) -> IO[bytes]:
 
 
 def _read(file: IO[bytes]) -> _Contents:
-    """What `_written` has written, which closes it. Raises OSError."""
+    """Read and close a file of `_written`. Raises OSError."""
     with file:
         file.seek(0)
         found: _Contents = pickle.load(file)  # noqa: S301 - this process wrote it, and no other can open it

@@ -167,7 +167,7 @@ class Workload:
 
 
 class Share(Struct, eq=False):
-    """What one request takes of the workload."""
+    """One request's share of the workload."""
 
     _workload: Workload
     held_bytes: int = 0

@@ -55,7 +55,7 @@ class Block(TypedDict):
 
 
 class Shares(TypedDict):
-    """What became of the messages' tokens."""
+    """Tokens of the messages, by what became of them."""
 
     kept: int
     cut: int

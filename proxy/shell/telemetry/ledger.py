@@ -325,7 +325,7 @@ class Ledger:
         return None if found is None else float(found * SLOT_SECONDS)
 
     def running(self, but: str, now: float) -> list[Running]:
-        """What other workers have under way."""
+        """Running requests of other workers."""
         found = self._database.execute(
             "SELECT running FROM workers WHERE name != ? AND abs(seen - ?) < ?", (but, now, _STALE_SECONDS)
         )

@@ -80,7 +80,7 @@ class _Responses(Struct):
 
 
 class _Tally(Struct):
-    """What was counted since Prometheus's numbers were last read, as adding to one takes a lock and four calls."""
+    """Counts since Prometheus's numbers were last read, as adding to one takes a lock and four calls."""
 
     responses: defaultdict[_Response, _Responses] = field(default_factory=lambda: defaultdict(_Responses))
 

@@ -213,7 +213,7 @@ class RequestRecord(Struct):
         return None
 
     def put_back(self, _: object) -> None:
-        """What is sent now is what the conversation sent last, if that is still remembered."""
+        """Record what is sent now as the conversation's last send, if that is still remembered."""
         self._last_sent = None if self.planned is None else self.planned.last_sent
 
     def note_answer(self, status: int) -> None:

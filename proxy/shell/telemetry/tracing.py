@@ -74,7 +74,7 @@ class Tracer:
 
 
 def _of_all(base_url: str) -> Mapping[str, Any]:
-    """What the spans of all requests to one upstream have."""
+    """Attributes common to all spans of one upstream."""
     parts = urlsplit(base_url)
     return {
         "gen_ai.operation.name": "chat",

@@ -34,7 +34,8 @@ class Taker(Protocol):
         """Take a piece, without waiting for anything."""
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """What takes pieces with their framing as chunks of HTTP/1.1, until it calls `stop`; None: nothing."""
+        """A function that writes chunks of HTTP/1.1 with their framing, until it calls `stop`; None if none can be
+        written."""
 
     def note_written(self, pieces: Sequence[bytes]) -> None:
         """These pieces, here without framing, were given to it."""
@@ -241,7 +242,7 @@ def chunk_at(data: bytes, at: int) -> bytes:
 
 
 def body_of(chunk: bytes) -> bytes:
-    """What a chunk contains whose length has a line in `SIZE_LINES`, with which it begins.
+    """The content of a chunk whose length has a line in `SIZE_LINES`, with which it begins.
 
     >>> body_of(b"5\\r\\nhello\\r\\n")
     b'hello'

@@ -194,7 +194,7 @@ class ChatMessage(JsonMessage, frozen=True):
         """Everything in it that a model reads as text, joined: contents, tool calls, reasoning."""
         inside = _inside(self.raw)
         content = inside.content
-        if isinstance(content, str) and inside == _Inside(content):  # the usual case, and every message is asked
+        if isinstance(content, str) and inside == _Inside(content):  # the usual case, for every message
             return content
         return "\n".join(_texts_inside(inside))
 

@@ -94,7 +94,7 @@ def joined(messages: Sequence[Message], original: Sequence[Message]) -> bytes:
     views: list[tuple[int, bytes]] = []
     for message in messages:
         own, place = (message.frame, message.place) if isinstance(message, ApiMessage) else (None, 0)
-        # By value: a view that is known of an earlier request may stand beside one that was read anew.
+        # By value: a view that is known of an earlier request may occur beside one that was read anew.
         if own is None or own != frame or (views and views[-1][0] >= place):
             views = []
             items.append((message, message.raw))

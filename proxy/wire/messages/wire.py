@@ -102,7 +102,7 @@ _THINKING: Final = "thinking"
 _DISABLED: Final = b'{"type":"disabled"}'
 _BUDGET: Final = "budget_tokens"
 _LEAST_BUDGET_TOKENS: Final = 1024
-"""Of thinking: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
+"""Limit of thinking: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
 _PLACE: Final = re.compile(r"messages\.(\d{1,6})\.")
 """Matches "messages.1.content.0: Invalid `signature` in `thinking` block"."""
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
