@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import random
+import re
 import statistics
 import sys
 import textwrap
@@ -85,7 +86,12 @@ _ANSWERS: Final[Mapping[bytes, tuple[Mapping[str, Any], Sequence[Mapping[str, An
         ],
     ),
 }
-"""The other two wires: a whole response, and the events of a streamed one."""
+"""The other two wires of events: a whole response, and the events of a streamed one."""
+_CHAT: Final = b"/api/chat"
+_LINE: Final = {"model": "m", "message": {"role": "assistant", "content": "Done."}, "done": False}
+_LAST_LINE: Final = {"done": True, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 1}
+_LINES: Final = b"".join(json.dumps(line).encode() + b"\n" for line in (_LINE, {**_LINE, **_LAST_LINE}))
+"""Ollama's stream; its last line is as good a whole response."""
 _REFUSED_BYTES: Final = 16_000
 """From this many on the upstream refuses requests to its small models."""
 _MODELS: Final = 5_000
@@ -208,10 +214,14 @@ async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
     if b'"small-' in request.body and len(request.body) > _REFUSED_BYTES:
         writer.write(whole(400, _REFUSAL))
         return
-    answer = _ANSWERS.get(request.line.split()[1])
-    if answer is None:
+    path = request.line.split()[1]
+    answer, is_stream = _ANSWERS.get(path), re.search(rb'"stream": ?true', request.body) is not None
+    if path == _CHAT:
+        lines = streamed(_LINES, media_type=b"application/x-ndjson", end=b"\n")
+        writer.write(lines if is_stream else whole(200, _LINES.splitlines()[-1]))
+    elif answer is None:
         await accept(request, writer)
-    elif b'"stream":true' in request.body or b'"stream": true' in request.body:
+    elif is_stream:
         writer.write(streamed(b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in answer[1])))
     else:
         writer.write(whole(200, json.dumps(answer[0]).encode()))
@@ -274,6 +284,16 @@ async def _responses(stage: Stage, seed: int) -> bool:
     return await _on_wire(stage, seed, "/v1/responses", {"input": items}, b"response.completed")
 
 
+async def _ollama(stage: Stage, seed: int) -> bool:
+    call = {"function": {"name": "bash", "arguments": {}}}
+    messages = [
+        {"role": "user", "content": f"{CANARY} {seed}"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_name": "bash", "content": _result(seed)},
+    ]
+    return await _on_wire(stage, seed, _CHAT.decode(), {"messages": messages}, b'"done_reason"')
+
+
 def _result(seed: int) -> str:
     """One in two is cut."""
     return long_text(seed, lines=2_000 if seed % 2 else 100)
@@ -311,10 +331,11 @@ async def _hostile(stage: Stage, seed: int) -> bool:
 
 
 _KINDS: Final[dict[str, tuple[int, Callable[[Stage, int], Awaitable[bool]]]]] = {
-    "small": (32, _small),
+    "small": (24, _small),
     "streamed": (22, _streamed),
     "on `/v1/messages`": (8, _messages),
     "on `/v1/responses`": (8, _responses),
+    "on `/api/chat`": (8, _ollama),
     "cut and read": (10, _cut),
     "refused and sent again": (8, _refused),
     "leaving": (6, _leaves),

@@ -98,15 +98,12 @@ def whole(status: int, body: bytes, content_type: str = "application/json") -> b
     return head.encode() + body
 
 
-def streamed(body: bytes) -> bytes:
-    """The body as a stream, an event a chunk."""
-    events = [event + b"\n\n" for event in body.split(b"\n\n") if event]
+def streamed(body: bytes, *, media_type: bytes = b"text/event-stream", end: bytes = b"\n\n") -> bytes:
+    """The body as a stream, one chunk for each event that ends so."""
+    events = [event + end for event in body.split(end) if event]
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events)
-    return (
-        b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        + chunks
-        + b"0\r\n\r\n"
-    )
+    head = b"HTTP/1.1 200 X\r\ncontent-type: %s\r\ntransfer-encoding: chunked\r\n\r\n" % media_type
+    return head + chunks + b"0\r\n\r\n"
 
 
 async def accept(request: Request, writer: asyncio.StreamWriter) -> None:

@@ -30,6 +30,8 @@ EXACT_MARGIN: Final = 0.01
 usage, which may be too low until it is raised (`shell/models/calibration.py`)."""
 _CHARS_MARGIN: Final = 0.02
 """Share of a limit in characters: it is not known what the upstream counts besides the texts."""
+_USUAL_BYTES_PER_TOKEN: Final = 4
+"""A high estimate for text, so that the shares of a limit in characters or bytes are rather too small."""
 ESTIMATE_MARGIN: Final = 0.04
 """For an estimate that has not yet been compared with any count."""
 SILENT_MARGIN: Final = 0.06
@@ -136,6 +138,9 @@ class Budget:
     not move the cuts of earlier results."""
     reserved_reply_tokens: int = 0
     """Kept free for the reply."""
+    usable_tokens: int = field(init=False, repr=False, compare=False)
+    """How much of the room may be used: for shares, which are computed from a guess, too. Limits in characters and
+    bytes bound it by what they hold of usual text."""
     high_mark: Mark = field(init=False, repr=False, compare=False)
     """How much may be used before something is given up."""
     ceiling: Mark = field(init=False, repr=False, compare=False)
@@ -152,6 +157,9 @@ class Budget:
             None if self.chars_may_be_wrong else ceiling.chars,
             None if self.bytes_may_be_wrong else ceiling.bytes,
         )
+        limits = (self.room_chars, self.room_bytes)
+        in_tokens = [limit // _USUAL_BYTES_PER_TOKEN for limit in limits if limit is not None]
+        object.__setattr__(self, "usable_tokens", int(min([self.room_tokens, *in_tokens]) * self.fill))
         object.__setattr__(self, "high_mark", self._mark(self.fill))
         object.__setattr__(self, "ceiling", ceiling)
         object.__setattr__(self, "_refused_above", refused_above)
@@ -201,11 +209,6 @@ class Budget:
     def certain_room_tokens(self) -> int | None:
         """The room; None if it is only guessed."""
         return None if self.room_is_guessed else self.ceiling_tokens
-
-    @property
-    def usable_tokens(self) -> int:
-        """How much of the room may be used: for shares, which are computed from a guess, too."""
-        return int(self.room_tokens * self.fill)
 
     @property
     def task_tokens(self) -> int:

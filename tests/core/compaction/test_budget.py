@@ -59,9 +59,18 @@ def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, toke
     assert guessed.high_mark == Mark(None, 9)
     assert guessed.high_mark.share_beside(Size(tokens, 1), 0.5) == Mark(None, 5)
     assert (guessed.room_tokens, guessed.result_tokens) == (certain.room_tokens, certain.result_tokens)
-    assert guessed.usable_tokens == certain.high_mark.tokens
+    assert guessed.usable_tokens == certain.usable_tokens
     assert (guessed.certain_room_tokens, certain.certain_room_tokens) == (None, certain.room_tokens)
     assert clamped_reply(guessed, 10**9, tokens) is None
+
+
+@given(PROFILES, st.integers(0, 10**7), st.integers(0, 10**7), st.floats(0.1, 1.0))
+def test_shares_are_of_what_every_limit_holds(profile, chars, limit_bytes, fill):
+    plain = budget_for(profile, None, exact=True, rules=BudgetRules(fill=fill))
+    limits = BudgetRules(fill=fill, max_request_chars=chars, max_request_bytes=limit_bytes)
+    limited = budget_for(profile, None, exact=True, rules=limits)
+    assert plain.usable_tokens == int(plain.room_tokens * fill)
+    assert limited.usable_tokens <= min(plain.usable_tokens, chars // 4, limit_bytes // 4)
 
 
 def test_a_refusal_makes_a_guessed_room_certain_however_large_it_is():
