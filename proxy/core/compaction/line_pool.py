@@ -42,7 +42,12 @@ _WHOLE: Final = frozenset({"content", "file_text", "contents"})
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ (?:b/)?)(\S.*)$")
 """The envelope of Codex's apply_patch, and the header of a unified diff."""
 _PATCH_FRAME: Final = ("*** ", "--- ", "@@", "diff ")
-_MAX_SOURCE_CHARACTERS: Final = 120
+_MAX_SOURCE_CHARACTERS: Final = 110
+"""Of a command."""
+_MAX_PATH_CHARACTERS: Final = 400
+"""The end of a path names the file, and in a work tree it begins after a hundred characters."""
+_MAX_PLAN_CHARACTERS: Final = 2_000
+"""A dozen steps."""
 _MIN_WRITTEN_CHARACTERS: Final = 40
 """A shorter argument of one line is a switch, a pattern or a path."""
 
@@ -57,6 +62,8 @@ class Trace(NamedTuple):
     replaced: tuple[str, ...] = ()
     is_whole: bool = False
     """Whether the text written is the whole content of the file."""
+    plan: str = ""
+    """The steps of a plan, or questions: what the objects in lists among the arguments say."""
 
 
 def traces_of(message: Message) -> Iterator[Trace]:
@@ -67,7 +74,8 @@ def traces_of(message: Message) -> Iterator[Trace]:
         named = arguments if isinstance(arguments, dict) else {}
         paths = (named.get(name) for name in _PATHS)
         known_path = next((found for found in paths if isinstance(found, str) and found), None)
-        source = _heading(known_path or (found[0][1] if found else ""))
+        first = found[0][1] if found else ""
+        source = _heading(known_path, _MAX_PATH_CHARACTERS) if known_path else _heading(first)
         patched = [trace for _, value in found for trace in _of_patch(call_id, value)]
         if patched:
             yield from patched
@@ -78,6 +86,7 @@ def traces_of(message: Message) -> Iterator[Trace]:
             tuple(value for name, value in found if _is_written(name, value)),
             tuple(value for name, value in found if name in _REPLACED),
             known_path is not None and any(isinstance(named.get(name), str) for name in _WHOLE),
+            "" if known_path else _plan_in(named),
         )
 
 
@@ -93,14 +102,22 @@ def _strings(name: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _strings(name, inner)
 
 
+def _plan_in(arguments: Mapping[str, Any]) -> str:
+    lists = [value for value in arguments.values() if isinstance(value, list)]
+    items = (item for items in lists for item in items if isinstance(item, dict))
+    steps = (" ".join(text for _, text in _strings("", item)) for item in items)
+    plan = " ".join("; ".join(step for step in steps if not is_never_quoted(step)).split())
+    return plan if len(plan) <= _MAX_PLAN_CHARACTERS else f"{plan[:_MAX_PLAN_CHARACTERS]} …"
+
+
 def _is_written(name: str, value: str) -> bool:
     if name in _WRITTEN or name in _WHOLE:
         return True
     return name not in _REPLACED and ("\n" in value or len(value) >= _MIN_WRITTEN_CHARACTERS)
 
 
-def _heading(text: str) -> str:
-    return " ".join(text[: 2 * _MAX_SOURCE_CHARACTERS].split())[:_MAX_SOURCE_CHARACTERS]
+def _heading(text: str, most: int = _MAX_SOURCE_CHARACTERS) -> str:
+    return " ".join(text[: 2 * most].split())[:most]
 
 
 def _of_patch(call_id: str, text: str) -> Iterator[Trace]:
@@ -111,7 +128,7 @@ def _of_patch(call_id: str, text: str) -> Iterator[Trace]:
         if header is not None:
             if source is not None:
                 yield Trace(call_id, source, ("\n".join(written),), ("\n".join(replaced),))
-            source, written, replaced = _heading(header[1]), [], []
+            source, written, replaced = _heading(header[1], _MAX_PATH_CHARACTERS), [], []
         elif source is not None and not line.startswith(_PATCH_FRAME):
             if line[:1] in ("+", " "):
                 written.append(line[1:])

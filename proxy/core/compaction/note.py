@@ -35,8 +35,8 @@ _BEGINNING_CHARACTERS: Final = 200
 """Limit of a user's words, if they are longer or do not fit."""
 _SAID_CHARACTERS: Final = 300
 """Limit of the model's words: two or three sentences."""
-_CALL_CHARACTERS: Final = 110
-"""Limit of the main argument of a call: a path, or a command."""
+_QUESTION_CHARACTERS: Final = 200
+"""Limit of the last line of an answer, mostly a question: without it, the user's "yes" is worth nothing."""
 _MAX_CHARACTERS: Final = 100_000
 """Limit of all that is remembered: more than is quoted in a window of 200 000 tokens."""
 _MARK_TOKENS: Final = 2
@@ -56,6 +56,8 @@ class Kind(StrEnum):
     """The beginning of what the model said."""
     DONE = "done"
     """A tool, and the main argument of its call."""
+    PLAN = "plan"
+    """A tool, and what its last call lists."""
 
 
 class Quotation(NamedTuple):
@@ -66,24 +68,26 @@ class Quotation(NamedTuple):
 
 
 Thread: TypeAlias = tuple[Quotation, ...]
-"""The newest is last; each occurs once."""
+"""The newest is last; each occurs once, and of the plans of a tool only the last one."""
 
 
 def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:
     """The thread after one more cut. `asked`: users' words in the messages that are gone."""
-    found = dict.fromkeys(thread)
-    for quotation in (*(Quotation(Kind.ASKED, _user_text(text)) for text in asked), *_steps(gone)):
-        found.pop(quotation, None)
-        found[quotation] = None
-    newest = list(found)[::-1]
+    found = dict[object, Quotation]()
+    for quotation in (*thread, *(Quotation(Kind.ASKED, _user_text(text)) for text in asked), *_steps(gone)):
+        key = _planner(quotation) or quotation
+        found.pop(key, None)
+        found[key] = quotation
+    newest = list(found.values())[::-1]
     lengths = accumulate(len(quotation.text) for quotation in newest)
     return tuple(newest[: sum(length <= _MAX_CHARACTERS for length in lengths)])[::-1]
 
 
 def fitting(thread: Thread, asked_tokens: int, step_tokens: int, counter: Counter) -> Thread:
     """The newest quotations that fit, in order. `asked_tokens`: for what users said, of which only the beginning is
-    quoted if the whole does not fit; `step_tokens`: for what was done, and as many for what the model said."""
-    left = {Kind.ASKED: asked_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens}
+    quoted if the whole does not fit; `step_tokens`: for what was done, and as many for what the model said and for
+    plans."""
+    left = {Kind.ASKED: asked_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens, Kind.PLAN: step_tokens}
     found: list[Quotation] = []
     for kind, text in reversed(thread):
         if left[kind] < _LEAST_ROOM_TOKENS:
@@ -99,13 +103,22 @@ def fitting(thread: Thread, asked_tokens: int, step_tokens: int, counter: Counte
 
 def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
     for message in (entry.whole for entry in gone if entry.whole.role == "assistant"):
-        said = _beginning("\n".join(text for _, text in message.texts()), _SAID_CHARACTERS)
+        text = "\n".join(text for _, text in message.texts()).rstrip()
+        said, last = _beginning(text, _SAID_CHARACTERS), text[text.rfind("\n") + 1 :].strip()
+        if not message.calls and said.endswith(" …") and len(last) <= _QUESTION_CHARACTERS:
+            said = f"{said} {last}"
         tools = {call.id: call.name for call in message.calls}
-        calls = ((tools.get(trace.call_id, ""), trace.source[:_CALL_CHARACTERS]) for trace in traces_of(message))
-        done = [Quotation(Kind.DONE, " ".join(call).strip()) for call in calls]
-        for quotation in (Quotation(Kind.SAID, said), *done):
+        traces = [(tools.get(trace.call_id, ""), trace) for trace in traces_of(message)]
+        done = [Quotation(Kind.DONE, f"{tool} {trace.source}".strip()) for tool, trace in traces]
+        plans = [Quotation(Kind.PLAN, f"{tool}: {trace.plan}") for tool, trace in traces if tool and trace.plan]
+        for quotation in (Quotation(Kind.SAID, said), *done, *plans):
             if quotation.text and not is_never_quoted(quotation.text):
                 yield quotation
+
+
+def _planner(quotation: Quotation) -> str:
+    """The tool that a plan was given to; empty for another quotation."""
+    return quotation.text.partition(": ")[0] if quotation.kind is Kind.PLAN else ""
 
 
 def _user_text(text: str) -> str:
@@ -230,12 +243,14 @@ class OmissionNote(Struct, frozen=True):
         if carrier is None or not self.artifacts:
             return self.without_note()
         artifact, lines = self.artifacts[-1], list[tuple[str, list[str]]]()
+        standing = [entry for entry in kept if entry is not None]
         left = room.lines - counter.count(notices.omission_note(artifact, self.messages, self.chars))
         if left > 0:
-            standing = [entry for entry in kept if entry is not None]
             known = {name for entry in standing for name in _names_of(entry.message)}
             lines = self.pool.quoted(standing, known, left, counter)
-        thread = fitting(self.thread, room.asked, room.steps, counter)
+        called = {call.name for entry in standing for call in entry.message.calls}  # a newer plan stands there
+        thread = tuple(quotation for quotation in self.thread if _planner(quotation) not in called)
+        thread = fitting(thread, room.asked, room.steps, counter)
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
         return structs.replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 

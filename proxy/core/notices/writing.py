@@ -133,14 +133,14 @@ class Notices(Struct, frozen=True):
         thread: Sequence[tuple[str, str]] = (),
         lines: Sequence[tuple[str, Sequence[str]]] = (),
     ) -> str:
-        """The text that replaces omitted messages. `thread`: what was `asked`, `said` and `done` in them, in order;
-        `lines`: a selection from them, grouped by the file or command that they come from."""
+        """The text that replaces omitted messages. `thread`: what was `asked`, `said`, `done` and planned in them, in
+        order; `lines`: a selection from them, grouped by the file or command that they come from."""
         notice = self._say("omitted", messages=messages, chars=chars)
         # Each line of that file is a whole message, which may be long.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
         asked = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]
-        steps = [f"{'-' if kind == 'done' else '>'} {text}" for kind, text in thread if kind != "asked"]
+        steps = [f"{'>' if kind == 'said' else '-'} {text}" for kind, text in thread if kind != "asked"]
         if asked:
             notice += self._say("asked") + "".join(f"\n- {text}" for text in asked)
         if steps:

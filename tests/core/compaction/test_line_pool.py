@@ -44,7 +44,22 @@ def test_a_file_that_is_written_anew_is_whole(name):
 
 def test_a_command_stands_in_the_place_of_a_path():
     assert traces(command="ls   -l\tsrc", timeout=3)[0].source == "ls -l src"
-    assert len(traces(command="x" * 500)[0].source) == 120
+    assert len(traces(command="x" * 500)[0].source) == 110
+
+
+def test_a_long_path_keeps_its_end_which_names_the_file():
+    path = "/home/a/.worktrees/" + "deep/" * 40 + "a.py"
+    assert traces(file_path=path)[0].source == path
+    assert traces(input=f"*** Begin Patch\n*** Update File: {path}\n+new\n")[0].source == path
+    assert len(traces(path="x" * 900)[0].source) == 400
+
+
+def test_the_items_of_a_list_are_a_plan_unless_they_look_like_a_secret_or_belong_to_a_file():
+    steps = [{"content": "Read\nit", "status": "done"}, {"content": "Use sk-" + "a1B2" * 8}, {"content": "Test it"}]
+    assert traces(explanation="why", plan=steps)[0].plan == "Read it done; Test it"
+    assert traces(path="a.py", edits=[{"old": "one", "new": "two"}])[0].plan == ""
+    assert traces(names=["one", "two"])[0].plan == ""
+    assert len(traces(plan=[{"step": "word " * 5_000}])[0].plan) == 2_002
 
 
 def test_what_is_written_is_told_however_short_but_switches_and_patterns_are_not():

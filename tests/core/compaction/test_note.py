@@ -75,6 +75,38 @@ def test_what_the_model_said_is_told_by_its_beginning_before_what_it_did():
     assert done == "read_file a.py"
 
 
+def answer(text):
+    return {"role": "assistant", "content": text}
+
+
+def test_the_question_at_the_end_of_a_long_answer_is_told_with_its_beginning_where_a_user_replied():
+    long = "I see.\n" + "The cause is here. " * 40
+    ends = answer(f"{long}\nShall I change it?")
+    assert told(extended((), entries(ends), ()))[0].endswith(" … Shall I change it?")
+    called = step("a.py", words=f"{long}\nI read it now.")
+    for unquoted in (called, entries(answer(f"{long}\n{'no end ' * 60}"))):
+        assert told(extended((), unquoted, ()))[0].endswith(" …")
+    assert told(extended((), entries(answer("I see.\nShall I?")), ())) == ["I see. Shall I?"]
+
+
+def planning(*steps, name="todo"):
+    listed = jsontext.dump({"todos": [{"content": text} for text in steps]}).decode()
+    return entries(*exchange(["ok"], tool=name, arguments=listed))
+
+
+def test_of_the_plans_of_a_tool_the_last_is_told():
+    thread = extended(extended((), planning("read", "write"), ()), planning("read", "test"), ())
+    assert told(thread) == ["todo read", "todo: read; test"]
+    assert told(extended(thread, planning("ask", name="plan"), ()))[-2:] == ["plan ask", "plan: ask"]
+
+
+def test_a_plan_is_not_told_where_a_newer_one_stands():
+    note = OmissionNote().extended(planning("read", "write"), [])
+    for kept, is_told in ((entries(user("Go on.")), True), (planning("read", "test"), False)):
+        placed = note.placed(kept, notices(), COUNTER, NoteRoom(2_000, 500, 500), 99)
+        assert ("\n- todo: read; write" in placed.note) is is_told
+
+
 def test_the_newest_steps_are_told_within_their_room_and_words_have_a_room_of_their_own():
     gone = [entry for n in range(100) for entry in step(f"src/file_{n}.py", words=f"Now file number {n}.")]
     quoted = told(extended((), gone, ()), step_tokens=100)
