@@ -133,7 +133,8 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         for name, one in settings.named_upstreams.items()
     ]
     contact, sharers = _state(settings, backends, tenants, metrics, history)
-    metrics.follow([backend.learning for backend in backends])
+    priced = [backend.priced(name) for name, backend in zip(settings.named_upstreams, backends, strict=True)]
+    metrics.follow([backend.learning for backend in backends], {one.host: one.prices.of for one in reversed(priced)})
     routes = Routes([backend.route for backend in backends], settings.server.max_body_bytes)
     readiness = _readiness(settings, backends, store)
 
@@ -171,7 +172,6 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if contact is not None:
         notes["state"] = lambda: contact.problem
-    priced = [backend.priced(name) for name, backend in zip(settings.named_upstreams, backends, strict=True)]
     return Services(
         settings.server,
         routes.default.base_path,

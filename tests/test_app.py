@@ -12,7 +12,7 @@ def test_the_metrics_tell_what_is_learned_by_the_application_that_runs_and_of_ev
     for number, learning in enumerate((former, *now)):
         learning.note_prompt(f"m{number}", 1_000)
         learning.note_cut(f"m{number}", 8_192, None)
-    inherited.metrics.follow([former])
-    inherited.metrics.follow(now)
+    inherited.metrics.follow([former], {})
+    inherited.metrics.follow(now, {})
     told = inherited.metrics.exposed().decode()
     assert [f'model="m{number}"' in told for number in range(3)] == [False, True, True]

@@ -878,13 +878,20 @@ async function readBoth(name, request, place) {
   place.replaceChildren(element("div", "sides",
     element("div", "", element("h4", "", "Taken out"), was), element("div", "", element("h4", "", "Sent in its place"), now)));
   const { text, problem } = await askStore(name, `instead=${encodeURIComponent(request)}`);
-  now.replaceChildren(text ? element("pre", "", text) : element("p", "dim", problem || "Nothing."));
+  now.replaceChildren(text ? contentOf(text) : element("p", "dim", problem || "Nothing."));
+}
+
+/** A text that scrolls, by keyboard too. */
+function contentOf(text) {
+  const content = element("pre", "", text);
+  content.tabIndex = 0;
+  return content;
 }
 
 /** A page of what was taken out; the status of a refusal. */
 async function readLines(name, lines, place) {
   const { text, status, problem } = await askStore(name, `lines=${lines}`);
-  place.replaceChildren(problem ? element("p", "dim", problem) : element("pre", "", text));
+  place.replaceChildren(problem ? element("p", "dim", problem) : contentOf(text));
   if (problem) return status;
   const [, next] = /lines=([\d:-]+)/.exec(text.split("\n", 1)[0]) ?? []; // the first line names the next page, if there is one
   if (!next) return 0;

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from proxy.config import settings, upstreams
 from proxy.config.sources import section_in
 from proxy.core.conversation import edit as edits
-from proxy.shell.telemetry import metrics
+from proxy.shell.telemetry import collectors, metrics
 
 LINE_CHARS: Final = 110
 HEAD: Final = """\
@@ -305,13 +305,14 @@ def render_log() -> str:
     return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
 
 
+DESCRIBED = collectors.LearnedCollector | collectors.Spending | collectors.Spread | MetricWrapperBase
+
+
 def metric_families() -> list[tuple[Metric, Sequence[str]]]:
     """Every metric without its values, with the names of its labels."""
     found: list[tuple[Metric, Sequence[str]]] = []
     for metric in vars(metrics.Metrics()).values():
-        if isinstance(metric, metrics.LearnedCollector | metrics.Spread | MetricWrapperBase) and not getattr(
-            metric, "_labelvalues", ()
-        ):
+        if isinstance(metric, DESCRIBED) and not getattr(metric, "_labelvalues", ()):
             (family,) = metric.describe()
             labels = getattr(family, "_labelnames", ()) or getattr(metric, "_labelnames", ())
             found.append((family, labels))

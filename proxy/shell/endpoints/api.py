@@ -251,10 +251,10 @@ def api_page(described: _Schema) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             f'<title>{escape(about["title"])}: API</title>\n<link rel="stylesheet" href="dashboard/api.css">',
-            f"<h1>{escape(about['title'])} {escape(about['version'])}</h1>",
+            f"<main>\n<h1>{escape(about['title'])} {escape(about['version'])}</h1>",
             f'<p>{_text(about["description"])} The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
             *api_sections(described),
-            "</html>\n",
+            "</main>\n</html>\n",
         ]
     )
 

@@ -268,7 +268,12 @@ async def readyz(request: Request) -> Response:
 @status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
 async def exposed(request: Request) -> Response:
     """Metrics of all workers together; docs/metrics.md describes each."""
-    return Exposition(services_of(request).metrics.exposed())
+    metrics = services_of(request).metrics
+    told = metrics.exposed()
+    if metrics.spending.unread:
+        await asyncio.to_thread(metrics.spending.look_up)
+        told = metrics.exposed()
+    return Exposition(told)
 
 
 @operator.get(

@@ -243,6 +243,16 @@ class Price(NamedTuple):
     """The part of the prompt read from a cache; the full price if the catalogue states none."""
     reply: float
 
+    def spent(self, prompt_tokens: float, cached_tokens: float, reply_tokens: float) -> float:
+        """What so many tokens cost; the cached ones are part of the prompt.
+
+        >>> Price(2.0, 1.0, 8.0).spent(1_000_000, 500_000, 0)
+        1.5
+        """
+        cached = min(cached_tokens, prompt_tokens)
+        paid = (prompt_tokens - cached) * self.prompt + cached * self.cached + reply_tokens * self.reply
+        return round(paid / 1e6, 6)
+
 
 class _Priced(msgspec.Struct):
     cost: dict[str, Any] = {}

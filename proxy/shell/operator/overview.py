@@ -378,12 +378,10 @@ def dollars(sums: Mapping[str, Any], price: Price) -> Dollars:
     >>> dollars(counted, Price(2.0, 1.0, 8.0))
     {'spent': 1.5, 'by_cache': 0.5}
     """
-    prompt, reply = sums["prompt_tokens"] / 1e6, sums["reply_tokens"] / 1e6
-    cached = min(sums["cached_tokens"], sums["prompt_tokens"]) / 1e6
-    paid = (prompt - cached) * price.prompt + cached * price.cached
+    prompt, cached = sums["prompt_tokens"], min(sums["cached_tokens"], sums["prompt_tokens"])
     return {
-        "spent": round(paid + reply * price.reply, 6),
-        "by_cache": round(cached * (price.prompt - price.cached), 6),
+        "spent": price.spent(prompt, cached, sums["reply_tokens"]),
+        "by_cache": round(cached * (price.prompt - price.cached) / 1e6, 6),
     }
 
 

@@ -7,31 +7,31 @@ of them can add up.
 
 from __future__ import annotations
 
-import bisect
-import contextlib
-import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import accumulate
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
-from prometheus_client.registry import Collector
 
 from proxy import __version__
 from proxy.core.conversation.edit import Reason
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry import AttemptKind
 from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
+from proxy.shell.models.catalogue import Price
 from proxy.shell.models.learning import Learning
 from proxy.shell.resources.waiting import Waiting
-from proxy.wire.model_list import NOTHING
+from proxy.shell.telemetry.collectors import (
+    USAGE,
+    AllWorkers,
+    BeforeOthers,
+    LearnedCollector,
+    Spending,
+    Spread,
+)
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.record import RequestRecord
@@ -60,8 +60,11 @@ LABEL_VALUES: Final = {
 
 MAX_RESPONSE_SERIES: Final = 500
 """Limit of `context_proxy_responses_total`; later ones are counted with `other` as their client and model."""
+MAX_TIMED_SERIES: Final = 50
+"""The same for the histogram of first bytes, which has fifteen lines for each."""
 MAX_LABEL_CHARACTERS: Final = 100
-_NOT_ADDED: Final = frozenset(("process_start_time_seconds", "process_max_fds"))
+_MAX_UNREAD: Final = 1_000
+"""Requests whose waits are kept until somebody reads."""
 OTHER: Final = "other"
 _OWN_STATUS: Final = frozenset((401, 403, 404, 413, 429))
 """Statuses with a value of their own; the others are counted by class."""
@@ -77,6 +80,8 @@ class _Responses(Struct):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     reply_tokens: int = 0
+    waits: list[float] = field(default_factory=list)
+    """Seconds until the head of each response."""
 
 
 class _Tally(Struct):
@@ -98,9 +103,10 @@ class Metrics:
         self._learned = LearnedCollector(learning)
         self._tally = _Tally()
         self._series: set[tuple[str, str, str, str, str]] = set()
+        self._timed: set[tuple[str, ...]] = set()
         self._is_shared = SHARED_FOLDER in os.environ
         spread = Histogram if self._is_shared else Spread
-        registry.register(_BeforeOthers(self._add_up))
+        registry.register(BeforeOthers(self._add_up))
         ProcessCollector(registry=registry)
         registry.register(self._learned)
         self.requests = Counter(
@@ -115,12 +121,14 @@ class Metrics:
             registry=registry,
         )
         self.usage = Counter(
-            "context_proxy_usage_tokens",
+            USAGE,
             "Tokens as upstreams have counted them, by usage: those of prompts, of these those read from a prompt "
-            "cache, and those of replies; what they cost is their sum by list prices.",
+            "cache, and those of replies.",
             ["usage", "client", "model", "upstream"],
             registry=registry,
         )
+        self.spending = Spending(self.usage)
+        registry.register(self.spending)
         self.build = Gauge(
             "context_proxy_build_info",
             "Always 1; its label is the version that runs.",
@@ -179,6 +187,7 @@ class Metrics:
         self.upstream_seconds = spread(
             "context_proxy_upstream_first_byte_seconds",
             "Time from sending a chat request to the head of its response.",
+            ["client", "model", "upstream"],
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
             registry=registry,
         )
@@ -251,9 +260,10 @@ class Metrics:
         self.waiting_bytes.set(waiting.memory_bytes)
         self.waiting_file_bytes.set(waiting.file_bytes)
 
-    def follow(self, learning: Sequence[Learning]) -> None:
-        """From now on, report what these have learned, one for each upstream."""
+    def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
+        """From now on, report what these have learned, one for each upstream, and ask these for prices."""
         self._learned.follow(learning)
+        self.spending.follow(price_of)
 
     def begun(self) -> None:
         """A chat request has arrived."""
@@ -276,6 +286,18 @@ class Metrics:
             if found.prompt_tokens or found.reply_tokens:
                 for kind in LABEL_VALUES["usage"]:
                     self.usage.labels(kind, *labels[2:]).inc(getattr(found, f"{kind}_tokens"))
+            if found.waits:
+                waits = self.upstream_seconds.labels(*self._timed_labels_of(*labels[2:]))
+                for seconds in found.waits:
+                    waits.observe(seconds)
+
+    def _timed_labels_of(self, *labels: str) -> tuple[str, ...]:
+        """Those of the histogram that times a response, by its client, model and upstream."""
+        if labels not in self._timed:
+            if len(self._timed) >= MAX_TIMED_SERIES:
+                labels = (OTHER, OTHER, labels[2])
+            self._timed.add(labels)
+        return labels
 
     def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str]:
         """Those of the series that counts a response."""
@@ -308,7 +330,8 @@ class Metrics:
     def finished(self, record: RequestRecord) -> None:
         """A chat request is finished."""
         self._count(record)
-        if self._is_shared or len(self._tally.responses) > MAX_RESPONSE_SERIES:
+        tally = self._tally
+        if self._is_shared or tally.first_sends > _MAX_UNREAD or len(tally.responses) > MAX_RESPONSE_SERIES:
             self._add_up()
 
     def _count(self, record: RequestRecord) -> None:
@@ -339,7 +362,7 @@ class Metrics:
         if (own_seconds := record.own_seconds) is not None:
             self.own_seconds.observe(own_seconds)
         if record.answered is not None:
-            self.upstream_seconds.observe(record.answered - record.sent)
+            found.waits.append(record.answered - record.sent)
 
     def saved(self, size: int) -> None:
         """An artifact of this many bytes is new in the store."""
@@ -360,98 +383,10 @@ class Metrics:
         folder = os.environ.get(SHARED_FOLDER)
         if folder is None:
             return generate_latest(self.registry)
-        _forget_the_dead(Path(folder))
         together = CollectorRegistry()
         together.register(self._learned)
-        together.register(_Workers(Path(folder)))
-        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call] # prometheus_client has no types there
+        together.register(AllWorkers(Path(folder), self.spending))
         return generate_latest(together)
-
-
-class Spread(Collector):
-    """A histogram of one process in plain numbers: adding to prometheus_client's takes two locks and a dozen calls."""
-
-    def __init__(self, name: str, documentation: str, *, buckets: Sequence[float], registry: CollectorRegistry) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._bounds = [*buckets, math.inf]
-        self._counts = [0] * len(self._bounds)
-        self._sum = 0.0
-        registry.register(self)
-
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self._counts[bisect.bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def describe(self) -> list[Metric]:
-        """`collect`: the registry learns the names of its samples from it."""
-        return self.collect()
-
-    def collect(self) -> list[Metric]:
-        """The family with its values."""
-        family = HistogramMetricFamily(self._name, self._documentation)
-        counts = accumulate(self._counts)
-        buckets = [(_written(bound), count) for bound, count in zip(self._bounds, counts, strict=True)]
-        family.add_metric([], buckets, self._sum)
-        return [family]
-
-
-class _BeforeOthers(Collector):
-    """Calls a function before the collectors registered later are read."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    def describe(self) -> list[Metric]:
-        """No family."""
-        return []
-
-    def collect(self) -> list[Metric]:
-        """No family either."""
-        self._then()
-        return []
-
-
-class LearnedCollector(Collector):
-    """Limits learned from refusals, read on request; the same in all workers, as they share one file."""
-
-    def __init__(self, learning: Sequence[Learning]) -> None:
-        self._learning = learning
-
-    def follow(self, learning: Sequence[Learning]) -> None:
-        """Read these from now on."""
-        self._learning = learning
-
-    def describe(self) -> list[Metric]:
-        """The family without values; it is too early for them at the start."""
-        return [self._family()]
-
-    def collect(self) -> list[Metric]:
-        """The family with a value for each model and scope."""
-        family = self._family()
-        found: dict[tuple[str, str], int] = {}
-        for learning in reversed(self._learning):  # the first upstream that has a model serves it
-            for model in learning.models:
-                limits, _ = learning.limits(model) or (NOTHING, "")
-                for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
-                    if tokens is not None:
-                        found[model, scope] = tokens
-        for (model, scope), tokens in found.items():
-            family.add_metric([model, scope], tokens)
-        return [family]
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(
-            "context_proxy_learned_limit_tokens",
-            "Limits that the upstream's refusals have taught, by model and by what they limit.",
-            labels=["model", "scope"],
-        )
-
-
-def _written(bound: float) -> str:
-    """A bound in prometheus_client's format."""
-    return "+Inf" if math.isinf(bound) else str(float(bound))
 
 
 def _level(name: str, documentation: str, registry: CollectorRegistry) -> Gauge:
@@ -462,38 +397,3 @@ def _level(name: str, documentation: str, registry: CollectorRegistry) -> Gauge:
 def _printable(model: str) -> str:
     """A model's name as a label: bounded, and without lone surrogates, which have no UTF-8."""
     return model[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode()
-
-
-class _Workers(Collector):
-    """`process_*` of all workers together: sums, with the earliest start and the lowest limit."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def collect(self) -> list[Metric]:
-        """The families, each with one value."""
-        pids = {int(name) for file in self._folder.glob("*.db") if (name := file.stem.rpartition("_")[2]).isdigit()}
-        families: dict[str, Metric] = {}
-        for pid in pids:
-            for family in ProcessCollector(pid=partial(int, pid), registry=None).collect():
-                (known, *_) = families.setdefault(family.name, family).samples
-                if families[family.name] is not family:
-                    both = (known.value, family.samples[0].value)
-                    total = min(both) if family.name in _NOT_ADDED else sum(both)
-                    families[family.name].samples[:] = [known._replace(value=total)]
-        return list(families.values())
-
-
-def _forget_the_dead(folder: Path) -> None:
-    """The gauges of a killed worker would show its requests as under way for ever."""
-    for file in folder.glob("gauge_live*.db"):
-        number = file.stem.rpartition("_")[2]
-        if not number.isdigit():
-            continue
-        try:
-            os.kill(int(number), 0)
-        except ProcessLookupError:
-            with contextlib.suppress(FileNotFoundError):  # two workers may be scraped at once
-                mark_process_dead(int(number), str(folder))  # type: ignore[no-untyped-call] # as above
-        except PermissionError:
-            pass

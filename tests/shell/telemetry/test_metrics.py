@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
@@ -18,8 +17,9 @@ from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.report import Counted
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ClientLeft
+from proxy.shell.models.catalogue import Price
 from proxy.shell.models.learning import Learning
-from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, Spread, _forget_the_dead
+from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
@@ -78,7 +78,7 @@ async def test_a_request_is_counted_with_its_sizes_and_reasons(metrics: Metrics)
             "received_tokens_total": planned.plan.before.tokens,
             "sent_tokens_total": planned.plan.after.tokens,
             "own_seconds_count": 1,
-            "upstream_first_byte_seconds_count": 1,
+            f"upstream_first_byte_seconds_count{{,{planned.request.model},}}": 1,
         }.items()
     )
     assert {name: count for name, count in found.items() if name.startswith("edits")} == {
@@ -130,6 +130,55 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
     }
 
 
+def waited(seconds: float, client: str = "codex") -> RequestRecord:
+    record = RequestRecord("req", 0.0, api="chat", client=client, status=200, upstream="api.test")
+    record.sent, record.answered = 5.0, 5.0 + seconds
+    return record
+
+
+def test_waits_for_the_first_byte_are_told_by_client_model_and_upstream(metrics: Metrics) -> None:
+    for seconds, client in ((0.5, "codex"), (2.0, "codex"), (4.0, "crush")):
+        metrics.finished(waited(seconds, client))
+    told = {name: value for name, value in values(metrics).items() if name.startswith("upstream_first_byte")}
+    assert told == {
+        "upstream_first_byte_seconds_count{codex,,api.test}": 2,
+        "upstream_first_byte_seconds_sum{codex,,api.test}": 2.5,
+        "upstream_first_byte_seconds_count{crush,,api.test}": 1,
+        "upstream_first_byte_seconds_sum{crush,,api.test}": 4,
+    }
+
+
+def test_waits_do_not_pile_up_where_nothing_reads_them(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.shell.telemetry.metrics._MAX_UNREAD", 10)
+    for _ in range(100):
+        metrics.finished(waited(1.0))
+        assert sum(len(found.waits) for found in metrics._tally.responses.values()) <= 10
+    assert values(metrics)["upstream_first_byte_seconds_count{codex,,api.test}"] == 100
+
+
+def test_money_is_told_by_client_for_models_that_have_a_price(metrics: Metrics) -> None:
+    prices = {"m": Price(2.0, 1.0, 8.0)}
+    metrics.follow([], {"api.test": prices.get})
+    for client, model, upstream in (
+        ("codex", "m", "api.test"),
+        ("codex", "m", "api.test"),
+        ("crush", "m", "api.test"),
+        ("crush", "free", "api.test"),
+        ("crush", "m", "own.test"),
+    ):
+        metrics.usage.labels("prompt", client, model, upstream).inc(1_000_000)
+        metrics.usage.labels("cached", client, model, upstream).inc(500_000)
+        metrics.usage.labels("reply", client, model, upstream).inc(10_000)
+    assert not [name for name in values(metrics) if name.startswith("spent")]
+    assert metrics.spending.unread == {("m", "api.test"), ("free", "api.test"), ("m", "own.test")}
+    metrics.spending.look_up()
+    assert {name: value for name, value in values(metrics).items() if name.startswith("spent")} == {
+        "spent_dollars_total{codex,m,api.test}": 3.16,
+        "spent_dollars_total{crush,m,api.test}": 1.58,
+    }
+    assert not metrics.spending.unread
+
+
 def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of_tools(metrics: Metrics) -> None:
     for limit in (
         "tool_output.max_lines=2000",
@@ -148,11 +197,15 @@ def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of
 
 def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.shell.telemetry.metrics.MAX_RESPONSE_SERIES", 3)
+    monkeypatch.setattr("proxy.shell.telemetry.metrics.MAX_TIMED_SERIES", 2)
     for number in range(20):
-        metrics.finished(RequestRecord("req", 0.0, api="chat", client=f"client-{number}", status=200))
+        metrics.finished(waited(1.0, f"client-{number}"))
+    timed = {name: count for name, count in values(metrics).items() if name.startswith("upstream_first_byte_seconds_c")}
+    assert list(timed.values()) == [1, 1, 18]
+    assert timed["upstream_first_byte_seconds_count{other,other,api.test}"] == 18
     told = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
     assert len(told) == 4
-    assert told["responses_total{chat,other,other,2xx,}"] == 17
+    assert told["responses_total{chat,other,other,2xx,api.test}"] == 17
 
 
 def test_the_version_and_the_process_are_told(metrics: Metrics) -> None:
@@ -195,16 +248,23 @@ def test_learned_limits_are_told_as_they_stand_when_somebody_asks(tmp_path: Path
 TWO_WORKERS = """
 import os, sys
 sys.path.insert(0, os.getcwd())
+from proxy.shell.models.catalogue import Price
 from proxy.shell.telemetry.metrics import Metrics
 metrics = Metrics()
 child = os.fork()
 metrics = metrics if child else Metrics()
 if not child:
     metrics.saved(10); metrics.running.inc(); metrics.streams.inc()
+    metrics.usage.labels("prompt", "codex", "m", "api.test").inc(500_000)
     os._exit(0)
 os.waitpid(child, 0)
 metrics.saved(5)
 metrics.running.inc()
+for kind in ("prompt", "cached", "reply"):
+    metrics.usage.labels(kind, "codex", "m", "api.test").inc(500_000)
+metrics.follow([], {"api.test": lambda model: Price(2.0, 1.0, 8.0)})
+metrics.exposed()
+metrics.spending.look_up()
 sys.stdout.write(metrics.exposed().decode())
 """
 
@@ -217,34 +277,5 @@ def test_workers_that_share_a_folder_tell_the_sum_and_the_dead_have_nothing_unde
     assert "context_proxy_saved_artifact_bytes_total 15.0" in told
     assert "context_proxy_running_requests 1.0" in told
     assert "context_proxy_learned_limit_tokens" in told
-
-
-def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    mine, theirs, first, odd, kept = (
-        tmp_path / name
-        for name in (
-            f"gauge_livesum_{os.getpid()}.db",
-            f"gauge_livesum_{gone.pid}.db",
-            "gauge_livesum_1.db",
-            "gauge_livesum_x.db",
-            f"counter_{gone.pid}.db",
-        )
-    )
-    for file in (mine, theirs, first, odd, kept):
-        file.touch()
-    _forget_the_dead(tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted([mine, first, odd, kept])
-
-
-def test_a_histogram_of_one_process_reads_like_prometheus_clients_own() -> None:
-    theirs, ours = CollectorRegistry(), CollectorRegistry()
-    described, buckets = ("context_proxy_some_seconds", "Some time."), (0.001, 0.5, 1, 30)
-    of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
-    of_ours = Spread(*described, buckets=buckets, registry=ours)
-    for value in (0.0, 0.001, 0.4, 0.5, 7.25, 30, 31):
-        of_theirs.observe(value)
-        of_ours.observe(value)
-    lines = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
-    assert generate_latest(ours).decode().splitlines() == lines
+    spent = 'context_proxy_spent_dollars_total{client="codex",model="m",upstream="api.test"}'
+    assert f"{spent} 5.5" in told  # 1,000,000 prompt tokens, 500,000 of them cached, and 500,000 of replies

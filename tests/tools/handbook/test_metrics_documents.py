@@ -22,7 +22,7 @@ GRAFANA = json.loads((ROOT / "deploy" / "grafana" / "context-proxy.json").read_t
 BASE_UNITS = ("seconds", "bytes", "tokens", "ratio")
 COUNTED = (
     *("responses", "info", "requests", "streams", "artifacts", "attempts"),
-    *("overflows", "cured", "edits", "rounds", "failures", "results"),
+    *("overflows", "cured", "edits", "rounds", "failures", "results", "dollars"),
 )
 
 

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+
+from proxy.shell.telemetry.collectors import Spread, forget_the_dead
+
+
+def test_a_histogram_of_one_process_reads_like_prometheus_clients_own() -> None:
+    theirs, ours = CollectorRegistry(), CollectorRegistry()
+    described, buckets = ("context_proxy_some_seconds", "Some time."), (0.001, 0.5, 1, 30)
+    of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
+    of_ours = Spread(*described, buckets=buckets, registry=ours)
+    for value in (0.0, 0.001, 0.4, 0.5, 7.25, 30, 31):
+        of_theirs.observe(value)
+        of_ours.observe(value)
+    lines = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert generate_latest(ours).decode().splitlines() == lines
+
+
+def test_its_labels_read_like_those_of_prometheus_client() -> None:
+    theirs, ours = CollectorRegistry(), CollectorRegistry()
+    described, buckets = ("context_proxy_some_seconds", "Some time.", ["client"]), (0.5, 1)
+    of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
+    of_ours = Spread(*described, buckets=buckets, registry=ours)
+    for client, value in (("codex", 0.4), ("crush", 7.25), ("codex", 0.6)):
+        of_theirs.labels(client).observe(value)
+        of_ours.labels(client).observe(value)
+    lines = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
+    assert sorted(generate_latest(ours).decode().splitlines()) == sorted(lines)
+
+
+def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    mine, theirs, first, odd, kept = (
+        tmp_path / name
+        for name in (
+            f"gauge_livesum_{os.getpid()}.db",
+            f"gauge_livesum_{gone.pid}.db",
+            "gauge_livesum_1.db",
+            "gauge_livesum_x.db",
+            f"counter_{gone.pid}.db",
+        )
+    )
+    for file in (mine, theirs, first, odd, kept):
+        file.touch()
+    forget_the_dead(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([mine, first, odd, kept])
