@@ -109,7 +109,7 @@ def show(console: Console, contest: Contest) -> None:
         elif run.turns[-1].answer:
             console.print(Text(f"\n{side}, turn {len(run.turns)}: {run.turns[-1].answer}"))
     console.print(Text(f"\n{verdict(contest)}", style="bold"))
-    console.print(Text("\n" + NEXT.format(command=_command())))
+    console.print(Text("\n" + NEXT.format(command=_command())), soft_wrap=True)  # a command is copied as one line
 
 
 def invite(console: Console, contest: Contest) -> None:
