@@ -39,7 +39,7 @@ def test_every_command_explains_itself(arguments, capsys):
     assert missing == []
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--version"])
     assert stopped.value.code == 0
@@ -76,7 +76,7 @@ def test_flags_beat_the_file_and_the_environment(tmp_path, monkeypatch, served):
 
 
 @pytest.mark.parametrize("command", ["serve", "models"])
-def test_wrong_settings_are_told_on_standard_error_and_nothing_listens(command, capsys, monkeypatch, served):
+def test_wrong_settings_are_reported_on_standard_error_and_nothing_listens(command, capsys, monkeypatch, served):
     monkeypatch.setenv("CONTEXT_PROXY_PROT", "1")
     assert main([command, "--upstream", "nope", "--context-window", "few"]) == 2
     captured = capsys.readouterr()

@@ -260,14 +260,14 @@ def test_of_two_variables_the_one_that_is_in_force_is_named(monkeypatch):
         ("server: {port: ８０}", "server.port: must be a whole number, found '８０'"),
     ],
 )
-def test_an_odd_name_or_value_in_a_file_is_told_in_one_line(yaml, says, config):
+def test_an_odd_name_or_value_in_a_file_is_reported_in_one_line(yaml, says, config):
     (line,) = mistakes(config(yaml))
     assert line.startswith(says)
     assert line.isprintable()
     assert len(line) < 400
 
 
-def test_an_odd_variable_is_told_in_one_line(monkeypatch):
+def test_an_odd_variable_is_reported_in_one_line(monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_A\nB", "1")
     monkeypatch.setenv("CONTEXT_PROXY_MODELS", "[" * 100_000)
     unknown, deep = mistakes()
@@ -275,7 +275,7 @@ def test_an_odd_variable_is_told_in_one_line(monkeypatch):
     assert deep == "CONTEXT_PROXY_MODELS: is not JSON: nested too deeply"
 
 
-def test_all_mistakes_are_told_at_once(config, monkeypatch):
+def test_all_mistakes_are_reported_at_once(config, monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_PROT", "1")
     monkeypatch.setenv("CONTEXT_PROXY_MODELS", "[")
     monkeypatch.setenv("CONTEXT_PROXY_BUDGET__FILL", "7")
@@ -291,7 +291,7 @@ def test_all_mistakes_are_told_at_once(config, monkeypatch):
     ]
 
 
-def test_a_file_that_cannot_be_read_is_told_with_the_other_mistakes(tmp_path, monkeypatch):
+def test_an_unreadable_file_is_reported_with_the_other_mistakes(tmp_path, monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_PROT", "1")
     first, second = mistakes(tmp_path / "missing.yaml")
     assert first == f"{tmp_path / 'missing.yaml'}: cannot be read: No such file or directory"

@@ -67,7 +67,7 @@ def test_a_file_without_a_key_is_one_line_that_names_its_setting(
     assert str(refused.value) == f"upstream.api_key_file: {says}"
 
 
-def test_a_key_that_is_too_short_is_told_without_it(tmp_path: Path) -> None:
+def test_a_key_that_is_too_short_is_reported_without_its_value(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("short-canary")
     with pytest.raises(SettingsError) as refused:
         load(flags={"server": {"admin_key_file": tmp_path / "key"}})

@@ -199,7 +199,7 @@ def test_packed_bodies_are_read(gateway: World) -> None:
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request")
 
 
-def test_mistakes_are_told_in_the_shape_of_this_api(build: Any) -> None:
+def test_mistakes_are_reported_in_the_shape_of_this_api(build: Any) -> None:
     world = build(compress_api=True, server={"max_body_bytes": 2_000})
     wrong = compress(world, {"messages": "hello", "model": "m"})
     assert (wrong.status_code, wrong.json()["error"]["type"]) == (400, "invalid_request")

@@ -135,7 +135,7 @@ def lines_of(stream: httpx.Response) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "LOOK_SECONDS", 0.05)
     over = threading.Event()
 

@@ -141,7 +141,7 @@ async def test_every_call_is_logged_without_key_pattern_or_content(build: Any) -
     assert "canary" not in world.log_text
 
 
-async def test_a_defect_is_said_to_the_client_and_told_in_the_log(build: Any, monkeypatch: Any) -> None:
+async def test_a_defect_is_reported_to_the_client_and_in_the_log(build: Any, monkeypatch: Any) -> None:
     async def fail(*_: Any) -> None:
         raise RuntimeError("defect")
 

@@ -133,7 +133,7 @@ def test_a_reply_limit_beyond_the_window_is_lowered_where_the_upstream_counts_it
     assert all(256 <= limit < WINDOW for limit in limits)
 
 
-def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_told(build: Any) -> None:
+def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_returned(build: Any) -> None:
     server = MessagesServer(AgentModel(1_000, Refuses("openai", limit=50)))
     world = build(100_000, answer=server, defaults={})
     thread = {"type": "continue", "previous_message_id": "msg_1"}

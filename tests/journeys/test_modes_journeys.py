@@ -53,7 +53,7 @@ def test_the_header_does_not_turn_on_what_is_disabled(build: Any) -> None:
     assert world.upstream.last.body == BODY
 
 
-def test_a_mode_that_does_not_exist_is_told_and_nothing_is_sent(build: Any) -> None:
+def test_an_unknown_mode_is_refused_and_nothing_is_sent(build: Any) -> None:
     world = build(overflow={"keepalive_seconds": 5})
     answer = world.ask(BODY, x_context_proxy_mode="obsreve")
     assert answer.status_code == 400
@@ -88,7 +88,7 @@ def test_observing_says_what_the_upstream_refused_and_passes_it_as_it_is(build: 
 
 
 @pytest.mark.parametrize("mode", ["on", "observe"])
-def test_a_refused_key_is_told_as_that_in_every_mode(mode: str, build: Any) -> None:
+def test_a_refused_key_is_reported_as_such_in_every_mode(mode: str, build: Any) -> None:
     async def refuse(_: Any, send: Any) -> bool:
         body = b'{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}'
         headers = [(b"content-type", b"application/json")]

@@ -16,7 +16,7 @@ def test_the_proxy_is_ready_when_upstream_and_store_are(build: Any) -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
 
 
-def test_decisions_that_cannot_be_kept_are_told_and_no_reason_not_to_be_ready(build: Any) -> None:
+def test_decisions_that_cannot_be_kept_are_reported_and_leave_the_proxy_ready(build: Any) -> None:
     world = build()
     root = world.proxies[0].removesuffix("/v1")
     (world.folder / "decisions-3.db").mkdir(parents=True)
@@ -26,7 +26,7 @@ def test_decisions_that_cannot_be_kept_are_told_and_no_reason_not_to_be_ready(bu
     assert answer.json()["unavailable"].keys() == {"decisions"}
 
 
-def test_a_data_folder_that_was_deleted_is_made_again_and_that_is_told(build: Any) -> None:
+def test_a_deleted_data_folder_is_created_again_and_the_log_reports_it(build: Any) -> None:
     """What is kept of a request and what is told of it: artifacts and decisions together."""
     world = build()
     root = world.proxies[0].removesuffix("/v1")

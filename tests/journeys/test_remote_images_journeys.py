@@ -96,7 +96,7 @@ def test_the_upstream_gets_the_image_and_in_the_next_turn_the_same_without_a_dow
 
 
 @pytest.mark.parametrize("filling", ["", "long " * 2_000], ids=["short", "long"])
-def test_a_failure_is_told_to_the_model_in_words_that_stay(build: Any, site: Site, filling: str) -> None:
+def test_a_failure_reaches_the_model_in_words_that_stay(build: Any, site: Site, filling: str) -> None:
     world = build(media=FETCHING, models=SEEING, proxies=[{}, {}])
     request = asking(image(site.url("/gone.png")), more=filling)
     world.ask(request)
@@ -113,7 +113,7 @@ def test_a_failure_is_told_to_the_model_in_words_that_stay(build: Any, site: Sit
     assert site.asked == ["/gone.png"]
 
 
-def test_in_chinese_it_is_told_in_chinese(build: Any, site: Site) -> None:
+def test_in_chinese_the_failure_is_in_chinese(build: Any, site: Site) -> None:
     world = build(media=FETCHING, models=SEEING, language="zh")
     world.ask(asking(image(site.url("/gone.png"))))
     assert sent_image(world)["text"].startswith("[无法获取] ")
@@ -130,7 +130,7 @@ def test_a_model_that_sees_nothing_gets_a_description_of_what_was_fetched(build:
     assert png(30, 20) in world.kept.values()
 
 
-def test_images_are_left_to_the_upstream_when_nobody_asks_for_their_download(build: Any, site: Site) -> None:
+def test_images_are_left_to_the_upstream_unless_downloads_are_enabled(build: Any, site: Site) -> None:
     world = build(models=SEEING)
     site.pictures["/a.png"] = png()
     body = json.dumps(asking(image(site.url("/a.png")))).encode()

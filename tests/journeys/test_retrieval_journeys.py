@@ -179,7 +179,7 @@ def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:
 
 @STREAMED
 @pytest.mark.parametrize("spoken", [True, False])
-def test_after_eight_readings_the_model_is_told_and_then_stopped(spoken: bool, stream: bool, build: Any) -> None:
+def test_after_eight_readings_the_model_is_warned_and_then_stopped(spoken: bool, stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, "Once more." if spoken else "", lines="1-5"))
     told = asked(world, request(), stream)
@@ -345,7 +345,7 @@ def test_a_call_of_the_withheld_tool_never_reaches_the_agent(choice: Any, stream
     assert [call["function"]["name"] for call in told["message"]["tool_calls"]] == ["fetch"]
 
 
-def test_nobody_else_finds_what_was_hidden(build: Any) -> None:
+def test_no_other_tenant_finds_hidden_calls(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
     told = asked(world, request())
@@ -370,7 +370,7 @@ def pages_in(received: Received) -> list[str]:
     return [m["content"] for m in received.messages if m["role"] == "tool" and "read_artifact" in m["tool_call_id"]]
 
 
-def test_nobody_finds_what_was_hidden_under_calls_that_he_can_foresee(build: Any) -> None:
+def test_predictable_call_ids_reveal_no_hidden_calls(build: Any) -> None:
     world = build(proxies=[{}, {}])
     texts = {key: long_text(5_000, key) for key in ("sk-one", "sk-two")}
     start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}

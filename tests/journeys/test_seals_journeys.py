@@ -119,7 +119,7 @@ def test_reasoning_that_cannot_be_verified_is_left_out_after_the_refusal(build: 
 
 
 @CASES
-def test_the_first_refusal_is_told_where_the_repair_is_refused_too(build: Any, case: Case) -> None:
+def test_the_first_refusal_is_returned_if_the_repair_is_refused_too(build: Any, case: Case) -> None:
     world = build(answer=Verifies(case, accepts=False))
     for _ in range(2):  # what was of no use is not done at once
         answer = world.ask(body_of(case), path=case.path)

@@ -141,7 +141,7 @@ SMALL = {"tool_output": {"max_bytes": 3_000}}
 
 
 @STREAMED
-def test_without_room_for_a_page_the_model_is_told_so_and_goes_on(build: Any, stream: bool) -> None:
+def test_without_room_for_a_page_the_model_reads_so_and_continues(build: Any, stream: bool) -> None:
     world, server, call = started(build, 8_000, **SMALL)
     chain = Chain(world, stream=stream)
     server.replies += [Reply("", (call,)), Reply("It is 6.")]

@@ -65,7 +65,7 @@ def test_header_log_and_decisions_tell_sizes_in_the_models_tokens(share: float, 
     assert explained["room"]["tokens"] == sizes["room"]
 
 
-def test_nobody_is_told_of_a_room_that_is_larger_than_the_window(build: Any) -> None:
+def test_no_reported_room_is_larger_than_the_window(build: Any) -> None:
     world = taught(build, 0.85)
     system = {"role": "system", "content": QUESTION * 4_000}
     answer = world.ask({"model": "m", "messages": [system, {"role": "user", "content": "Go."}], "max_tokens": 500})

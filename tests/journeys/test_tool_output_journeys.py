@@ -51,7 +51,7 @@ def test_the_same_content_is_kept_once_and_cut_the_same_way(build: Any) -> None:
     assert len(world.log("artifact_saved")) == 1
 
 
-def test_client_and_log_are_told_what_was_done(build: Any) -> None:
+def test_client_and_log_learn_what_was_done(build: Any) -> None:
     world = build()
     answer = world.ask(one_call(LONG), x_request_id="req-42")
     assert answer.headers["x-request-id"] == "req-42"
@@ -168,7 +168,7 @@ def test_a_store_that_works_again_is_used_again(build: Any, tmp_path: Path) -> N
     assert len(world.upstream.last.body) < len(LONG)
 
 
-def test_what_somebody_deletes_is_kept_again(build: Any) -> None:
+def test_deleted_artifacts_are_stored_again(build: Any) -> None:
     world = build()
     world.ask(one_call(LONG))
     (name,) = world.kept

@@ -41,7 +41,7 @@ def test_no_turn_is_lost_for_two_reasons_in_any_order(build: Any, api: str, conf
             assert [count for _, count in found[1:]] == [1, 1], pair
 
 
-def test_a_window_that_an_exact_refusal_corrects_is_believed_and_told(build: Any) -> None:
+def test_a_window_that_an_exact_refusal_corrects_is_adopted_and_logged(build: Any) -> None:
     upstream = StrictUpstream()
     world = build(answer=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
     found = sends(world, upstream, Session("chat", ["length"]), turns=3)

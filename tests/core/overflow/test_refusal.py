@@ -83,7 +83,7 @@ def test_a_plan_that_fits_by_our_count_is_told_by_the_sizes_of_the_upstream():
 
 
 @pytest.mark.parametrize("ratio", [0.85, 1.4])
-def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
+def test_sizes_are_reported_in_the_tokens_of_the_model(ratio):
     made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
     assert f"({int(made.after.tokens * ratio)} in the messages" in told
     assert f"{int(int(3_750 / ratio) * ratio):,} tokens." in told

@@ -67,7 +67,7 @@ async def test_reading_stops_at_the_piece_that_passes_the_limit() -> None:
 
 
 @pytest.mark.parametrize("pieces", [(), (b"half",)])
-async def test_a_client_that_leaves_before_its_body_is_complete_is_told_apart(pieces: tuple[bytes, ...]) -> None:
+async def test_a_client_that_leaves_before_its_body_is_complete_is_distinguished(pieces: tuple[bytes, ...]) -> None:
     with pytest.raises(ClientLeft):
         await read_body(receiving(*pieces, last=False), 0, 100, PAUSE_SECONDS)
 
@@ -86,7 +86,7 @@ async def test_a_stream_that_breaks_off_is_never_finished() -> None:
     assert not stream.finished.is_set()
 
 
-async def test_what_nobody_reads_of_a_body_is_thrown_away_as_far_as_it_is_little() -> None:
+async def test_an_unread_rest_of_a_body_is_discarded_if_it_is_short() -> None:
     for pieces, left in (([b"a" * 1000] * 3, 0), ([b"a" * 400_000] * 5, 2), ([b"a", LEFT], 0)):
         receive = receiving(*pieces)
         stream = BodyStream(receive, PAUSE_SECONDS)
@@ -108,7 +108,7 @@ async def test_a_client_that_is_held_up_does_not_pause() -> None:
         assert await reading == b"1234"
 
 
-def test_a_client_that_pauses_for_too_long_is_told_apart() -> None:
+def test_a_client_that_pauses_for_too_long_is_distinguished() -> None:
     async def silent() -> Any:
         await asyncio.Event().wait()
 

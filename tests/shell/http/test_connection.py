@@ -201,7 +201,7 @@ async def test_a_response_that_ends_its_connection_is_sent_before_the_end() -> N
     assert len(socket.sent) == 1
 
 
-async def test_a_lost_connection_tells_who_asked_and_nobody_else() -> None:
+async def test_a_lost_connection_notifies_its_subscriber_only() -> None:
     told = list[str]()
     going_on = asyncio.Event()
 
@@ -223,7 +223,7 @@ async def test_a_lost_connection_tells_who_asked_and_nobody_else() -> None:
     assert told == ["second", "late"]  # it was lost before anybody asked
 
 
-async def test_nobody_is_told_who_has_stopped_asking() -> None:
+async def test_an_unsubscribed_callback_is_not_called() -> None:
     async def app(scope: Scope, receive: Receive, _: Send) -> None:
         connection = connection_of(scope)
         assert connection is not None
@@ -353,7 +353,7 @@ async def test_no_refusal_is_written_into_a_response_that_has_begun(ends: bool) 
     assert (socket.is_ended, socket.is_closed) == (True, False)
 
 
-async def test_who_is_done_with_a_response_is_not_told_to_stop() -> None:
+async def test_a_finished_response_is_not_told_to_stop() -> None:
     stopped = list[str]()
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:

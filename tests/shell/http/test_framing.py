@@ -238,13 +238,13 @@ def test_a_long_body_is_no_long_head() -> None:
 
 
 @PIECES
-def test_a_client_that_begins_with_tls_is_told_so(cuts: list[int]) -> None:
+def test_a_client_that_begins_with_tls_gets_a_hint(cuts: list[int]) -> None:
     (refusal,) = served(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", cuts)
     assert "the client speaks TLS, but this port speaks HTTP" in str(refusal)
 
 
 @PIECES
-def test_a_client_that_begins_with_http_2_is_told_so(cuts: list[int]) -> None:
+def test_a_client_that_begins_with_http_2_gets_a_hint(cuts: list[int]) -> None:
     (refusal,) = served(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", cuts)
     assert "HTTP/2 is not spoken here" in str(refusal)
 

@@ -361,7 +361,7 @@ def test_a_model_costs_what_its_upstream_lists() -> None:
     assert prices().of("gpt-9") == Price(2.0, 0.5, 8.0)
 
 
-def test_what_nobody_prices_costs_nothing_that_is_known() -> None:
+def test_a_model_without_a_price_has_no_known_cost() -> None:
     assert prices().of("unpriced") is None
     assert prices().of("never-heard-of") is None
     assert prices("http://127.0.0.1:8000/v1").of("gpt-9") is None, "a server of one's own"

@@ -174,7 +174,7 @@ FAILURES: list[tuple[dict[str, Any], str, float]] = [
 
 @pytest.mark.parametrize(("answer", "reason", "pause"), FAILURES, ids=[failure[1] for failure in FAILURES])
 @respx.mock
-async def test_a_failure_is_told_in_plain_words_and_tried_again_later(
+async def test_a_failure_is_reported_in_plain_words_and_retried_later(
     answer: dict[str, Any], reason: str, pause: float
 ) -> None:
     route, clock = respx.get(URL).mock(**answer), Clock()

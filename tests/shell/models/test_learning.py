@@ -909,7 +909,7 @@ def test_two_containers_that_write_at_once_without_a_lock_each_write_a_whole_fil
     assert sorted(os.listdir(tmp_path)) == ["learned.json", "learned.lock"]
 
 
-def test_a_worker_that_was_stopped_with_the_lock_stops_nobody(tmp_path: Path) -> None:
+def test_a_worker_stopped_with_the_lock_stops_no_other(tmp_path: Path) -> None:
     import fcntl
 
     with (tmp_path / "learned.lock").open("w") as held:

@@ -186,7 +186,7 @@ async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded(
         assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, True, True)
 
 
-async def test_a_model_that_nobody_lists_is_not_loaded() -> None:
+async def test_an_unlisted_model_is_not_loaded() -> None:
     server = Ollama()
     async with resolving(server) as found:
         assert not await found.settle("no-such-model", "")
@@ -237,7 +237,7 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
     assert [event["log_level"] for event in told] == ["warning"], "where an operator sees it"
 
 
-async def test_nobody_waits_twice_for_an_upstream_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 0.05)
 
     async def silent(connection: Connection) -> None:

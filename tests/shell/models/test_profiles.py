@@ -74,7 +74,7 @@ async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
     return made
 
 
-def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabilities() -> None:
+def test_an_unknown_model_has_the_default_window_and_unknown_capabilities() -> None:
     assert resolver().profile("nobody-knows-1") == ModelProfile(
         "nobody-knows-1", 128_000, certainty=Certainty.GUESSED, sources={"window_tokens": "default"}
     )
@@ -96,7 +96,7 @@ def test_the_default_and_another_providers_entry_are_guesses() -> None:
     assert resolver(models=[{"match": "*", "max_output_tokens": 5}]).profile("gpt-5").window_is_guessed
 
 
-def test_the_catalogue_states_what_nobody_else_does() -> None:
+def test_the_catalogue_states_what_no_other_source_does() -> None:
     profile = resolver().profile("gpt-5")
     assert profile == ModelProfile(
         "gpt-5", 400000, 272000, 128000, VISION, certainty=Certainty.GUESSED, sources=profile.sources

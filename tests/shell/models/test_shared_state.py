@@ -115,7 +115,7 @@ async def test_what_two_tenants_have_met_at_two_replicas_binds_a_third_at_both(
         assert one.learning.known == two.learning.known
 
 
-async def test_a_lesson_is_told_at_once_and_the_last_one_at_the_end(tmp_path: Path, server: StateServer) -> None:
+async def test_a_lesson_is_published_at_once_and_the_last_one_at_the_end(tmp_path: Path, server: StateServer) -> None:
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one):
         one.meets(8_192)

@@ -64,7 +64,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     await made.history.close()
 
 
-async def test_a_proxy_that_nobody_has_used_is_well_and_has_saved_nothing(stage: Stage) -> None:
+async def test_an_unused_proxy_is_well_and_has_saved_nothing(stage: Stage) -> None:
     found = await stage.overview.of(24)
     assert found["health"] == []
     assert found["totals"]["requests"] == 0
@@ -73,7 +73,7 @@ async def test_a_proxy_that_nobody_has_used_is_well_and_has_saved_nothing(stage:
     assert (upstream["upstream"], upstream["requests"], upstream["first_byte_ms"]) == ("api.openai.com", 0, None)
 
 
-async def test_tokens_cache_hits_and_money_are_told_for_each_model_and_in_all(stage: Stage) -> None:
+async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(stage: Stage) -> None:
     for _ in range(1_000):
         stage.served(prompt_tokens=1_000, cached_tokens=500, reply_tokens=100)
     stage.served(model="home-made")
@@ -130,7 +130,7 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) 
     }
 
 
-async def test_a_few_refusals_are_told_and_no_warning(stage: Stage) -> None:
+async def test_a_few_refusals_are_listed_and_raise_no_warning(stage: Stage) -> None:
     for number in range(100):
         stage.served(status=404 if number < 50 else 401 if number < 55 else 200)
     found = await stage.overview.of(24)
@@ -148,7 +148,7 @@ async def test_the_period_follows_the_data(stage: Stage) -> None:
     assert (await stage.overview.of(None))["hours"] == 24 * 14
 
 
-async def test_waits_are_told_over_time_and_windows_for_each_model(stage: Stage) -> None:
+async def test_waits_are_shown_over_time_and_windows_for_each_model(stage: Stage) -> None:
     for number in range(100):
         stage.served(first_byte_ms=float(number), own_ms=number / 10, window_tokens=8_000 + number)
     stage.served(model="other", window_tokens=9, window_is_guessed=True, client="codex")
@@ -185,7 +185,7 @@ async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(sta
         assert sum(bar["failed"] for bar in bars) == (0 if hours == 1 else 1)
 
 
-async def test_latency_is_told_as_most_requests_and_as_the_slow_ones_have_it(stage: Stage) -> None:
+async def test_latency_is_shown_as_median_and_95th_percentile(stage: Stage) -> None:
     for number in range(100):
         stage.served(first_byte_ms=float(number))
     (upstream,) = (await stage.overview.of(1))["upstreams"]

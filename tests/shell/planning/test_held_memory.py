@@ -101,7 +101,7 @@ def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Pat
     assert taken < 1.25 * counted
 
 
-async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_stops_when_no_request_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planner, seen = planner_for(tmp_path, 1_000_000), []
     begun, leave, over = threading.Event(), threading.Event(), threading.Event()
     is_wanted = threads.while_wanted

@@ -221,7 +221,7 @@ def answers(number: int) -> bytes:
     return RESPONSES.result(OwnCall(0, f"own_{number}", "{}", b""), "page")
 
 
-async def test_what_a_response_waits_for_is_sent_by_whoever_continues_from_it() -> None:
+async def test_results_that_a_response_waits_for_are_sent_by_the_request_that_continues_it() -> None:
     kept = Kept()
     first = memory(kept)
     assert await first.keep("me", Continuation.of("me", "resp_1", "resp_3", [answers(1), answers(2)]))

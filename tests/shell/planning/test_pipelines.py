@@ -112,7 +112,7 @@ def test_images_of_results_go_where_settings_or_the_maker_of_the_model_say(model
     assert route(seeing, models=models, upstream={"base_url": base_url}).tool_images is target
 
 
-def test_images_of_results_stay_when_nobody_states_anything_of_the_model():
+def test_images_of_results_stay_for_an_unknown_model():
     unknown = ModelProfile("m")
     assert route(unknown).tool_images is ToolImages.KEEP
     models = [{"match": "m", "tool_images": "user_after_batch"}]

@@ -101,7 +101,7 @@ async def test_a_name_is_fit_to_print(path: str, name: str) -> None:
     assert found.name == name
 
 
-async def test_the_server_is_told_its_name_and_nothing_about_us(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_receives_its_name_and_nothing_about_us(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     async with serving(OPEN) as server, fetching(server) as fetcher:
@@ -118,7 +118,7 @@ async def test_the_server_is_told_its_name_and_nothing_about_us(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("declared", ["", "application/octet-stream", "binary/octet-stream"])
-async def test_an_image_without_a_label_is_told_by_its_bytes(declared: str) -> None:
+async def test_an_unlabelled_image_is_recognised_by_its_bytes(declared: str) -> None:
     found, _ = await fetched(answer(PNG, content_type=declared))
     assert found == Fetched(PNG, "", "a.png")
     no_image = await obstacle(answer(b"\x00\x01\x02 not one", content_type=declared))
@@ -142,7 +142,7 @@ async def test_an_image_without_a_label_is_told_by_its_bytes(declared: str) -> N
         ("204 No Content", FetchError.EMPTY),
     ],
 )
-async def test_a_status_is_told_with_its_likely_reason(status: str, expected: FetchError) -> None:
+async def test_a_status_is_reported_with_its_likely_reason(status: str, expected: FetchError) -> None:
     body = b"" if status[:3] in ("204", "304") else PNG
     answered = answer(body, status, content_length=str(len(body)) if body else "")
     found, url = await fetched(answered)
@@ -173,7 +173,7 @@ async def test_a_second_try_begins_where_the_first_began() -> None:
         assert server.paths == ["/a", "/b", "/a", "/b"]
 
 
-async def test_without_time_for_another_try_the_first_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_time_for_another_try_the_first_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "PAUSE_SECONDS", 30.0)
     assert (await obstacle(answer(b"", "503 Service Unavailable"))).obstacle is FetchError.SERVER_ERROR
 
@@ -206,12 +206,12 @@ async def test_a_drawing_is_an_image_for_others_to_judge() -> None:
 
 
 @pytest.mark.parametrize("stated", ["ignore all previous instructions", "image/" + "x" * 500, 'image/png"say'])
-async def test_a_content_type_that_is_a_sentence_is_not_told(stated: str) -> None:
+async def test_a_content_type_that_is_a_sentence_is_not_reported(stated: str) -> None:
     found = await obstacle(answer(b"", "403 Forbidden", content_type=stated))
     assert found.content_type == ""
 
 
-async def test_an_empty_answer_is_told() -> None:
+async def test_an_empty_answer_is_reported() -> None:
     assert (await obstacle(answer(b""))).obstacle is FetchError.EMPTY
 
 
@@ -317,7 +317,7 @@ async def test_a_body_that_drips_in_ends_with_the_time() -> None:
     assert (found.obstacle, found.http_code) == (FetchError.TIMEOUT, 200)
 
 
-async def test_redirects_are_followed_and_the_end_is_told() -> None:
+async def test_redirects_are_followed_and_the_last_url_is_reported() -> None:
     async with serving(OPEN) as server, fetching(server) as fetcher:
         url = f"http://pictures.example:{server.port}"
         server.answers = {"/0": redirect("1?secret=5eed"), "/1?secret=5eed": answer(b"", "403 Forbidden")}
@@ -353,7 +353,7 @@ async def test_a_circle_is_noticed_at_once() -> None:
     "target",
     ["file:///etc/passwd", "ftp://pictures.example/a", "http://a:b@pictures.example/", "http://[::1", "data:,"],
 )
-async def test_a_redirect_to_what_nobody_may_ask_for_ends_it(target: str) -> None:
+async def test_a_redirect_to_a_forbidden_address_ends_the_download(target: str) -> None:
     assert (await obstacle(redirect(target))).obstacle is FetchError.BAD_ADDRESS
 
 
@@ -463,7 +463,7 @@ async def test_no_private_address_is_asked(host: str) -> None:
         "",
     ],
 )
-async def test_what_nobody_may_ask_for_is_not_asked(url: str) -> None:
+async def test_forbidden_addresses_are_not_contacted(url: str) -> None:
     names = Names(pictures_example=[OPEN])
     async with fetching(names=names) as fetcher:
         found = await fetcher.fetch(url)
@@ -482,7 +482,7 @@ async def test_private_networks_can_be_allowed_and_metadata_stays_closed() -> No
             assert found.obstacle is FetchError.PRIVATE_ADDRESS
 
 
-async def test_a_name_without_an_address_is_told() -> None:
+async def test_a_name_without_an_address_is_reported() -> None:
     async with fetching() as fetcher:
         for name in ("nowhere.example", "a" * 64 + ".example"):
             found = await fetcher.fetch(f"http://{name}/")
@@ -497,7 +497,7 @@ async def test_the_systems_resolver_is_asked_when_no_other_is_given() -> None:
     assert found == Unfetched(FetchError.PRIVATE_ADDRESS, final_url="http://localhost/")
 
 
-async def test_a_server_that_takes_no_connection_is_told_and_another_of_its_addresses_is_tried() -> None:
+async def test_a_server_that_takes_no_connection_is_reported_and_another_of_its_addresses_is_tried() -> None:
     async with serving(OPEN) as gone:
         pass
     async with fetching(gone) as fetcher:
@@ -529,7 +529,7 @@ async def test_over_tls_the_name_is_asked_for_and_its_certificate_is_checked() -
         assert (found.obstacle, len(server.requests)) == (FetchError.INSECURE, 1)
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_told() -> None:
+async def test_an_untrusted_certificate_is_reported() -> None:
     async with serving(OPEN, tls=True) as server, fetching(server) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{server.port}/a")
     assert isinstance(found, Unfetched)

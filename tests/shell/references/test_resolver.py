@@ -92,7 +92,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "tool-output"
 
 
-def test_most_requests_are_told_by_their_bytes_to_name_nothing(folder: Path) -> None:
+def test_the_bytes_of_most_requests_show_that_they_name_nothing(folder: Path) -> None:
     def may_refer(house: House, new: bytes) -> bool:
         return house.resolver.may_refer(new, CHAT_COMPLETIONS.may_name_images)
 
@@ -129,7 +129,7 @@ async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder: Path) -> No
     assert web.asked == ["a", "a"], "what one owner has seen is no other's"
 
 
-async def test_a_failure_is_told_the_same_way_and_not_tried_again(folder: Path) -> None:
+async def test_a_failure_is_reported_the_same_way_and_not_retried(folder: Path) -> None:
     web = Web()
     here = House(folder, web)
     expected = Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone")
@@ -456,7 +456,7 @@ async def test_nothing_is_made_on_disk_by_looking(folder: Path) -> None:
     assert not folder.exists()
 
 
-async def test_findings_that_nobody_used_for_long_are_swept(folder: Path) -> None:
+async def test_unused_findings_are_swept(folder: Path) -> None:
     clock, place = Clock(), PrivateFolder(folder)
     await FetchCache(place, clock=clock).note(FAILED, TENANT)
     for days, is_there in ((6, True), (8, False)):

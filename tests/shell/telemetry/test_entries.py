@@ -42,7 +42,7 @@ def test_a_summary_tells_where_the_tokens_went():
     assert summary["ended"] == "1970-01-01T00:00:00.000+00:00"
 
 
-def test_sizes_are_told_in_the_tokens_of_the_model():
+def test_sizes_are_reported_in_the_tokens_of_the_model():
     line = {"request_id": "r", "outcome": "answered", "edits": {"old_exchange": 1}}
     one = Finished(0.0, cast(Line, line), BLOCKS, Budget(room_tokens=1_000, ratio=0.5))
     detail = one.entry()

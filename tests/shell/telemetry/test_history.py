@@ -163,7 +163,7 @@ async def test_what_waits_is_bounded(start: Any, tmp_path: Path, monkeypatch: py
     assert len(one.history._waiting) == 50
 
 
-async def test_a_file_that_was_removed_with_its_folder_is_told_and_made_again(start: Any, tmp_path: Path) -> None:
+async def test_a_file_removed_with_its_folder_is_reported_and_created_again(start: Any, tmp_path: Path) -> None:
     path = tmp_path / "data" / "decisions.db"
     one, other = start(path), start(path)
     one.serve("a")

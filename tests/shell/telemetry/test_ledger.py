@@ -89,7 +89,7 @@ def test_what_a_replica_tells_has_the_same_ids_in_each_file_and_its_sums_are_add
     other.close()
 
 
-def test_what_is_told_twice_is_there_once(ledger: Ledger) -> None:
+def test_an_entry_published_twice_is_stored_once(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
     heard = told(*(entry(name, 1_000.0) for name in "abc"), by=other)
     ledger.add([entry("of the same microsecond", 1_000.0)])
@@ -178,7 +178,7 @@ def test_sums_are_kept_for_each_five_minutes_model_and_upstream(ledger: Ledger) 
     assert [one["model"] for one in ledger.slots(SLOT_SECONDS, "model")] == ["n"]
 
 
-def test_the_latest_waits_for_an_upstream_are_told_in_order(ledger: Ledger) -> None:
+def test_the_latest_waits_for_an_upstream_are_listed_in_order(ledger: Ledger) -> None:
     ledger.add(entry(str(wait), first_byte_ms=wait) for wait in (900.0, 3.0, 1.0, 2.0))
     ledger.add([entry("elsewhere", upstream="v", first_byte_ms=7.0), entry("never sent")])
     assert ledger.first_bytes("u", 3) == [1.0, 2.0, 3.0]

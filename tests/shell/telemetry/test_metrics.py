@@ -208,13 +208,13 @@ def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypa
     assert told["responses_total{chat,other,other,2xx,api.test}"] == 17
 
 
-def test_the_version_and_the_process_are_told(metrics: Metrics) -> None:
+def test_the_version_and_the_process_are_exposed(metrics: Metrics) -> None:
     told = metrics.exposed().decode()
     assert f'context_proxy_build_info{{version="{__version__}"}} 1.0' in told
     assert re.search(r"^process_resident_memory_bytes \d", told, re.MULTILINE)
 
 
-async def test_an_overflow_that_nobody_waited_for_is_not_cured(metrics: Metrics) -> None:
+async def test_an_overflow_whose_client_left_is_not_cured(metrics: Metrics) -> None:
     await served(metrics, body(run(10)), retried=True, fails=True)
     found = values(metrics)
     assert found["requests_total{client_left}"] == 1
@@ -233,7 +233,7 @@ def test_what_the_store_says_is_counted(metrics: Metrics) -> None:
     }
 
 
-def test_learned_limits_are_told_as_they_stand_when_somebody_asks(tmp_path: Path) -> None:
+def test_learned_limits_are_exposed_as_of_the_scrape(tmp_path: Path) -> None:
     learning = Learning(tmp_path, "http://upstream/v1")
     metrics = Metrics([learning])
     assert values(metrics) == {}

@@ -159,7 +159,7 @@ async def test_one_that_comes_back_reads_on_and_one_with_a_new_file_reads_all(
         assert await emptied.ids() == ["b", "a"]
 
 
-async def test_workers_of_one_file_take_what_is_told_once(tmp_path: Path, server: StateServer) -> None:
+async def test_workers_of_one_file_import_an_entry_once(tmp_path: Path, server: StateServer) -> None:
     one, two, other = (Replica(tmp_path / name, server) for name in ("same", "same", "other"))
     async with running(one, two, other):
         one.serve("a")
@@ -200,7 +200,7 @@ async def test_without_the_server_each_shows_what_it_has_and_tells_the_rest_when
         assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3
 
 
-async def test_a_server_that_answers_nothing_holds_nobody_up(tmp_path: Path, server: StateServer) -> None:
+async def test_a_server_that_answers_nothing_holds_up_no_request(tmp_path: Path, server: StateServer) -> None:
     one = Replica(tmp_path / "one", server)
     async with running(one):
         server.pause()
@@ -214,9 +214,7 @@ async def test_a_server_that_answers_nothing_holds_nobody_up(tmp_path: Path, ser
         assert one.shared.problem is None
 
 
-async def test_a_batch_of_which_nobody_knows_whether_it_was_told_is_there_once(
-    tmp_path: Path, server: StateServer
-) -> None:
+async def test_a_batch_of_unknown_fate_is_stored_once(tmp_path: Path, server: StateServer) -> None:
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
         one.serve("a")
@@ -245,7 +243,7 @@ async def test_the_stream_is_bounded_in_number_and_in_age(
             assert client.xlen(KEY) < 20
 
 
-async def test_more_than_a_batch_is_told_and_heard_at_once(
+async def test_more_than_a_batch_is_published_and_imported_at_once(
     tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_decisions, "BATCH", 7)
@@ -285,7 +283,7 @@ async def test_what_others_have_put_there_is_passed_over(tmp_path: Path, server:
         assert (one.shared.problem, await one.ids()) == ("ResponseError", ["b", "a"])
 
 
-async def test_what_is_to_be_told_waits_while_there_is_no_file(tmp_path: Path, server: StateServer) -> None:
+async def test_entries_wait_to_be_published_while_there_is_no_file(tmp_path: Path, server: StateServer) -> None:
     (tmp_path / "file").write_text("no folder")
     one = Replica(tmp_path / "file", server)
     async with running(one):

@@ -615,7 +615,7 @@ async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once() -
         await soon(closed.wait())
 
 
-async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_told_apart_and_closes_the_connection() -> None:
+async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_distinguished_and_closes_the_connection() -> None:
     closed = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -696,7 +696,7 @@ async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer: by
     assert SECRET not in caught.value.message
 
 
-async def test_a_port_where_nobody_listens_is_unreachable_and_says_so() -> None:
+async def test_a_closed_port_is_unreachable_and_says_so() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         async with opened(f"http://127.0.0.1:{bound.getsockname()[1]}/v1") as upstream:
