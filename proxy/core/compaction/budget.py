@@ -49,6 +49,9 @@ TASK_SHARE: Final = 0.1
 """Share of the room that the first user message keeps when it has to be cut: it holds the task, but may also hold a
 document of any length."""
 
+DIALOGUE_SHARE: Final = 0.05
+"""Share of the room for short requests with their answers, which stay when the rest of their turns is left out."""
+
 
 class BudgetRules(Struct, frozen=True):
     """How the operator wants windows to be used."""
@@ -214,6 +217,11 @@ class Budget:
     def task_tokens(self) -> int:
         """What the first user message keeps at the most when it has to be cut."""
         return int(self.usable_tokens * TASK_SHARE)
+
+    @property
+    def dialogue_tokens(self) -> int:
+        """What short requests with their answers may take when the rest of their turns is left out."""
+        return int(self.usable_tokens * DIALOGUE_SHARE)
 
     def admits(self, size: Size) -> bool:
         """Whether a request of this size fits."""

@@ -295,12 +295,14 @@ class LeaveOutExchanges(Struct, frozen=True):
     notices: Notices
     task_tokens: int
     """What the first user message keeps at the least."""
+    dialogue_tokens: int = 0
+    """For short requests with their answers, which go last."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""
         turns = [unit.start for unit in window.units if unit.role == "user"]
         tasks, second_turn = window.tasks(), turns[1] if len(turns) > 1 else len(window.entries)
-        for units in window.removable():
+        for units in window.removable(self.dialogue_tokens):
             if tasks and units[0].start >= second_turn:
                 yield from self._shorter_first_turn(window, goal, tasks)
                 tasks = []
@@ -353,7 +355,7 @@ def compaction_steps(
         DescribeOldMedia(showing, notices, counter),
         DropOldReasoning(notices),
         ShortenOldTexts(notices),
-        LeaveOutExchanges(notices, budget.task_tokens),
+        LeaveOutExchanges(notices, budget.task_tokens, budget.dialogue_tokens),
     )
 
 

@@ -19,6 +19,7 @@ from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import (
     Change,
     ToolExchange,
+    dialogue,
     first_request,
     is_quotable,
     last_request,
@@ -43,6 +44,8 @@ from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_output import LEAST_SYSTEM_BYTES
 
+_DIALOGUE_TURNS: Final = 5
+"""A turn takes no more than a fifth of the room for dialogue."""
 _PATIENCE: Final = 16
 """Desperate cuts in a row before the next one waits for a sixteenth more messages; after twice as many, for two
 sixteenths. Without it, 300 results of 400 bytes without a call took 40 s in a window of 8 000."""
@@ -305,9 +308,16 @@ class ContextWindow(Struct, eq=False):
         """The kept messages before an index, the oldest first."""
         return (entry for entry in self.entries[: max(0, index)] if entry is not None)
 
-    def removable(self) -> list[tuple[ToolExchange, ...]]:
-        """What may go, the oldest first."""
-        return removable(self.units, self.held_from)
+    def removable(self, dialogue_tokens: int = 0) -> list[tuple[ToolExchange, ...]]:
+        """What may go, the oldest first. Short requests with their answers go last: the oldest that fit in
+        `dialogue_tokens`, so that they are the same in every cut."""
+        spared, left = list[tuple[ToolExchange, ...]](), dialogue_tokens
+        for turn in dialogue(self.units) if self.held_from is None else ():
+            tokens = sum(entry.size.tokens for unit in turn for entry in self.in_unit(unit))
+            if tokens <= min(left, dialogue_tokens // _DIALOGUE_TURNS):
+                spared.append(turn)
+                left -= tokens
+        return removable(self.units, self.held_from, spared)
 
     @property
     def newest(self) -> Sequence[ToolExchange]:

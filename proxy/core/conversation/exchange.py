@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -77,10 +78,27 @@ def newest_units(units: Sequence[ToolExchange], held_from: int | None = None) ->
     return [unit for unit in units if unit.stop > held_from]
 
 
-def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> list[tuple[ToolExchange, ...]]:
+def dialogue(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ToolExchange]]:
+    """Later user messages before the last one, each with the answer that ends its turn. A turn that does not end with
+    words is left out, as is one that has to stay."""
+    asked = [position for position, unit in enumerate(units) if unit.role == "user"][1:]
+    turns = [(units[start], units[stop - 1]) for start, stop in pairwise(asked)]
+    return [
+        (request, answer)
+        for request, answer in turns
+        if answer.role == "assistant" and not answer.calls and not (request.must_stay or answer.must_stay)
+    ]
+
+
+def removable(
+    units: Sequence[ToolExchange],
+    held_from: int | None = None,
+    spared: Sequence[tuple[ToolExchange, ...]] = (),
+) -> list[tuple[ToolExchange, ...]]:
     """The units that may go, the oldest first: not system texts, the first and last user message, and the newest unit.
     If the last user message may be tool output, the last one that is not stays, too. `held_from`: the index of the
-    first message that counts as newest, if it is not that of the newest unit.
+    first message that counts as newest, if it is not that of the newest unit. `spared`: turns of `dialogue` whose words
+    go last.
 
     A later user message goes together with the last unit of its turn, and the last unit of the first turn stays if
     another turn follows, so that two user messages never come to follow each other. The message that the newest units
@@ -95,7 +113,7 @@ def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> li
     """
     newest, separating = newest_units(units, held_from), separator(units)
     always = (first_request(units), separating, last_request(units), *newest)
-    staying = {unit.start for unit in always if unit is not None}
+    staying = {unit.start for unit in (*always, *chain.from_iterable(spared)) if unit is not None}
     last_asked = max((unit.start for unit in units if unit.role == "user"), default=-1)
     found: list[tuple[ToolExchange, ...]] = []
     asked: tuple[ToolExchange, ...] = ()
@@ -118,7 +136,7 @@ def removable(units: Sequence[ToolExchange], held_from: int | None = None) -> li
             asked = ()
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))
-    return found
+    return [*found, *spared]
 
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)

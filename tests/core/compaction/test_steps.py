@@ -535,7 +535,7 @@ def test_over_in_characters_too_a_large_result_goes_whole():
 
 
 def test_the_first_user_message_stays_and_a_later_turn_goes_with_its_question():
-    done = {"role": "assistant", "content": "done"}
+    done = {"role": "assistant", "content": "done " * 100}
     history = [
         user("the task"),
         *exchange(["x" * 2_000]),
@@ -546,7 +546,20 @@ def test_the_first_user_message_stays_and_a_later_turn_goes_with_its_question():
     ]
     made = planned([*history, *run(30)[1:]], pipeline(Budget(3_000)))
     assert {1, 2, 4, 5, 6, 7} <= set(gone(made))
-    assert [ChatMessage.read(raw).text() for raw in made.messages[:3]] == ["the task", "done", "one task"]
+    assert [ChatMessage.read(raw).text() for raw in made.messages[:3]] == ["the task", done["content"], "one task"]
+
+
+def test_a_short_request_and_its_answer_stay_in_their_place_and_go_when_there_is_no_other_way():
+    history = [*run(3), {"role": "assistant", "content": "Shall I?"}, user("yes")]
+    history += [*run(3, 20)[2:], {"role": "assistant", "content": "It is done."}, user("Next."), *run(40, 40)[2:]]
+    asked, answered = history.index(user("yes")), history.index({"role": "assistant", "content": "It is done."})
+    left_out = gone(planned(history, pipeline(Budget(3_000))))
+    assert set(range(2, asked - 1)) | set(range(asked + 1, answered)) <= set(left_out)
+    assert not {asked - 1, asked, answered} & set(left_out)
+    kept = kept_of(history)
+    for change in LeaveOutExchanges(notices(), 100, 500)(kept, Mark(0)):
+        kept.apply(change)
+    assert {asked, answered} <= {edit.message for edit in kept.edits()}
 
 
 @pytest.mark.parametrize("words", [200, 900, 5_000])

@@ -15,6 +15,7 @@ from proxy.core.conversation.exchange import (
     ToolExchange,
     Unanswered,
     are_interchangeable,
+    dialogue,
     first_request,
     is_quotable,
     opening,
@@ -61,15 +62,29 @@ def test_the_oldest_is_offered_first(roles):
     assert offered == sorted(offered)
 
 
-@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(0, 25))
-def test_no_two_user_messages_come_to_stand_in_a_row_however_much_goes(turns, held):
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(0, 25), st.sets(st.integers(0, 3)))
+def test_no_two_user_messages_come_to_stand_in_a_row_however_much_goes(turns, held, spared):
     roles = ["system"] + [role for count in turns for role in ("user", *["assistant"] * count)]
     units = units_of([*roles, "user"])
-    offered = removable(units, held if roles[held : held + 1] == ["assistant"] else None)
+    is_held = roles[held : held + 1] == ["assistant"]
+    words = [turn for at, turn in enumerate(dialogue(units)) if at in spared and not is_held]
+    offered = removable(units, held if is_held else None, words)
+    assert offered[len(offered) - len(words) :] == words
+    assert {unit for together in offered for unit in together} == {
+        unit for together in removable(units, held if is_held else None) for unit in together
+    }
     for count in range(len(offered) + 1):
         gone = {unit.start for together in offered[:count] for unit in together}
         left = [unit.role for unit in units if unit.start not in gone]
         assert "user user" not in " ".join(left)
+
+
+def test_dialogue_is_what_users_asked_later_with_the_words_that_end_the_turn():
+    units = units_of(["user", "assistant", "user", "assistant", "assistant", "user", "assistant", "user", "assistant"])
+    assert dialogue(units) == [(units[2], units[4]), (units[5], units[6])]
+    units[4] = replace(units[4], calls=True)
+    units[6] = replace(units[6], must_stay=True)
+    assert dialogue(units) == []
 
 
 def test_the_message_that_the_newest_units_answer_goes_last():
