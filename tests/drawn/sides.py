@@ -39,7 +39,7 @@ from proxy.shell.relay.relay import Relay
 
 _AGENT_PATH: Final = "/kept/tool-output"
 """Where agents see artifacts: in notices, so of both sides the same."""
-_PATIENCE_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 30.0
 _KEPT: Final = "kept/"
 """The prefix in the bucket."""
 

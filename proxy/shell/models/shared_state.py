@@ -149,10 +149,9 @@ class SharedLearning:
         theirs = _read(await pipe.hgetall(keys.learned))
         for learning in self._learning.values():
             learning.refresh()
+        own = {upstream: learning.known for upstream, learning in self._learning.items()}
         # What is too old here stays there: it is ignored when read, and removed to make room.
-        agreed = {
-            upstream: merged(learning.known, theirs.get(upstream, {})) for upstream, learning in self._learning.items()
-        }
+        agreed = {upstream: merged(known, theirs.get(upstream, {})) for upstream, known in own.items()}
         written, removed = _difference(theirs, agreed)
         pipe.multi()  # type: ignore[no-untyped-call] # the library's
         if written or removed:
@@ -168,8 +167,9 @@ class SharedLearning:
         pipe.get(keys.version)
         *_, self._version = await pipe.execute()
         for upstream, learning in self._learning.items():
+            is_told = learning.known is own[upstream]  # a lesson of this moment is told next
             learning.merge(agreed[upstream])
-            self._shared[upstream] = learning.known
+            self._shared[upstream] = learning.known if is_told else {}
 
 
 def forget_everywhere(url: SecretStr, fleet: str) -> str | None:

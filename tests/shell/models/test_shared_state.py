@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -94,6 +95,23 @@ async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
         async with running(three):
             assert three.window() == 8_192
             assert three.learning.known == one.learning.known
+
+
+async def test_a_lesson_of_the_moment_of_an_exchange_is_shared_by_the_next_one(
+    tmp_path: Path, server: StateServer, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    difference, lessons = shared_state._difference, [8_192]
+
+    def meanwhile(*sides: Mapping[str, Any]) -> Any:
+        if one.learning.known and lessons:
+            one.meets(lessons.pop())
+        return difference(*sides)
+
+    async with running(one, two):
+        monkeypatch.setattr(shared_state, "_difference", meanwhile)
+        one.learning.note_tool_refused("n")
+        await two.comes_to(8_192)
 
 
 async def test_what_two_tenants_have_met_at_two_replicas_binds_a_third_at_both(
