@@ -28,6 +28,7 @@ from proxy.shell.artifacts.folder import (
     TROUBLE,
     ArtifactFolder,
     Metadata,
+    NoAnswer,
     brought_by,
     index_key,
     metadata_key,
@@ -174,6 +175,8 @@ class ArtifactReader:
             if work == self._find:
                 self._folder.cooldown.begin()
             raise ArtifactStoreUnavailable(_NO_ANSWER) from None
+        except NoAnswer as error:  # the words are those of the calls after this one
+            raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {error}") from None
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None
 
