@@ -194,7 +194,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
 
     def addresses(self) -> Iterator[str]:
         """The addresses in it of content that is elsewhere."""
-        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
+        if self.raw.find(b"artifact:") >= 0 or (self.raw.find(b"image_url") >= 0 and self.raw.find(b"http") >= 0):
             found = self.said()
             if found is not None:
                 yield from addresses_in(jsontext.opened(found[1]), is_result=self.role in TOOL_ROLES)

@@ -206,7 +206,7 @@ class Wire(ABC):
     def may_name_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text, where the quotes
         around the member's name are escaped."""
-        return b"image_url" in raw
+        return raw.find(b"image_url") >= 0
 
     def asks_for_a_longer_window(self, _: Sequence[tuple[bytes, bytes]]) -> bool:
         """Whether a request's headers, with names in lower case, lift the window of its model to a million tokens."""

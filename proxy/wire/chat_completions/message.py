@@ -223,7 +223,7 @@ class ChatMessage(JsonMessage, frozen=True):
                 if isinstance(called, dict) and isinstance(written := called.get(name), str | dict):
                     call_id = self.calls[position].id if position < len(self.calls) else ""
                     yield (_CALLS, position, kind, name), call_id, written
-        called = jsontext.opened(self.members().get(_ONE_CALL)) if _SIGN_OF_ONE_CALL in self.raw else None
+        called = jsontext.opened(self.members().get(_ONE_CALL)) if self.raw.find(_SIGN_OF_ONE_CALL) >= 0 else None
         if isinstance(called, dict) and isinstance(written := called.get("arguments"), str | dict):
             yield (_ONE_CALL, "arguments"), "", written
 
@@ -254,7 +254,7 @@ class ChatMessage(JsonMessage, frozen=True):
     @property
     def images(self) -> int:
         """How many of those parts are images."""
-        return sum("image_url" in part for part in self._media_parts()) if _IMAGE in self.raw else 0
+        return sum("image_url" in part for part in self._media_parts()) if self.raw.find(_IMAGE) >= 0 else 0
 
     @property
     def may_hold_media(self) -> bool:
@@ -272,7 +272,7 @@ class ChatMessage(JsonMessage, frozen=True):
 
     def unsealed(self) -> Self | None:
         """Without the members in which gateways carry such reasoning."""
-        if self.role != "assistant" or not any(sign in self.raw for sign in _SIGNS_OF_SEALS):
+        if self.role != "assistant" or max(map(self.raw.find, _SIGNS_OF_SEALS)) < 0:
             return self
         gone: dict[Path, bytes | None] = {(name,): None for name in _SEALED if name in self.members()}
         return self.read(jsontext.spliced(self.raw, gone)) if gone else self

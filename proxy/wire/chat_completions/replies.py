@@ -221,10 +221,10 @@ class AnswerStream(_Answer, StreamedReply):
         self._keep(event)
         if self._is_long:
             self._is_long = False
-            self._failed |= _CALLS in event  # the client has seen its calls
+            self._failed |= event.find(_CALLS) >= 0  # the client has seen its calls
             return event
         self._awaits_call = False
-        if not data_of(event) or not (self._is_changed or _CALLS in event):
+        if not data_of(event) or not (self._is_changed or event.find(_CALLS) >= 0):
             return event
         chunk = content_of(event)
         forwarded = self._for_client(event, chunk) if chunk else event

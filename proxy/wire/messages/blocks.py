@@ -141,7 +141,7 @@ def images_in(content: Any) -> int:
 
 def brings_tools(raw: bytes, content: Any) -> bool:
     """Whether a content, given as bytes and as blocks, adds tools, which later messages may call."""
-    if not any(sign in raw for sign in _SIGNS_OF_TOOLS):
+    if max(map(raw.find, _SIGNS_OF_TOOLS)) < 0:
         return False
     return any(_brings_tools(block) for block in jsontext.listed(content))
 

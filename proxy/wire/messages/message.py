@@ -72,7 +72,7 @@ def is_image(item: Item) -> bool:
 
 def markable(raw: bytes) -> bytes:
     """A block, without its cache mark if it is an empty text, which may not have one."""
-    block = jsontext.opened(raw) if _MARK in raw else None
+    block = jsontext.opened(raw) if raw.find(_MARK) >= 0 else None
     if not isinstance(block, dict) or text_in(block) != "":
         return raw
     return jsontext.dump({name: said for name, said in block.items() if name != MARK})
@@ -154,7 +154,7 @@ class ApiMessage(JsonMessage, frozen=True):
         """A view of a whole API message, or of any other JSON value. Several results are not split here."""
         raw = bytes(raw)
         role, content = said_in(raw)
-        role, is_marked = ROLES.get(role, role), _MARK in raw
+        role, is_marked = ROLES.get(role, role), raw.find(_MARK) >= 0
         heads = heads_in(content)
         must_stay = may_bring_tools(heads) and brings_tools(raw, jsontext.opened(content))
         if role == "assistant":
@@ -221,7 +221,7 @@ class ApiMessage(JsonMessage, frozen=True):
     def reasoning(self) -> Iterator[Reasoning]:
         """Its thinking, which a finished turn may lack: "you can omit `thinking` blocks from prior assistant turns". A
         text replaces it. https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
-        if self.role != "assistant" or _THINKING not in self.raw:
+        if self.role != "assistant" or self.raw.find(_THINKING) < 0:
             return
         content = self.raw_content()
         for position, block in enumerate(jsontext.listed(jsontext.opened(content))):
@@ -231,12 +231,12 @@ class ApiMessage(JsonMessage, frozen=True):
 
     def media(self) -> Sequence[ImageView | None]:
         """The images and files in it."""
-        return list(media_in(self.content())) if b'"source"' in self.raw else ()
+        return list(media_in(self.content())) if self.raw.find(b'"source"') >= 0 else ()
 
     @property
     def images(self) -> int:
         """How many of those media are images."""
-        return images_in(self.content()) if _IMAGE in self.raw else 0
+        return images_in(self.content()) if self.raw.find(_IMAGE) >= 0 else 0
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
@@ -249,7 +249,7 @@ class ApiMessage(JsonMessage, frozen=True):
 
     def addresses(self) -> Iterator[str]:
         """The addresses in it of content that is elsewhere."""
-        if b"artifact:" not in self.raw and not (_IMAGE in self.raw and b"http" in self.raw):
+        if self.raw.find(b"artifact:") < 0 and not (self.raw.find(_IMAGE) >= 0 and self.raw.find(b"http") >= 0):
             return
         content = self.content()
         yield from addresses_in(content, is_result=self.role in TOOL_ROLES)
@@ -335,7 +335,7 @@ class ApiMessage(JsonMessage, frozen=True):
     def unmarked(self) -> bytes:
         """Its bytes without cache marks, and with a single text as a string: clients make it a list to mark it."""
         raw = self.raw
-        if _MARK in raw:
+        if raw.find(_MARK) >= 0:
             opened = jsontext.opened(self._json)
             marks = dict.fromkeys(_marks(opened))
             raw = jsontext.spliced(self._json, marks) if marks else raw

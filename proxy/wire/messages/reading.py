@@ -53,7 +53,7 @@ def may_continue(message: Message) -> bool:
 
 def changes_what_was_read(raw: bytes) -> bool:
     """Whether new messages may contain a compaction, so that everything before it is ignored."""
-    return _COMPACTION in raw
+    return raw.find(_COMPACTION) >= 0
 
 
 def loop_start(messages: Sequence[Message]) -> int:

@@ -118,11 +118,11 @@ def _thinks(request: Request) -> bool:
 
 
 def _may_hold_images(raw: bytes) -> bool:
-    return _IMAGE in raw
+    return raw.find(_IMAGE) >= 0
 
 
 def _may_hold_files(raw: bytes) -> bool:
-    return b'"document"' in raw
+    return raw.find(b'"document"') >= 0
 
 
 SHAPE: Final = RequestShape(
@@ -214,7 +214,7 @@ class Messages(Wire):
     def may_name_images(self, raw: bytes) -> bool:
         """Images are named by the same type, whose quotes are escaped inside a text; tool results may use the names of
         other APIs."""
-        return b"image" in raw
+        return raw.find(b"image") >= 0
 
     def asks_for_a_longer_window(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         """Stated in `anthropic-beta`, which Claude Code sends for `claude-…[1m]`; its value ends in the date of the
@@ -242,9 +242,9 @@ class Messages(Wire):
         """Whether a block has begun, and there is no word of a refusal."""
         return (
             _BLOCK.search(evidence) is not None
-            and b"error" not in evidence
-            and b"context" not in evidence
-            and b'"max_tokens"' not in evidence
+            and evidence.find(b"error") < 0
+            and evidence.find(b"context") < 0
+            and evidence.find(b'"max_tokens"') < 0
         )
 
     def says_something(self, data: bytes) -> bool:

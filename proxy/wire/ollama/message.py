@@ -78,7 +78,7 @@ _inside: Final = Reader(_Inside)
 
 def may_hold_images(raw: bytes) -> bool:
     """Whether a body, or a piece of one, may contain an image."""
-    return b'"images"' in raw and _SIGN_OF_IMAGES.search(raw) is not None
+    return raw.find(b'"images"') >= 0 and _SIGN_OF_IMAGES.search(raw) is not None
 
 
 class OllamaMessage(JsonMessage, frozen=True):

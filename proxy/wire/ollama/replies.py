@@ -170,7 +170,7 @@ class AnswerStream(_Answer, StreamedReply):
 
     def _passed(self, event: bytes) -> bytes:
         self._keep(event)
-        if not (self._is_changed or _SIGN_OF_CALLS in event):
+        if not (self._is_changed or event.find(_SIGN_OF_CALLS) >= 0):
             return event
         line = object_of(event)
         forwarded = self._for_client(event, line)

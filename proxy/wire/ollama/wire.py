@@ -109,7 +109,7 @@ class Ollama(Wire):
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a message has begun, and there is no word of a refusal."""
-        return _REPLY.search(evidence) is not None and b'"error"' not in evidence and b'"length"' not in evidence
+        return _REPLY.search(evidence) is not None and evidence.find(b'"error"') < 0 and evidence.find(b'"length"') < 0
 
     def says_something(self, data: bytes) -> bool:
         """A line with only a role says nothing."""
@@ -229,7 +229,9 @@ class OllamaPrompts(Ollama):
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a response has begun, and there is no word of a refusal."""
-        return _RESPONSE.search(evidence) is not None and b'"error"' not in evidence and b'"length"' not in evidence
+        return (
+            _RESPONSE.search(evidence) is not None and evidence.find(b'"error"') < 0 and evidence.find(b'"length"') < 0
+        )
 
 
 def _without_images(members: Mapping[str, Raw]) -> dict[str, Raw]:

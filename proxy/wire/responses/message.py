@@ -227,7 +227,7 @@ class ResponsesMessage(JsonMessage, frozen=True):
 
     def unsealed(self) -> Self | None:
         """Without its encrypted reasoning; reasoning in plain text, of open models, stays."""
-        if self.role != "assistant" or b'"encrypted_content"' not in self.raw:
+        if self.role != "assistant" or self.raw.find(b'"encrypted_content"') < 0:
             return self
         raws = self.items()
         left = [raw for raw in raws if not is_sealed(jsontext.opened(raw))]

@@ -291,7 +291,7 @@ class ReplyStream(_Response, StreamedReply):
             self._id, self._is_linked = jsontext.string_in(response, "id"), is_linked(response)
         if name in _BEGINNINGS and self._rounds:
             return b""
-        if _ITEM in event:
+        if event.find(_ITEM) >= 0:
             self._keep(event)
         if self._is_of_ours(found):
             return b""
