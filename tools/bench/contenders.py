@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PEERS = Path(os.environ.get("BENCH_PEERS", Path.home() / ".cache" / "context-proxy-bench"))
 """Where `tools/bench/install_peers.sh` installs the other proxies; deliberately outside the project."""
+PEER_NAMES = ("LiteLLM", "Portkey", "headroom")
 
 DIRECT = "direct"
 NGINX = "nginx"
@@ -167,7 +168,7 @@ def _litellm() -> Contender | None:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_LOG": "ERROR",
     }
-    return Contender("LiteLLM", _python_version(program, "litellm"), command, quiet, verbatim=False, peer=True)
+    return Contender(PEER_NAMES[0], _python_version(program, "litellm"), command, quiet, verbatim=False, peer=True)
 
 
 def _portkey() -> Contender | None:
@@ -185,7 +186,7 @@ def _portkey() -> Contender | None:
     # It refuses hosts of the local network unless told to trust them.
     trusting = {"TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost"}
     version = json.loads((package / "package.json").read_text())["version"]
-    return Contender("Portkey", version, command, trusting, headers, verbatim=False, peer=True)
+    return Contender(PEER_NAMES[1], version, command, trusting, headers, verbatim=False, peer=True)
 
 
 def _headroom() -> Contender | None:
@@ -199,7 +200,7 @@ def _headroom() -> Contender | None:
         where = ["--openai-api-url", f"http://127.0.0.1:{upstream}", "--host", "127.0.0.1", "--port", str(port)]
         return ["/usr/bin/env", *set_local, program, "proxy", *where, "--no-cache", "--no-rate-limit"]
 
-    return Contender("headroom", _python_version(program, "headroom-ai"), command, verbatim=False, peer=True)
+    return Contender(PEER_NAMES[2], _python_version(program, "headroom-ai"), command, verbatim=False, peer=True)
 
 
 def _peer_program(name: str) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.bench.apis import APIS, MESSAGES, RESPONSES, Api
 from tools.bench.bodies import ANEW_TURNS, EVENTS_A_SECOND, GROWTH_TURNS, STREAM_EVENTS, STREAMS_AT_ONCE
-from tools.bench.contenders import NGINX, OFF, OURS, Contender
+from tools.bench.contenders import NGINX, OFF, OURS, PEER_NAMES, Contender
 from tools.bench.figures import (
     BESIDE_REQUESTS,
     EARLIER,
@@ -153,6 +153,7 @@ def page(
 ) -> tuple[str, str]:
     """docs/benchmarks.md, and docs/benchmarks-details.md."""
     versions = ", ".join(f"{contender.name} {contender.version}" for contender in contenders if contender.name in names)
+    missing = ", ".join(name for name in PEER_NAMES if name not in names)
     failures = "".join(
         f"* {name}, {FIGURES[row].title}: `{_short(why)}`\n" for (row, name), why in results.failures.items()
     )
@@ -160,6 +161,7 @@ def page(
         "when": when,
         "machine": machine(),
         "versions": versions,
+        "missing": f"* Not in this run: {missing}; `tools/bench/install_peers.sh` installs them.\n" if missing else "",
         "command": command,
         "rounds": rounds,
         "felt": contenders_table(results, names, FELT),
@@ -254,14 +256,14 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 _FLOOR = """\
-What limits the targets that are not met (figures of November 2026, taken one by one):
+What limits targets that are not always met (figures of November 2026, each taken by itself, not in this run):
 
 * **2 KB.** uvicorn, with a route that reads the request and answers it, takes 1.9 times as long as nginx. A request
   upstream and back takes 0.09 ms with aiohttp's connections and parser, 0.02 of it in the sockets. The rest is Python
   that reads, counts, plans, judges, measures and logs: 0.13 ms if nothing else runs in between, two to five times as
-  much if the caches are cold. It is spread over 370 calls, of which
-  none takes more than 5 µs: reading the body is a seventh, planning two fifths, the response a fifth, the log line and
-  the metrics a fifth.
+  much if the caches are cold. It is spread over 460 calls and 11 000 bytecodes, switched off 260 and 6 500: planning is
+  a quarter, libraries a fifth, and no function of ours more than 2.3 %
+  ([where they are](decisions/0019-what-a-small-request-may-cost.md)).
 * **200 KB never seen before.** nginx does not look at the body. Forwarding it in Python takes 3.7 times as long as
   nginx; reading its messages and estimating their tokens takes 5 ms, in a thread. This happens once in a conversation:
   after that, only new messages are read and counted.
@@ -272,13 +274,13 @@ What limits the targets that are not met (figures of November 2026, taken one by
   0.12 for the head of the response and the first event, and 0.5 in the server and the client library, as much as with
   the proxy switched off. Upstream, client and proxy share two cores, and other work on them decides this figure: in
   pairs, 0.32 to 0.35 ms more than switched off.
-* **Into 128 000 tokens.** A quarter of a second is tiktoken's count of 2 MB, another one the notes about what nine cuts
-  leave out, 0.2 s the forwarding; in this run, beside all the others, everything took a third longer than alone.
-* **Start.** Nearly all of it is imports. In this run they come from caches that the other contenders have emptied; by
-  itself, a new process answers `/healthz` after 0.33 to 0.53 s.
+* **Into 128 000 tokens.** A quarter of a second is tiktoken's count of 2 MB; most of the rest is the notes about what
+  nine cuts leave out, and the forwarding.
+* **Start.** Nearly all of it is imports. In a run with other contenders, they come from caches that those have emptied;
+  by itself, a new process answers `/healthz` after 0.33 to 0.53 s.
 * **100 turns to 2 MB.** A third of it is forwarding in Python; the rest reads, counts and plans one exchange a turn.
 * **A last message that is reworded.** Its text is new in each turn, and near the window each text is counted exactly.
-* **Memory.** 75 MB before the first request, 45 of a vocabulary, 30 of remembered conversations; the rest Python keeps
+* **Memory.** What the idle process has, 45 MB of a vocabulary, 30 of remembered conversations; the rest Python keeps
   free between what it remembers.
 * **Four workers.** Each reads every message once: those of several turns together, which are so many bytes that a
   thread does it.
@@ -297,7 +299,7 @@ Written by `{command}` on {when}.
 * Load average when the last figure was taken: {load}. Upstream, client and proxy cause up to 2 of it; the rest is
   other work on the same cores. It shows most in wall times (first token, latency, start), and in CPU by a tenth or two.
 * Versions: {versions}.
-
+{missing}
 ## All proxies compared
 
 In brackets: how many times nginx. `nginx-buffered` is nginx with its defaults, which reads a whole request before it

@@ -275,11 +275,12 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
     window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
     high, images = pipeline.budget.high_mark, pipeline.images
     for index, message, tool in _arriving(messages, progress.messages, tools):
-        for call in message.calls if pages else ():
-            pages.pop(call.id, None)  # ids need to be unique in their message only
-        if message.calls and (message.raw.find(b"/tool_") >= 0 or message.raw.find(b"\\tool_") >= 0):
-            asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
-            pages.update((call_id, page) for call_id, page in asked if page is not None)
+        if message.calls:
+            for call in message.calls:
+                pages.pop(call.id, None)  # ids need to be unique in their message only
+            if message.raw.find(b"/tool_") >= 0 or message.raw.find(b"\\tool_") >= 0:
+                asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
+                pages.update((call_id, page) for call_id, page in asked if page is not None)
         read = pages.get(message.answers) if pages else None
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size

@@ -150,7 +150,7 @@ class Tenants:
         """Sixteen bytes that are the same for the same keys."""
         named = dict(headers)
         keys = [] if self._shared else list(map(named.__getitem__, KEY_HEADERS & named.keys()))
-        if len(keys) > 1 or (keys and len(named) < len(headers)):  # hardly ever; in their order
+        if len(keys) > 1 or (len(named) < len(headers) and keys):  # hardly ever; in their order
             keys = [value for name, value in headers if name in KEY_HEADERS]
         return hashlib.blake2b(b"\n".join(keys), key=self._secret, digest_size=16).digest()
 

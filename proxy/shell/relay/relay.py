@@ -155,8 +155,8 @@ class Relay:
             response = await self._send(target, sent_headers, Outgoing(received.body, kept.rest), record)
             return Served(response if planned is None else await self._observed(response, planned, kept, record))
         has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
-        read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         if b"accept-encoding" in named:
+            read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
         larger = None
         if planned.plan.artifacts:

@@ -194,15 +194,13 @@ class RequestRecord(Struct):
             self.own_seconds = self.sent - self.received - waited
         if self.planned is None:
             return
-        as_it_came = self.observed or self.attempt_kind == AttemptKind.ORIGINAL
-        self.sent_tokens = self.planned.tokens_before if as_it_came else self.planned.tokens_after
+        planned, is_original = self.planned, self.attempt_kind == AttemptKind.ORIGINAL
+        self.sent_tokens = planned.tokens_before if self.observed or is_original else planned.tokens_after
         if self._last_sent is not None:
-            self._last_sent.messages = messages = self._sent_messages(self.planned)
+            messages = planned.request.conversation.messages if is_original else planned.plan.sent
+            self._last_sent.messages = messages
             if self._sent_before:
                 self.prefix_kept = share_kept(self._sent_before, messages)
-
-    def _sent_messages(self, planned: Planned) -> tuple[Message, ...]:
-        return planned.request.conversation.messages if self.attempt_kind == AttemptKind.ORIGINAL else planned.plan.sent
 
     held_bytes: ClassVar[int] = 0
     """What it holds of messages is held, and counted, by its plan."""

@@ -190,7 +190,8 @@ class Exchanges:
         return None
 
     def _keep(self, connection: Connection) -> None:
-        if connection.protocol is None or connection.protocol.should_close:
+        protocol = connection.protocol
+        if protocol is None or protocol.should_close:
             connection.close()
             return
         self._idle.append((connection, self._loop.time() + self._idle_seconds))

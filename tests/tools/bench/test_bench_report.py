@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.bench.apis import CHAT, MESSAGES, RESPONSES
 from tools.bench.bodies import WORKLOADS
-from tools.bench.contenders import NGINX, OFF, OURS
+from tools.bench.contenders import NGINX, OFF, OURS, PEER_NAMES
 from tools.bench.figures import CPU_FIGURES, EARLIER, FIGURES, MOST_OVER_OFF, of_api
 from tools.bench.report import apis_table, contenders_table, earlier_table, off_table, page, targets_table
 from tools.bench.results import Results
@@ -107,6 +107,13 @@ def test_a_failed_figure_is_named_with_its_reason() -> None:
     assert _cells(text, "| streamed event, CPU")[-1] == _cells(details, "| streamed event, CPU")[-1] == "failed"
     assert "* Peer, streamed event, CPU: `stream: status 500: 'no'`" in text
     assert "on 2024-01-01" in text
+    assert "* Not in this run: LiteLLM, Portkey, headroom; " in text
+
+
+def test_a_page_with_all_proxies_names_none_that_is_missing() -> None:
+    names = [NGINX, OURS, *PEER_NAMES]
+    text, _ = page(_results((0.4,), (0.05,)), [], names, when="2024-01-01", command="", rounds=3)
+    assert "Not in this run" not in text
 
 
 def test_an_api_is_held_to_what_chat_costs_in_the_same_round() -> None:
