@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, NotRequired, Protocol
 
 from fastapi import FastAPI, Request, Response
@@ -81,7 +82,7 @@ class ResponseSender(Struct, eq=False):
     status: int = 0
     """Status of the response; 0 until it has begun."""
     sent_bytes: int = 0
-    last: Tail = field(default_factory=lambda: Tail(TAIL_BYTES, _PIECES_OF_THE_END))
+    last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, _PIECES_OF_THE_END))
     """The end of what was sent."""
     _is_read: bool = False
     _connection: Losable | None = None

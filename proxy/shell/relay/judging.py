@@ -224,32 +224,32 @@ class Judge:
         """Compare the upstream's count of a prompt with the estimate."""
         if self._cut_to(all_counted, planned, record) is not None:
             return
-        record.prompt_tokens = counted
+        record.prompt_tokens, model = counted, planned.request.known_as
         if went_well:
             self._learning.note_passed(None, planned.plan.after.bytes, planned.tenant)
         if went_well and planned.request.shape.is_whole:
             passed = planned.tokens_after if counted is None else counted
-            self._learning.note_passed(planned.request.known_as, passed, planned.tenant)
+            self._learning.note_passed(model, passed, planned.tenant)
         if not _is_comparable(planned):
             return
         if counted is None:
             if planned.inputs.terms.goal_tokens is not None and went_well:
-                self._learning.note_prompt(planned.request.known_as, planned.tokens_after, planned.tenant)
+                self._learning.note_prompt(model, planned.tokens_after, planned.tenant)
             return
         profile = planned.inputs.profile
         if profile.window_is_guessed:
-            self._learning.note_taken(planned.request.known_as, counted, profile.window_tokens, planned.tenant)
+            self._learning.note_taken(model, counted, profile.window_tokens, planned.tenant)
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
-            self._learning.note_prompt(planned.request.known_as, counted, planned.tenant)
+            self._learning.note_prompt(model, counted, planned.tenant)
             if planned.is_here:
                 self._learn_images(planned, estimate, counted)
         elif planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted)):
-            self._learning.note_prompt(planned.request.known_as, counted, planned.tenant)
+            self._learning.note_prompt(model, counted, planned.tenant)
         else:
             may_cut = self._may_cut(profile)
             self._learning.note_usage(
-                planned.request.known_as,
+                model,
                 counted_by,
                 estimate,
                 counted,

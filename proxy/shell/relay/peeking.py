@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from msgspec import Struct, field
@@ -58,7 +59,7 @@ class PeekedResponse(Struct, eq=False):
     """What is not held."""
     status: int
     headers: Headers
-    last: Tail = field(default_factory=lambda: Tail(_TAIL_BYTES, _PIECES_OF_THE_END))
+    last: Tail = field(default_factory=partial(Tail, _TAIL_BYTES, _PIECES_OF_THE_END))
     """The end of what has arrived."""
     is_stream: bool = False
     """Whether the body is a stream of events, by its headers or by its beginning."""

@@ -254,7 +254,7 @@ class RequestRecord(Struct):
         sizes = f"before={planned.tokens_before};after={after};room={room}"
         found = [
             (b"x-context-proxy-tokens", sizes.encode()),
-            (b"x-context-proxy-attempts", str(self.attempts).encode()),
+            (b"x-context-proxy-attempts", b"%d" % self.attempts),
         ]
         if planned.changed and not as_it_came:
             counts = ";".join(f"{reason}={count}" for reason, count in planned.reasons.items())
