@@ -47,6 +47,7 @@ LM_STUDIO_V1 = {
             "capabilities": {"vision": True, "trained_for_tool_use": True},
         },
         {"type": "llm", "key": "qwen/qwen3-4b-2507", "loaded_instances": [], "max_context_length": 262144},
+        {"type": "llm", "key": "of another version", "max_context_length": 4096},
     ]
 }
 LM_STUDIO_V0 = {
@@ -85,6 +86,7 @@ def limits(read: Callable[[bytes], ModelList], answer: Any, model: str) -> Model
         (own_servers.llama_cpp_window, LLAMA_CPP_ROUTER, "any", ModelLimits()),
         (own_servers.lm_studio_v1, LM_STUDIO_V1, "google/gemma-3-12b:2", ModelLimits(4096)),
         (own_servers.lm_studio_v1, LM_STUDIO_V1, "qwen/qwen3-4b-2507", ModelLimits()),
+        (own_servers.lm_studio_v1, LM_STUDIO_V1, "of another version", ModelLimits()),
         (own_servers.lm_studio_v0, LM_STUDIO_V0, "n", ModelLimits(modalities=frozenset({Modality.TEXT}))),
         (own_servers.tgi_limits, TGI, "tgi", ModelLimits(8192, 4095)),
         (

@@ -75,6 +75,7 @@ def test_a_carriage_return_waits_for_the_line_feed_that_may_follow():
         (b": comment\n\n", b""),
         (b"event: x\nid: 1\n\n", b""),
         (b"database: a\n\n", b""),
+        (b": c\n\r\ndata: a\n\n", b"a"),
         (b"\xef\xbb\xbfdata: a\n\n", b"a"),
         (b" data: a\n\n", b""),
         (b"", b""),

@@ -453,3 +453,9 @@ def test_the_answer_to_a_call_is_a_message_with_its_result():
 )
 def test_a_beta_lifts_the_window(headers, lifts):
     assert MESSAGES.asks_for_a_longer_window(headers) is lifts
+
+
+def test_a_list_of_models_is_requested_with_a_version_and_the_key_in_both_headers():
+    headers = MESSAGES.list_headers("k")
+    assert headers[b"anthropic-version"] == b"2023-06-01"
+    assert (headers[b"x-api-key"], headers[b"authorization"]) == (b"k", b"Bearer k")

@@ -209,3 +209,19 @@ def test_dropping_exchanges_never_parts_results_from_their_calls(batches, data):
     again = OLLAMA.parse(OLLAMA.render(whole, kept, {}))
     assert [(one.raw, one.answers) for one in again.conversation] == [(one.raw, one.answers) for one in kept]
     assert all(said == asked for said, asked in told(again.conversation))
+
+
+def test_no_reasoning_is_sealed():
+    found = message(role="assistant", content="", thinking="Hm.")
+    assert found.unsealed() is found
+
+
+def test_what_is_no_image_in_base64_stays_a_part_without_a_type():
+    found = message(role="user", content="Look.", images=[IMAGE, "A", 7])
+    _, (_, *images) = found.parts()
+    assert [part.attachment and part.attachment.declared for part in images] == ["image/png", "", None]
+
+
+def test_arguments_that_no_tool_takes_are_not_arguments():
+    raw = b'{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}'
+    assert list(OllamaMessage.read(raw).arguments()) == []

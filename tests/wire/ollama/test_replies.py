@@ -147,3 +147,10 @@ def test_a_whole_reply_that_broke_off_is_final():
     reply.feed(body("", [OURS, call("get")], done_reason="length"))
     assert reply.end() is None
     assert [one["function"]["name"] for one in json.loads(reply.last_words())["message"]["tool_calls"]] == ["get"]
+
+
+def test_a_reply_without_a_message_is_passed_on_as_it_is():
+    body = AnswerBody()
+    body.feed(b'{"model": "m", "message": 7, "done": true}')
+    assert body.end() is None
+    assert body.last_words() == b'{"model": "m", "message": 7, "done": true}'

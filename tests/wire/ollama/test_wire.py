@@ -150,3 +150,13 @@ def test_an_error_is_a_text_whatever_it_was():
     assert OLLAMA.error_in_body(503, b"") == b'{"error":"HTTP 503"}'
     assert OLLAMA.error_in_body(200, END) == END
     assert OLLAMA.error_in_stream(502, b"Bad\nGateway") == b'{"error":"Bad\\nGateway"}\n'
+
+
+def test_messages_that_are_null_stay_null():
+    request = parsed(messages=None)
+    members = {"options": b'{"num_ctx": 9}'}
+    assert json.loads(OLLAMA.render(request, request.conversation.messages, members)) == {
+        "model": "m",
+        "messages": None,
+        "options": {"num_ctx": 9},
+    }
