@@ -1,4 +1,4 @@
-"""Collectors of Prometheus that are read when somebody asks, and a histogram cheaper than prometheus_client's.
+"""Collectors of Prometheus that are read at each scrape, and a histogram cheaper than prometheus_client's.
 
 Rule: reading changes no count. Prices are read in a thread; everything else is at hand.
 """
