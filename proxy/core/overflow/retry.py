@@ -35,8 +35,8 @@ _LIMIT_SHARE: Final = 0.95
 """Share of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted
 it, so the rest only has to cover the error of an estimate."""
 _ESTIMATED_SHARE: Final = 0.85
-"""Share of the true limit for such a prompt where tokens are only estimated: one part of a prompt may be a seventh
-denser than its whole, of which alone the count is known."""
+"""Share of the true limit for such a prompt where tokens are only estimated, or were estimated wrongly for the refused
+one: one part of a prompt may be a seventh denser than its whole, of which alone the count is known."""
 _UNCONFIRMED_FACTOR: Final = 1.5
 """A count may exceed an estimate that nothing has confirmed by this factor: a third of it is missing."""
 _REPLY_SLACK_TOKENS: Final = 16
@@ -361,9 +361,10 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
     is_counted = verdict.prompt is not None or verdict.is_over_rate
     is_exact = is_counted and verdict.exactness is Exactness.EXACT
     ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
+    is_off = abs(ours_per_theirs - 1) > 1 - _LIMIT_SHARE
     ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
     most = int((verdict.limit - (reply or 0)) * _LIMIT_SHARE * ours_per_theirs)
-    share = _ESTIMATED_SHARE if situation.count_may_be_wrong else _LIMIT_SHARE
+    share = _ESTIMATED_SHARE if situation.count_may_be_wrong or is_off else _LIMIT_SHARE
     sure = min(verdict.limit * share * ours_per_theirs, situation.estimate_tokens * ALWAYS_SMALLER)
     return most, reply, int(sure) if is_exact else None
 

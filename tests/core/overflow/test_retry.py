@@ -275,6 +275,13 @@ def test_a_prompt_that_is_only_estimated_is_surely_under_the_limit_with_a_larger
     assert (sure.is_sure, sure.goal_tokens, estimated.is_sure, estimated.goal_tokens) == (True, 7_600, True, 6_800)
 
 
+@pytest.mark.parametrize(("counted", "goal"), [(9_600, 7_916), (10_400, 7_307), (9_400, 7_234), (12_000, 5_666)])
+def test_an_estimate_that_was_off_by_more_than_the_margin_proves_less_of_a_part(counted, goal):
+    """SENT is estimated at 10 000."""
+    sure, *_ = after(SENT, 400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=counted, unit=Unit.TOKENS))
+    assert (sure.is_sure, sure.goal_tokens) == (True, goal)
+
+
 def test_a_limit_in_characters_is_turned_into_tokens():
     assert emergency_goal(Verdict(VerdictKind.PROMPT, limit=20_000, unit=Unit.CHARS), SENT) == 3_000
 
