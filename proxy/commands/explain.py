@@ -22,9 +22,8 @@ from rich.text import Text
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.conversation.tracked_message import MessageReport, Reason
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.artifacts.access import AccessResolver, create_folder

@@ -15,10 +15,9 @@ from support.strategies import notices, pipeline
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import plan
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.exchange import unpaired
 from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.tracked_message import Size, size_of
+from proxy.core.conversation.tracked_message import Reason, Size, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages

@@ -22,7 +22,7 @@ from support.browser import CHROMIUM, Page, browser
 from support.journey import KEY, Received, World, call, long_text, result, world
 
 from proxy import __version__
-from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.tracked_message import Reason
 from proxy.shell.endpoints import operator
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.core.conversation.edit import Edit
+from proxy.core.conversation.tracked_message import Edit
 from proxy.core.text.excerpt import Direction, ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage

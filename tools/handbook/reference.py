@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from proxy.config import settings, upstreams
 from proxy.config.sources import section_in
-from proxy.core.conversation import edit as edits
+from proxy.core.conversation import tracked_message
 from proxy.shell.telemetry import collectors, metrics
 
 LINE_CHARS: Final = 110
@@ -299,9 +299,11 @@ def render_metrics() -> str:
 def render_log() -> str:
     """The page about the log and the reasons for edits."""
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
-    said = _docstrings(edits)[edits.Reason.__name__]
-    details = {reason: " ".join(said.get(reason.name, "").split()) for reason in edits.Reason}
-    reasons = [f"| `{one.value}` | {one.several.replace('#', 'N')} | {details[one]} |" for one in edits.Reason]
+    said = _docstrings(tracked_message)[tracked_message.Reason.__name__]
+    details = {reason: " ".join(said.get(reason.name, "").split()) for reason in tracked_message.Reason}
+    reasons = [
+        f"| `{one.value}` | {one.several.replace('#', 'N')} | {details[one]} |" for one in tracked_message.Reason
+    ]
     return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
 
 

@@ -21,10 +21,18 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE, NoteRoom
 from proxy.core.compaction.steps import CompactionStep, sparing
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change, are_interchangeable
 from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
-from proxy.core.conversation.tracked_message import NOTHING, LocalStep, MessageReport, Size, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import (
+    NOTHING,
+    Edit,
+    LocalStep,
+    MessageReport,
+    Reason,
+    Size,
+    TrackedMessage,
+    prepared,
+)
 from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
 from proxy.core.text import Discreet

@@ -14,10 +14,9 @@ from msgspec import Struct, structs
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import TOOL_ROLES, Address, Argument
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
+from proxy.core.conversation.tracked_message import Edit, LocalStep, Reason, TrackedMessage
 from proxy.core.notices.writing import Notices, is_ours
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits, excerpt

@@ -15,7 +15,6 @@ from msgspec import Struct, structs
 
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import NoteRoom, OmissionNote
-from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import (
     Change,
     ToolExchange,
@@ -31,7 +30,10 @@ from proxy.core.conversation.exchange import (
 )
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.tracked_message import (
+    Edit,
     MessageReport,
+    Moved,
+    Reason,
     Size,
     TrackedMessage,
     before_a_user,

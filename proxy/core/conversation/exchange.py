@@ -14,9 +14,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from proxy.core.conversation.edit import Edit
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message, ToolCall
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import Edit, TrackedMessage
 from proxy.core.text.identifiers import names_in
 
 

@@ -23,9 +23,9 @@ from proxy.core.content_types import (
     plain_mime,
 )
 from proxy.core.content_types.texts import decoded, text_of
-from proxy.core.conversation.edit import RoutedMedia
 from proxy.core.conversation.message import Attachment, Message, Route, Shape, Shown
 from proxy.core.conversation.references import Unfetched
+from proxy.core.conversation.tracked_message import RoutedMedia
 from proxy.core.media.descriptions import OmissionReason, default_name, description, named, not_fetched
 from proxy.core.models.profile import Modality
 from proxy.core.notices.writing import Notices

@@ -12,7 +12,6 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
 from proxy.core.conversation.message import (
     TOOL_ROLES,
     Address,
@@ -27,6 +26,7 @@ from proxy.core.conversation.message import (
     Words,
 )
 from proxy.core.conversation.references import Resolved, Unfetched, references_in
+from proxy.core.conversation.tracked_message import Edit, Moved, Reason, RoutedMedia
 from proxy.core.media.descriptions import fetched_here, label, named_file, shown
 from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place
 from proxy.core.models.profile import Modality, ToolImages

@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import quoted
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Address
+from proxy.core.conversation.tracked_message import Edit, Reason
 from proxy.core.notices.resume import Resume, written_length
 from proxy.core.notices.writing import Notices
 from proxy.core.text import Raw, jsontext

@@ -18,8 +18,8 @@ import msgspec
 
 from proxy.core.artifact import Artifact, beginning_of
 from proxy.core.artifact_reading.pages import Query, listing_header, quoted, search_header
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Carried, Content, Shown, Words
+from proxy.core.conversation.tracked_message import Edit, Reason
 from proxy.core.notices.catalogue import Language
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, notice

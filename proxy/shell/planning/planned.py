@@ -18,9 +18,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxy.core.compaction.plan import Plan, Progress, Reading
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Resolved
+from proxy.core.conversation.tracked_message import Edit, Reason
 from proxy.core.text import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire.protocol import Wire

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
-from proxy.core.conversation.tracked_message import Size
+from proxy.core.conversation.tracked_message import Reason, Size
 from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry import Terms

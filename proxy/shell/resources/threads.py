@@ -23,8 +23,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from proxy.core.conversation.edit import Edit
 from proxy.core.conversation.message import Message
+from proxy.core.conversation.tracked_message import Edit
 from proxy.core.notices.writing import Notices
 
 EXIT_SECONDS: Final = 2.0

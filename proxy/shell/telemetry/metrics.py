@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from proxy import __version__
-from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.tracked_message import Reason
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry import AttemptKind
 from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.compaction.budget import in_model_tokens
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
-from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.conversation.tracked_message import Edit, MessageReport, Reason
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.core.truncation.tool_output import TruncateToolOutput

@@ -5,8 +5,7 @@ from support.strategies import conversation, exchange, notices, part, spelled, s
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.note import NoteRoom, OmissionNote, extended, fitting
-from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.tracked_message import NOTHING, Size, TrackedMessage, size_of
+from proxy.core.conversation.tracked_message import NOTHING, Reason, Size, TrackedMessage, size_of
 from proxy.core.text import jsontext
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage

@@ -34,9 +34,8 @@ from support.strategies import (
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE
 from proxy.core.compaction.plan import Reading, compressed, plan
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
-from proxy.core.conversation.tracked_message import Size, size_of
+from proxy.core.conversation.tracked_message import Reason, Size, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages

@@ -36,9 +36,8 @@ from proxy.core.compaction.steps import (
     shortened_arguments,
 )
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Argument
-from proxy.core.conversation.tracked_message import Size, TrackedMessage, size_of
+from proxy.core.conversation.tracked_message import Reason, Size, TrackedMessage, size_of
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import ToolImages

@@ -14,10 +14,9 @@ from proxy.core.compaction.window import (
     ContextWindow,
     CutPacing,
 )
-from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Carried
-from proxy.core.conversation.tracked_message import Size, TrackedMessage, size_of
+from proxy.core.conversation.tracked_message import Edit, Moved, Reason, Size, TrackedMessage, size_of
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 

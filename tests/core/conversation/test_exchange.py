@@ -10,7 +10,6 @@ from support.line_api import LINES
 from support.line_wire import LineMessage, paired
 from support.strategies import any_histories, exchange, pairing_faults, user, valid_histories
 
-from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import (
     ToolExchange,
     Unanswered,
@@ -25,7 +24,7 @@ from proxy.core.conversation.exchange import (
     unpaired,
 )
 from proxy.core.conversation.message import SYSTEM_ROLES, ToolCall
-from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.conversation.tracked_message import Edit, Reason, TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS

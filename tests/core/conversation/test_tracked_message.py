@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from support.media_samples import image_part
@@ -8,12 +9,14 @@ from support.strategies import exchange, pipeline, planned, spelled, user
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import Carried, Parts, Words
 from proxy.core.conversation.tracked_message import (
     MAX_ROLE_CHARACTERS,
     MAX_TOOL_CHARACTERS,
+    Edit,
     MessageReport,
+    Moved,
+    Reason,
     TrackedMessage,
     before_a_user,
     done_again,
@@ -200,3 +203,16 @@ def test_the_note_adds_its_tokens_and_names_its_artifact_once():
     other = Artifact(b"b")
     assert REPORT.with_note(7, other).artifacts == (KEPT.id, other.id)
     assert REPORT.with_note(7, None).artifacts == (KEPT.id,)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_is_its_name_wherever_it_is_written(reason: Reason) -> None:
+    assert Reason(reason.value) is reason
+    assert f"{reason}={json.dumps(reason)}" == f'{reason.value}="{reason.value}"'
+    assert pickle.loads(pickle.dumps(reason)) is reason
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_has_words_for_one_change_and_for_several(reason: Reason) -> None:
+    assert "#" not in reason.one
+    assert reason.several == reason.one or reason.several.count("#") == 1

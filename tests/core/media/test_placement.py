@@ -9,9 +9,9 @@ from support.media_samples import CSV, JPEG, PDF, PNG, SVG, WAV, audio_part, fil
 from support.strategies import notices, spelled
 
 from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.conversation.edit import RoutedMedia
 from proxy.core.conversation.message import Attachment, Route, Shape
 from proxy.core.conversation.references import FetchError, Unfetched
+from proxy.core.conversation.tracked_message import RoutedMedia
 from proxy.core.media.descriptions import OmissionReason
 from proxy.core.media.placement import (
     MAX_TEXT_BYTES,

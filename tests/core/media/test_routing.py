@@ -29,8 +29,8 @@ from support.media_samples import (
 from support.strategies import WAY, any_histories, content_after, conversation, notices, part, spelled
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched, references_in
+from proxy.core.conversation.tracked_message import Reason
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.profile import Modality, ToolImages

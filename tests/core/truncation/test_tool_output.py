@@ -25,7 +25,7 @@ from support.tool_results import LIMITS, LONG, cut, cut_text
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.compaction.steps import compaction_steps, last_resorts
-from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.tracked_message import Reason
 from proxy.core.models.profile import AgentFileAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.writing import is_ours

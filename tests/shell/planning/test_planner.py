@@ -7,7 +7,7 @@ from support.planners import TENANT, TOOLS, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
 from proxy.config.settings import Settings
-from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.tracked_message import Reason
 from proxy.core.models.profile import ModelProfile
 from proxy.errors import MalformedRequest
 from proxy.shell.planning.pipelines import Pipelines
