@@ -35,6 +35,8 @@ from proxy.shell.models.profiles import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""
+_LEAST_RESULT_BYTES: Final = 600
+"""What a result keeps on arrival in the smallest window: its notice takes a third of it."""
 _BYTES_PER_CHARACTER: Final = 4
 """In UTF-8, at the most."""
 
@@ -178,7 +180,7 @@ class Pipelines:
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output
-        share = None if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
+        share = None if result_tokens is None else max(_LEAST_RESULT_BYTES, result_tokens * _BYTES_PER_TOKEN)
         stated = entry.max_tool_result_chars if entry is not None else None
         limits = _in_characters(
             every, stated, share, ExcerptLimits(direction=every.direction, head_share=every.head_share)

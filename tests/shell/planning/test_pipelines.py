@@ -66,7 +66,7 @@ def test_what_sets_the_limit_of_a_result_is_known(tokens, bound_by):
 def test_no_result_takes_more_than_its_share_of_the_window_when_it_arrives():
     assert truncate("m", 3_500).limits.max_bytes == 10_500
     assert truncate("m", 100_000).limits.max_bytes == 51_200
-    assert truncate("m", 0).limits.max_bytes == 256
+    assert truncate("m", 0).limits.max_bytes == 600
 
 
 def test_while_nothing_can_be_kept_nothing_is_cut_that_fits():

@@ -92,7 +92,7 @@ async def test_the_reply_gives_way_before_the_history(name):
     planned = await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
     assert planned.plan.edits == ()
     sent = json.loads(planned.body())
-    assert 256 <= sent[name] < 6_000
+    assert 600 <= sent[name] < 6_000
     assert sent[name] + planned.plan.after.tokens <= 8_000
     assert sent["messages"] == json.loads(raw)["messages"]
     assert planned.reasons == {"clamp_reply": 1}
