@@ -742,7 +742,10 @@ function limitInWords(limit) {
 /** Why there was something to do, where the room is the reason. */
 function whyOf({ tokens_before: received, room_tokens: room, window_tokens: size, attempts, blocks = [] }) {
   const why = [];
-  if (room !== null && received > room) why.push(`${whole.format(received)} tokens were received. Of the window of ${whole.format(size)}, a prompt may have ${whole.format(room)}.`);
+  if (room !== null && received > room) {
+    const budget = attempts > 1 ? `The last send had a prompt budget of ${whole.format(room)}` : `Of the window of ${whole.format(size)}, a prompt may have ${whole.format(room)}`;
+    why.push(`${whole.format(received)} tokens were received. ${budget}.`);
+  }
   const limits = new Map();
   for (const { limit } of blocks) if (limit) limits.set(limit, (limits.get(limit) ?? 0) + 1);
   for (const [limit, count] of limits) why.push(`${counted(count, "result")} exceeded ${limitInWords(limit)}.`);

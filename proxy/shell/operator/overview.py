@@ -447,7 +447,7 @@ def _refused(refusals: Sequence[tuple[int, int]], lately: Mapping[str, Any]) -> 
     if total > lately["requests"] * _REFUSED_SHARE:
         each = ", ".join(f"{count:,} × {status}" for status, count in of_keys)
         words = f"In the last 15 minutes, {total:,} of {lately['requests']:,} requests were refused: {each}."
-        yield {"level": "warn", "words": words, "status": str(of_keys[0][0])}
+        yield {"level": "warn", "words": words, "status": str(of_keys[0][0]) if len(of_keys) == 1 else "refused"}
 
 
 def _unwell(

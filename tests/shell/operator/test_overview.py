@@ -126,7 +126,7 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) 
     assert said == {
         "level": "warn",
         "words": "In the last 15 minutes, 6 of 100 requests were refused: 4 × 401, 2 × 429.",
-        "status": "401",
+        "status": "refused",
     }
 
 
