@@ -114,6 +114,15 @@ def test_an_overflow_that_was_survived_is_counted_as_one(build: Any) -> None:
     assert found["decisions"][0]["attempts"] == line["attempts"] == 2
 
 
+def test_a_second_send_is_named_after_its_conversation(build: Any) -> None:
+    world = build(6_000, defaults={"context_window": 128_000})
+    for turns in (1, 12):
+        assert world.ask(growing(turns)).status_code == 200
+    first, refused = world.logged("request_done", 2)
+    assert refused["attempts"] == 2
+    assert first["conversation"] == refused["conversation"] != ""
+
+
 def test_what_was_only_observed_saved_nothing(build: Any) -> None:
     world = build(8_000, mode="observe")
     world.ask(growing(12))

@@ -183,6 +183,8 @@ class RequestRecord(Struct):
     def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
         """The request is sent once more."""
         self.attempts += 1
+        if self.planned is not None and not planned.last_sent.conversation:  # a second plan continues no other
+            planned.last_sent.conversation = self.planned.last_sent.conversation
         self.attempt_kind, self.planned, self.warning = attempt.kind.value, planned, _warning_of(planned)
 
     def note_sent(self, sent_bytes: int) -> None:
