@@ -149,41 +149,41 @@ def _parser() -> argparse.ArgumentParser:
     _add_listening_flags(serve)
     serve.set_defaults(run=_serve)
 
-    check = commands.add_parser("check", help="whether the settings are right: one line for each mistake")
+    check = commands.add_parser("check", help="validate the settings; one line for each mistake")
     _add_settings_flags(check)
     _add_listening_flags(check)
     check.set_defaults(run=_check)
 
-    doctor = commands.add_parser("doctor", help="whether a request goes through, and what to do if not")
+    doctor = commands.add_parser("doctor", help="send a test request; if it fails, say what to do")
     _add_settings_flags(doctor)
-    doctor.add_argument("--model", metavar="NAME", help="the model to try (default: the first that is listed)")
-    doctor.add_argument("--api", choices=WIRE_PATHS, help="API of the upstream (default chat_completions)")
+    doctor.add_argument("--model", metavar="NAME", help="model to test (default: the first one listed)")
+    doctor.add_argument("--api", choices=WIRE_PATHS, help="API to test (default: chat_completions)")
     doctor.set_defaults(run=_doctor)
 
-    _add_demo(commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network"))
+    _add_demo(commands.add_parser("demo", help="run one agent with and without the proxy; needs no key and no network"))
 
-    explain = commands.add_parser(
-        "explain", help="what would be done to a chat request; it is not sent, and nothing is stored"
-    )
+    explain = commands.add_parser("explain", help="show what would be done to a chat request; sends and stores nothing")
     _add_settings_flags(explain)
-    explain.add_argument("file", metavar="FILE", help="the body of the request, as JSON; -: from standard input")
-    explain.add_argument("--model", metavar="NAME", help="as if it were for this model")
+    explain.add_argument("file", metavar="FILE", help="request body as JSON; - reads standard input")
+    explain.add_argument("--model", metavar="NAME", help="plan for this model instead of the one in the body")
     forms = explain.add_mutually_exclusive_group()
-    forms.add_argument("--diff", action="store_true", help="each message that changes, before and after side by side")
-    forms.add_argument("--json", action="store_true", help="as JSON")
+    forms.add_argument("--diff", action="store_true", help="show each changed message, before and after side by side")
+    forms.add_argument("--json", action="store_true", help="print JSON")
     explain.set_defaults(run=_explain)
 
-    models = commands.add_parser("models", help="a model's limits, and who states them")
+    models = commands.add_parser("models", help="show or forget the limits of models, and where they come from")
     _add_settings_flags(models)
-    models.add_argument("name", nargs="?", metavar="NAME", help="one model; otherwise all that are named anywhere")
-    models.add_argument("--forget", action="store_true", help="forget what upstreams have taught about NAME")
-    models.add_argument("--all", action="store_true", help="with --forget: about all models")
-    models.add_argument("--json", action="store_true", help="as JSON")
+    models.add_argument("name", nargs="?", metavar="NAME", help="model to show (default: all that are known)")
+    models.add_argument("--forget", action="store_true", help="forget what was learned about NAME from its upstreams")
+    models.add_argument("--all", action="store_true", help="with --forget: forget what was learned about all models")
+    models.add_argument("--json", action="store_true", help="print JSON")
     models.set_defaults(run=_models)
 
-    _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
+    _add_artifacts(commands.add_parser("artifacts", help="list, show or remove what was taken out of requests"))
 
-    mcp = commands.add_parser("mcp", help="artifacts for an agent on this machine, by MCP on standard input and output")
+    mcp = commands.add_parser(
+        "mcp", help="serve artifacts to an agent on this machine, over MCP on standard input and output"
+    )
     _add_settings_flags(mcp)
     mcp.set_defaults(run=_mcp)
 
@@ -193,20 +193,20 @@ def _parser() -> argparse.ArgumentParser:
 def _add_artifacts(command: argparse.ArgumentParser) -> None:
     what = command.add_subparsers(required=True, metavar="ls|show|rm", dest="do")
 
-    listing = what.add_parser("ls", help="what is stored, the last used first")
+    listing = what.add_parser("ls", help="list artifacts, most recently used first")
     listing.add_argument("--max", metavar="N", type=_count, default=50, help="show at most this many (default 50)")
-    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing.add_argument("--json", action="store_true", help="print JSON")
 
-    show = what.add_parser("show", help="a page of one")
+    show = what.add_parser("show", help="show a page of an artifact")
     show.add_argument("name", metavar="NAME")
-    show.add_argument("--lines", metavar="RANGE", help="400-480, 400-, -80 (the last 80)")
-    show.add_argument("--grep", metavar="REGEX", help="lines that match")
+    show.add_argument("--lines", metavar="RANGE", help="lines to show: 400-480, 400-, or -80 for the last 80")
+    show.add_argument("--grep", metavar="REGEX", help="show only lines that match")
     show.add_argument("--context", metavar="N", help="lines around each match (default 2)")
-    show.add_argument("--json", metavar="POINTER", help="a part of JSON: /messages/3/content")
-    show.add_argument("--stat", action="store_true", help="what it is")
-    show.add_argument("--whole", action="store_true", help="all of it, byte for byte")
+    show.add_argument("--json", metavar="POINTER", help="part of a JSON artifact, such as /messages/3/content")
+    show.add_argument("--stat", action="store_true", help="show its size and type only")
+    show.add_argument("--whole", action="store_true", help="print all of it, byte for byte")
 
-    remove = what.add_parser("rm", help="remove it for everyone who may read it")
+    remove = what.add_parser("rm", help="remove artifacts, for every key that may read them")
     remove.add_argument("names", metavar="NAME", nargs="+")
 
     for one in (listing, show, remove):
@@ -216,12 +216,23 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
     flag = demo.add_argument
-    flag("--window", type=_between(4_000, 200_000), default=16_000, metavar="N", help="model's window (default 16000)")
-    flag("--turns", type=_between(6, 44), default=30, metavar="N", help="turns that the work takes (default 30)")
-    flag("--seed", type=int, default=1, metavar="N", help="another seed, another incident (default 1)")
-    flag("--flavour", choices=REFUSALS, default=REFUSALS[0], help="server whose refusals the model server uses")
-    flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="the proxy's port (default: any free one)")
-    flag("--once", action="store_true", help="end after the work, as always when no person watches a terminal")
+    flag(
+        "--window",
+        type=_between(4_000, 200_000),
+        default=16_000,
+        metavar="N",
+        help="context window of the model (default 16000)",
+    )
+    flag("--turns", type=_between(6, 44), default=30, metavar="N", help="turns until the work is done (default 30)")
+    flag("--seed", type=int, default=1, metavar="N", help="selects the incident to investigate (default 1)")
+    flag(
+        "--flavour",
+        choices=REFUSALS,
+        default=REFUSALS[0],
+        help="server whose error messages the model server imitates (default openai)",
+    )
+    flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="port of the proxy (default: any free one)")
+    flag("--once", action="store_true", help="exit when the work is done; the default if output is not a terminal")
     demo.set_defaults(run=_demo)
 
 
@@ -241,16 +252,18 @@ def _count(text: str) -> int:
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--upstream", metavar="URL", help="the OpenAI-compatible API behind the proxy")
-    command.add_argument("--config", metavar="FILE", type=Path, help="settings in YAML; see config.example.yaml")
-    command.add_argument("--context-window", metavar="N", help="tokens of every model that the settings do not name")
+    command.add_argument("--upstream", metavar="URL", help="base URL of the OpenAI-compatible API")
+    command.add_argument("--config", metavar="FILE", type=Path, help="YAML file with settings; see config.example.yaml")
+    command.add_argument(
+        "--context-window", metavar="N", help="context window, in tokens, of models that the settings do not list"
+    )
     command.add_argument("--data-dir", metavar="DIR", help="folder for stored data (default .context-proxy)")
 
 
 def _add_listening_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    command.add_argument("--port", help="port to listen on (default 8787; 0: any free one)")
-    command.add_argument("--workers", metavar="N", help="processes that share the port (default 1)")
+    command.add_argument("--port", help="port to listen on (default 8787; 0 picks a free one)")
+    command.add_argument("--workers", metavar="N", help="worker processes that share the port (default 1)")
 
 
 if __name__ == "__main__":
