@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -62,6 +61,9 @@ TOO_LONG: Final = json.dumps(
     }
 ).encode()
 """A refusal for length."""
+
+_LISTENING: Final = re.compile(rb'"port":(\d+),[^\n]*"event":"listening"')
+"""In the log: the system chooses the port, as one that is free now may be another process's a moment later."""
 
 Answer: TypeAlias = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
 
@@ -198,9 +200,10 @@ class Stage:
         return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
     def kept(self) -> dict[str, bytes]:
-        """The content of the store, by name."""
+        """The content of the store, by name; files that are still being written are renamed at any moment."""
         stored = self.folder / "data" / "tool-output"
-        return {path.name: path.read_bytes() for path in stored.rglob("*") if path.is_file()} if stored.is_dir() else {}
+        files = [path for path in stored.rglob("*") if path.suffix != ".unfinished" and path.is_file()]
+        return {path.name: path.read_bytes() for path in files}
 
 
 @contextlib.asynccontextmanager
@@ -231,7 +234,6 @@ async def started(
     folder: Path, upstream: Upstream, address: str, /, *, source: Path = SOURCE, **settings: Any
 ) -> Stage:
     """Start a process, and wait until it listens."""
-    port = _free_port()
     made = {
         "data_dir": str(folder / "data"),
         "log": {"format": "json", "level": "debug"},
@@ -239,19 +241,22 @@ async def started(
         "upstream": {"base_url": address, **settings.get("upstream", {})},
     }
     (folder / "config.json").write_text(json.dumps(made))  # JSON is YAML
-    command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.json"), "--port", str(port)]
+    command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.json"), "--port", "0"]
     with (folder / "log").open("ab") as log:
+        already_logged = log.tell()
         process = await asyncio.create_subprocess_exec(
             *command, cwd=source, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
         )
-    stage = Stage(port, upstream, folder, process)
+    stage = Stage(0, upstream, folder, process)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             if process.returncode is not None:
                 raise RuntimeError(f"the proxy did not start: {stage.log().decode(errors='replace')[-2_000:]}")
-            with contextlib.suppress(OSError):
-                if await stage.is_well():
-                    return stage
+            if (found := _LISTENING.search(stage.log(), already_logged)) is not None:
+                stage.port = int(found[1])
+                with contextlib.suppress(OSError):
+                    if await stage.is_well():
+                        return stage
             await asyncio.sleep(0.02)
 
 
@@ -302,10 +307,3 @@ async def _heard(reader: asyncio.StreamReader) -> Heard:
             body += event.data
         elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
             return Heard(status, bytes(body), is_whole=isinstance(event, h11.EndOfMessage))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -81,8 +82,7 @@ async def no_disk(_: Extent) -> list[Tried]:
         first = await stage.ask(with_result(long_text(1)))
         tried.note("before", held=first.status == 200 and not _lost(stage))
         folder = stage.folder / "data" / "tool-output"
-        shutil.rmtree(folder)
-        folder.write_bytes(b"")
+        _replace_by_a_file(folder)
         stage.upstream.bodies.clear()
         for seed in (2, 3, 4):
             heard = await stage.ask(with_result(long_text(seed)))
@@ -98,6 +98,15 @@ async def no_disk(_: Extent) -> list[Tried]:
             await asyncio.sleep(0.5)
         tried.note("when it is back", held=not _lost(stage) and NAME.search(stage.upstream.bodies[-1]) is not None)
     return [tried]
+
+
+def _replace_by_a_file(folder: Path) -> None:
+    """Rename the folder, whatever the proxy writes in it, and again if the proxy has created it anew meanwhile."""
+    for number in itertools.count():
+        folder.rename(folder.parent.with_name(f"former-{number}"))
+        with contextlib.suppress(FileExistsError):
+            folder.touch(exist_ok=False)
+            return
 
 
 async def full_disk(_: Extent) -> list[Tried]:
