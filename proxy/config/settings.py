@@ -392,8 +392,8 @@ class Settings(BaseSettings):
     def paths_to(self, upstream: UpstreamSettings, model: str) -> Sequence[str]:
         """The wires, by their paths (`/messages`), over which requests for a model go to one of these upstreams."""
         tried = self.named_upstreams.values()
-        taker = {path: next(one for one in tried if one.takes(path, model)) for path in WIRE_PATHS.values()}
-        return [path for path, one in taker.items() if one is upstream]
+        chosen = {path: next(one for one in tried if one.takes(path, model)) for path in WIRE_PATHS.values()}
+        return [path for path, one in chosen.items() if one is upstream]
 
     def before(self, upstream: UpstreamSettings) -> Settings:
         """The settings of a proxy that has only this upstream."""

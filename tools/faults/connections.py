@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.faults.stage import EVENTS, Request, Stage, accept, chat, staged, streamed
+from tools.faults.neighbours import ask_quickly, open_streams
+from tools.faults.stage import Stage, chat, staged
 from tools.faults.trials import Extent, Tried
 
 _QUICK_SECONDS: Final = 5.0
@@ -52,38 +53,14 @@ async def connections(extent: Extent) -> list[Tried]:
     ends = Tried(
         "Released connections leave no file behind, and a bounded memory", f"{idle:,} idle, {streams:,} streams"
     )
-    go_on = asyncio.Event()
-
-    async def think(request: Request, writer: asyncio.StreamWriter) -> None:
-        if b'"stream"' not in request.body:
-            await accept(request, writer)
-            return
-        head, _, rest = streamed(EVENTS).partition(b"\r\n\r\n")
-        writer.write(head + b"\r\n\r\n")
-        await writer.drain()
-        await go_on.wait()
-        writer.write(rest)
-
     with _many_files():
         async with staged(server={"max_connections": idle + streams + 100, "header_timeout_seconds": 600}) as stage:
             await stage.ask(chat())
             files, memory = _files(stage), _megabytes(stage)
             held = [await asyncio.open_connection("127.0.0.1", stage.port) for _ in range(idle)]
-            stage.upstream.answer = think
-            asked = [asyncio.create_task(stage.ask(chat(stream=True))) for _ in range(streams)]
-            while stage.upstream.in_work < streams and not any(task.done() for task in asked):
-                await asyncio.sleep(0.05)
-            for number in range(20):
-                begun = time.perf_counter()
-                heard = await stage.ask(chat())
-                is_well = await stage.is_well()
-                seconds = time.perf_counter() - begun
-                held_well = heard.status == 200 and is_well and seconds < _QUICK_SECONDS
-                beside.note(f"request {number}: {heard.status} after {seconds:.1f} s", held=held_well)
-            grown = _megabytes(stage) - memory
-            go_on.set()
-            for number, one in enumerate(await asyncio.gather(*asked)):
-                whole.note(f"stream {number}: {one.status}", held=one.is_whole and one.body == EVENTS)
+            async with open_streams(stage, streams, whole):
+                await ask_quickly(stage, beside)
+                grown = _megabytes(stage) - memory
             for _reader, writer in held:
                 writer.close()
             for _try in range(100):

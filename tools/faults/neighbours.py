@@ -6,8 +6,10 @@ Rule: what a client sends changes nothing for another key, and takes no more tha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
+from collections.abc import AsyncIterator
 from typing import Final
 
 from tools.faults.stage import (
@@ -61,14 +63,12 @@ async def hostile_words(_: Extent) -> list[Tried]:
     return [tried]
 
 
-async def idle_streams(extent: Extent) -> list[Tried]:
-    """Streams in which the model thinks, and the small requests beside them."""
-    count = extent.idle_streams
-    streams = Tried("No stream is lost, however many are open", f"{count} streams that say nothing for a while")
-    beside = Tried("Small requests are answered beside them", f"requests beside {count} open streams")
+@contextlib.asynccontextmanager
+async def open_streams(stage: Stage, count: int, streams: Tried) -> AsyncIterator[None]:
+    """Streams that pause after their heads until the block ends, and then have to arrive whole."""
     go_on = asyncio.Event()
 
-    async def think(request: Request, writer: asyncio.StreamWriter) -> None:
+    async def pause(request: Request, writer: asyncio.StreamWriter) -> None:
         if b'"stream"' not in request.body:
             await accept(request, writer)
             return
@@ -78,22 +78,34 @@ async def idle_streams(extent: Extent) -> list[Tried]:
         await go_on.wait()
         writer.write(rest)
 
-    async with staged() as stage:
-        stage.upstream.answer = think
-        open_ones = [asyncio.create_task(stage.ask(chat(stream=True))) for _ in range(count)]
-        while stage.upstream.in_work < count and not any(task.done() for task in open_ones):
-            await asyncio.sleep(0.05)
-        for number in range(20):
-            begun = time.perf_counter()
-            heard = await stage.ask(chat())
-            seconds = time.perf_counter() - begun
-            beside.note(
-                f"request {number}: {heard.status} after {seconds:.1f} s",
-                held=heard.status == 200 and seconds < _QUICK_SECONDS,
-            )
-        go_on.set()
-        for number, one in enumerate(await asyncio.gather(*open_ones)):
-            streams.note(f"stream {number}: {one.status}", held=one.is_whole and one.body == EVENTS)
+    stage.upstream.answer = pause
+    asked = [asyncio.create_task(stage.ask(chat(stream=True))) for _ in range(count)]
+    while stage.upstream.in_work < count and not any(task.done() for task in asked):
+        await asyncio.sleep(0.05)
+    yield
+    go_on.set()
+    for number, one in enumerate(await asyncio.gather(*asked)):
+        streams.note(f"stream {number}: {one.status}", held=one.is_whole and one.body == EVENTS)
+
+
+async def ask_quickly(stage: Stage, beside: Tried) -> None:
+    """Small requests, one after another, each of which has to be answered soon."""
+    for number in range(20):
+        begun = time.perf_counter()
+        heard = await stage.ask(chat())
+        is_well = await stage.is_well()
+        seconds = time.perf_counter() - begun
+        held = heard.status == 200 and is_well and seconds < _QUICK_SECONDS
+        beside.note(f"request {number}: {heard.status} after {seconds:.1f} s", held=held)
+
+
+async def idle_streams(extent: Extent) -> list[Tried]:
+    """Paused streams, and the small requests beside them."""
+    count = extent.idle_streams
+    streams = Tried("No stream is lost, however many are open", f"{count} streams that say nothing for a while")
+    beside = Tried("Small requests are answered beside them", f"requests beside {count} open streams")
+    async with staged() as stage, open_streams(stage, count, streams):
+        await ask_quickly(stage, beside)
     return [streams, beside]
 
 

@@ -91,7 +91,7 @@ class CompressApi:
             return
         except ProxyError as error:
             status, answer = error.status, compress_api.error_body(error)
-            own = _told_by(error)
+            own = _headers_of(error)
         except Exception:
             self._log.exception("request_failed", request_id=request_id.decode())
             status, answer = 503, compress_api.error_body(_failure(request_id))
@@ -186,8 +186,8 @@ def _records(made: Compressed) -> list[tuple[Artifact, Record]]:
     ]
 
 
-def _told_by(error: ProxyError) -> Headers:
-    """Headers that belong to an error."""
+def _headers_of(error: ProxyError) -> Headers:
+    """Headers that an error adds."""
     if isinstance(error, KeyNeeded):
         return [(b"www-authenticate", b"Bearer")]
     return [(b"connection", b"close")] if isinstance(error, RequestTimeout) else []

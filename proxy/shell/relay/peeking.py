@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from proxy.core.overflow import Counted
 from proxy.shell.http.bodies import is_zlibs
 from proxy.shell.upstream.client import Headers, UpstreamResponse
-from proxy.shell.upstream.tap import Taker
+from proxy.shell.upstream.tap import Consumer
 from proxy.wire.protocol import Wire
 from proxy.wire.streams import Splitter, Tail
 
@@ -44,7 +44,7 @@ _PIECES_OF_THE_END: Final = 8
 """Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
 
 
-class NotingTaker(Taker, Protocol):
+class NotingConsumer(Consumer, Protocol):
     """A consumer that records the end of what it receives."""
 
     last: Tail
@@ -154,7 +154,7 @@ class PeekedResponse(Struct, eq=False):
         if not self.is_stream:
             return False
         self._splitter = self._splitter or self._wire.framing.splitter()
-        return self._is_told(self._splitter.feed(readable), self._splitter)
+        return self._is_decided(self._splitter.feed(readable), self._splitter)
 
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
@@ -162,9 +162,9 @@ class PeekedResponse(Struct, eq=False):
         count = (self._wire.framing.quiet_bytes if self.is_stream else _quiet_bytes)(self.evidence)
         if not count:
             return 0
-        told, rest = self.evidence[:count], self.evidence[count:]
+        quiet, rest = self.evidence[:count], self.evidence[count:]
         self.evidence, self._held, self.has_begun = rest, [rest] if rest else [], True
-        await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
+        await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], quiet)
         return count
 
     @property
@@ -172,11 +172,11 @@ class PeekedResponse(Struct, eq=False):
         """The whole body, except for what was passed on early; None if more may come."""
         return b"".join(self._held) if self.is_whole else None
 
-    def hand_to(self, taker: NotingTaker) -> None:
+    def hand_to(self, consumer: NotingConsumer) -> None:
         """See UpstreamResponse.hand_to. A consumer with a `last` of its own also records what it is not handed, so that
         this is done once."""
-        self.last, self._is_noted = taker.last, taker.last is not self.last
-        self._answer.hand_to(taker)
+        self.last, self._is_noted = consumer.last, consumer.last is not self.last
+        self._answer.hand_to(consumer)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
@@ -210,7 +210,7 @@ class PeekedResponse(Struct, eq=False):
             return b""
         return unpacked
 
-    def _is_told(self, events: Sequence[bytes], coming: Splitter) -> bool:
+    def _is_decided(self, events: Sequence[bytes], coming: Splitter) -> bool:
         """Whether one of these events has content; more may be `coming`."""
         for position, event in enumerate(events):
             if self._tells(event):

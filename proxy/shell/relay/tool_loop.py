@@ -45,7 +45,7 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
-from proxy.shell.upstream.tap import Taker, body_of
+from proxy.shell.upstream.tap import Consumer, body_of
 from proxy.wire.protocol import Reply
 from proxy.wire.streams import Tail
 
@@ -131,9 +131,9 @@ class ToolLoop(Struct):
         """
         results = () if said is None else await self._left(said)
         wire, request = self.planned.wire, self.planned.request
-        told, name = (wire.named_in(request, response.evidence) for response in (first, last))
-        if told and name and (results or told != name):
-            continuation = Continuation.of(self.pending.tenant, told, name, results)
+        begun, name = (wire.named_in(request, response.evidence) for response in (first, last))
+        if begun and name and (results or begun != name):
+            continuation = Continuation.of(self.pending.tenant, begun, name, results)
             await self.retrieval.planner.keep_hidden(self.pending.tenant, continuation)
 
     async def _left(self, said: AssistantMessage) -> Sequence[bytes]:
@@ -302,11 +302,11 @@ class StreamedResponse:
         self._rounds = rounds
         self._coming: asyncio.Task[PeekedResponse | None] | None = None
         """The response of the next round, while comments are sent."""
-        self._taker: Taker | None = None
+        self._consumer: Consumer | None = None
 
-    def hand_to(self, taker: Taker) -> None:
+    def hand_to(self, consumer: Consumer) -> None:
         """See UpstreamResponse.hand_to."""
-        self._taker = taker
+        self._consumer = consumer
 
     @property
     def counted(self) -> Counted | None:
@@ -318,11 +318,11 @@ class StreamedResponse:
         wire = self._rounds.planned.wire
         stream = wire.reply(stream=True)
         while True:
-            if self._taker is not None:
-                self._current.hand_to(_Told(self._taker, stream, self._current.last))
+            if self._consumer is not None:
+                self._current.hand_to(_VisibleChunks(self._consumer, stream, self._current.last))
             async for piece in self._current.chunks():
-                if told := stream.feed(piece):
-                    yield told
+                if visible := stream.feed(piece):
+                    yield visible
             said = stream.end()
             self._rounds.record.note_usage(stream.usage)
             if said is None or said.is_mixed:
@@ -361,26 +361,26 @@ class StreamedResponse:
         await self._current.aclose()
 
 
-class _Told:
+class _VisibleChunks:
     """Consumes the chunks of one round and hands on what the client gets."""
 
-    def __init__(self, taker: Taker, stream: Reply, last: Tail) -> None:
+    def __init__(self, consumer: Consumer, stream: Reply, last: Tail) -> None:
         self.last = last
-        self._taker = taker
+        self._consumer = consumer
         self._stream = stream
         self._write_as_it_is: Callable[[bytes], None]
 
     @property
     def is_ready(self) -> bool:
-        return self._taker.is_ready
+        return self._consumer.is_ready
 
     def take(self, piece: bytes) -> None:
         self.last.add(piece)
-        if told := self._stream.feed(piece):
-            self._taker.take(told)
+        if visible := self._stream.feed(piece):
+            self._consumer.take(visible)
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        write = self._taker.chunk_writer(stop)
+        write = self._consumer.chunk_writer(stop)
         if write is None:
             return None
         self._write_as_it_is = write
@@ -391,12 +391,12 @@ class _Told:
 
     def _write(self, chunk: bytes) -> None:
         piece = body_of(chunk)
-        told = self._stream.feed(piece)
-        if told == piece:
+        visible = self._stream.feed(piece)
+        if visible == piece:
             self._write_as_it_is(chunk)
-            self._taker.note_written((piece,))
-        elif told:
-            self._taker.take(told)
+            self._consumer.note_written((piece,))
+        elif visible:
+            self._consumer.take(visible)
 
 
 async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse | StreamedResponse:

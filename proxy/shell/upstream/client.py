@@ -35,7 +35,7 @@ from proxy.shell.upstream.exchange import (
     Upload,
     notice_what_was_closed,
 )
-from proxy.shell.upstream.tap import Taker, Tap
+from proxy.shell.upstream.tap import Consumer, Tap
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names in lower case; order and repeats as received."""
@@ -121,7 +121,7 @@ class UpstreamResponse(Struct, eq=False):
     _timer: asyncio.TimerHandle | None = None
     _waiting_since: float | None = None
     """Loop time; None while the proxy waits for the reader."""
-    _taker: Taker | None = None
+    _consumer: Consumer | None = None
     _tap: Tap | None = None
     _read_bytes: int = 0
 
@@ -134,10 +134,10 @@ class UpstreamResponse(Struct, eq=False):
             headers = [pair for pair in headers if not pair[0].startswith(_OURS)]
         return cls(response, where, idle_seconds, response.status, headers, _end_of_connection(response))
 
-    def hand_to(self, taker: Taker) -> None:
-        """Hand each chunk to `taker` in the callback in which it arrives, while it has room; `chunks` waits and yields
-        the others."""
-        self._taker = taker
+    def hand_to(self, consumer: Consumer) -> None:
+        """Hand each chunk to `consumer` in the callback in which it arrives, while it has room; `chunks` yields the
+        others."""
+        self._consumer = consumer
 
     def arrived(self) -> bytes | None:
         """The whole body, if it is here already, as short ones are that come with their head. None: `chunks` has it."""
@@ -155,8 +155,8 @@ class UpstreamResponse(Struct, eq=False):
         try:
             self._waiting_since = now()
             while True:
-                if self._taker is not None and not self._response.content.is_eof():
-                    await self._taken(self._taker)
+                if self._consumer is not None and not self._response.content.is_eof():
+                    await self._consumed(self._consumer)
                 if not (piece := await read()):
                     break
                 self._read_bytes += len(piece)
@@ -175,9 +175,9 @@ class UpstreamResponse(Struct, eq=False):
         finally:
             self._timer.cancel()
 
-    async def _taken(self, taker: Taker) -> None:
-        """Wait while `taker` consumes the body. Raises what it raises."""
-        tap = self._response.tap(taker, self._read_bytes) if isinstance(self._response, Exchange) else None
+    async def _consumed(self, consumer: Consumer) -> None:
+        """Wait while `consumer` consumes the body. Raises what it raises."""
+        tap = self._response.tap(consumer, self._read_bytes) if isinstance(self._response, Exchange) else None
         if tap is None:
             return
         self._tap = tap

@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from proxy.errors import ClientError
-from proxy.shell.upstream.tap import Taker, Tap
+from proxy.shell.upstream.tap import Consumer, Tap
 
 MAX_HEADER_BYTES: Final = 128 * 1024
 """Limit for one response header; aiohttp's own 8 KB are less than some content-security policies."""
@@ -87,14 +87,14 @@ class Exchange:
         """The head takes too long."""
         self._protocol.set_exception(TimeoutError())
 
-    def tap(self, taker: Taker, read_bytes: int) -> Tap | None:
-        """Hand the rest of the body to `taker` until the caller ends it; None if something waits for its reader.
+    def tap(self, consumer: Consumer, read_bytes: int) -> Tap | None:
+        """Hand the rest of the body to `consumer` until the caller ends it; None if something waits for its reader.
         `read_bytes`: size of the body read so far."""
         content = self.content
         is_waited_for = content.total_bytes == read_bytes and not content.is_eof() and content.exception() is None
-        if not is_waited_for or self._protocol.transport is None or not taker.is_ready:
+        if not is_waited_for or self._protocol.transport is None or not consumer.is_ready:
             return None
-        self._tap.begin(content, taker, read_bytes)
+        self._tap.begin(content, consumer, read_bytes)
         return self._tap
 
     def close(self) -> None:

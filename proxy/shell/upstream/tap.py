@@ -23,15 +23,15 @@ _CHUNKS_AT_ONCE: Final = 16
 """How many are noted together."""
 
 
-class Taker(Protocol):
-    """Takes the pieces of a body, each in the callback in which it arrives."""
+class Consumer(Protocol):
+    """Consumes the pieces of a body, each in the callback in which it arrives."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is room for a piece; if not, it waits for its reader."""
+        """Whether there is room for a piece; otherwise the piece waits in the reader."""
 
     def take(self, piece: bytes) -> None:
-        """Take a piece, without waiting for anything."""
+        """Consume a piece without waiting."""
 
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
         """A function that writes chunks of HTTP/1.1 with their framing, until it calls `stop`; None if none can be
@@ -49,11 +49,11 @@ class Tap(asyncio.Protocol):
 
     __slots__ = (
         "_chunks",
+        "_consumer",
         "_content",
         "_new_future",
         "_now",
         "_protocol",
-        "_taker",
         "_transport",
         "_write",
         "_written",
@@ -77,7 +77,7 @@ class Tap(asyncio.Protocol):
         self._transport = transport
         self._chunks = Chunks()
         self._content: aiohttp.StreamReader
-        self._taker: Taker | None = None
+        self._consumer: Consumer | None = None
         self._write: Callable[[bytes], None] | None = None
         """Writes a chunk, if the next bytes begin one and the consumer has everything before them."""
         self._written: list[bytes] = []
@@ -93,16 +93,16 @@ class Tap(asyncio.Protocol):
         tap._chunks = Chunks()
         return tap
 
-    def begin(self, content: aiohttp.StreamReader, taker: Taker, read_bytes: int) -> None:
-        """Hand what arrives from now on to `taker`; nothing may wait for its reader."""
+    def begin(self, content: aiohttp.StreamReader, consumer: Consumer, read_bytes: int) -> None:
+        """Hand what arrives from now on to `consumer`; nothing may wait for its reader."""
         self.over, self.last, self.read_bytes = self._new_future(), self._now(), read_bytes
-        self._content, self._taker = content, taker
-        self._open(taker)
+        self._content, self._consumer = content, consumer
+        self._open(consumer)
 
     def end(self, error: Exception | None = None) -> None:
         """Return to the reader; idempotent."""
         self._note_written()
-        self._taker = self._write = None
+        self._consumer = self._write = None
         if not self.over.done():
             if error is None:
                 self.over.set_result(None)
@@ -134,7 +134,7 @@ class Tap(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._protocol.connection_lost(exc)
-        if self._taker is not None:
+        if self._consumer is not None:
             self.end()
 
     def pause_writing(self) -> None:
@@ -143,11 +143,11 @@ class Tap(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._protocol.resume_writing()
 
-    def _open(self, taker: Taker) -> None:
+    def _open(self, consumer: Consumer) -> None:
         """Let chunks pass the parser by, if it holds nothing: it has found as many bytes as have arrived, and the last
         chunk ended with them."""
         is_between = self._chunks.is_at_start and self._chunks.body_bytes == self._content.total_bytes
-        self._write = taker.chunk_writer(self._shut) if is_between else None
+        self._write = consumer.chunk_writer(self._shut) if is_between else None
 
     def _pass_several(self, data: bytes) -> None:
         """On a busy machine, several chunks arrive at once."""
@@ -162,33 +162,33 @@ class Tap(asyncio.Protocol):
         self._write = None
 
     def _note_written(self) -> None:
-        if self._written and self._taker is not None:
+        if self._written and self._consumer is not None:
             written, self._written = self._written, []
-            self._taker.note_written(written)
+            self._consumer.note_written(written)
 
     def _parse(self, data: bytes) -> None:
         """Slow path: parse, then hand over whatever was parsed."""
-        taker = self._taker
+        consumer = self._consumer
         self._chunks.follow(data)
         self._protocol.data_received(data)
-        if taker is None:
+        if consumer is None:
             return
         self._note_written()
         content = self._content
         self.last = self._now()
         try:
             # More than once if the library has held something back.
-            while content.total_bytes > self.read_bytes and taker.is_ready and content.exception() is None:
+            while content.total_bytes > self.read_bytes and consumer.is_ready and content.exception() is None:
                 piece = content.read_nowait()
                 self.read_bytes += len(piece)
-                taker.take(piece)
+                consumer.take(piece)
         except Exception as error:
             self.end(error)
             return
         if content.total_bytes > self.read_bytes or content.is_eof() or content.exception() is not None:
             self.end()
         else:
-            self._open(taker)
+            self._open(consumer)
 
 
 LINE_END: Final = b"\r\n"

@@ -9,24 +9,24 @@ from types import SimpleNamespace
 from typing import Any
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.shell.relay.peeking import NotingTaker
+from proxy.shell.relay.peeking import NotingConsumer
 from proxy.shell.relay.tool_loop import StreamedResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.streams import Tail
 
 
 class Arriving:
-    """A response whose pieces the taker gets."""
+    """A response that hands its pieces to a consumer."""
 
     status, headers, counted = 200, (), None
 
     def __init__(self) -> None:
         self.last = Tail(1_000, 100)
-        self.taker: NotingTaker
+        self.consumer: NotingConsumer
         self.handed, self.over = asyncio.Event(), asyncio.Event()
 
-    def hand_to(self, taker: NotingTaker) -> None:
-        self.taker = taker
+    def hand_to(self, consumer: NotingConsumer) -> None:
+        self.consumer = consumer
         self.handed.set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -80,29 +80,29 @@ async def test_events_go_on_as_they_are_and_calls_of_our_tool_do_not() -> None:
     response.hand_to(client)
     reading = asyncio.ensure_future(anext(aiter(response.chunks())))
     await answer.handed.wait()
-    taker = answer.taker
-    assert taker.is_ready
-    write = taker.chunk_writer(lambda: None)
+    consumer = answer.consumer
+    assert consumer.is_ready
+    write = consumer.chunk_writer(lambda: None)
     assert write is not None
     write(chunk(WORDS))
-    taker.take(WORDS)
+    consumer.take(WORDS)
     assert (client.got, client.noted) == ([chunk(WORDS), WORDS], [WORDS])
     for piece in (OURS, BOTH):
         write(chunk(piece))
-    taker.take(OURS)
+    consumer.take(OURS)
     (told,) = client.got[2:]
     assert told.startswith(b"data: ")
     assert json.loads(told[6:])["choices"][0]["delta"]["tool_calls"] == [called("weather", 2) | {"index": 0}]
-    assert client.noted == [WORDS], "what is taken is noted by its taker"
+    assert client.noted == [WORDS], "what is taken is noted by its consumer"
     assert answer.last.joined == WORDS + OURS, "what was written is noted later"
-    taker.note_written([WORDS, OURS, BOTH])
+    consumer.note_written([WORDS, OURS, BOTH])
     assert answer.last.joined == WORDS + OURS + WORDS + OURS + BOTH
     client.takes_chunks = False
-    assert taker.chunk_writer(lambda: None) is None
+    assert consumer.chunk_writer(lambda: None) is None
     reading.cancel()
 
 
-async def test_without_a_taker_nothing_is_handed_on() -> None:
+async def test_without_a_consumer_nothing_is_handed_on() -> None:
     answer = Arriving()
     answer.over.set()
     response = StreamedResponse(answer, NO_ROUNDS)  # type: ignore[arg-type] # as above
