@@ -81,7 +81,7 @@ async def _follow(learning: Learning) -> None:
 
 
 class Inherited(Struct):
-    """What services pass on to the next ones in their process when the settings are reloaded."""
+    """State that services hand to their successors in the process at a reload."""
 
     metrics: Metrics = field(default_factory=Metrics)
     replacements: Replacements = field(default_factory=Replacements)
@@ -112,7 +112,7 @@ def create_app(settings: Settings, load: Load | None = None, tell_others: Callab
 
 
 def create_services(settings: Settings, inherited: Inherited) -> Services:
-    """What serves requests with these settings; connections open when it runs."""
+    """Create the services for these settings; connections open when they run."""
     configure_logging(settings.log)
     metrics, tracer = inherited.metrics, _tracer(settings)
     history = _history(settings, inherited)
@@ -198,7 +198,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
 
 
 class Shared(Struct, frozen=True):
-    """What the requests to all upstreams share."""
+    """Parts shared by requests to all upstreams."""
 
     store: ArtifactStore
     reader: ArtifactReader
@@ -209,7 +209,7 @@ class Shared(Struct, frozen=True):
 
 
 class Backend(Struct, frozen=True):
-    """What serves the requests to one upstream."""
+    """Parts that serve requests to one upstream."""
 
     upstream: Upstream
     learning: Learning
@@ -234,17 +234,17 @@ class Backend(Struct, frozen=True):
         return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one, name))
 
     def priced(self, name: str) -> Priced:
-        """What the overview needs of this upstream; `name`: of its check."""
+        """Prices of this upstream for the overview; `name`: of its check."""
         return Priced(self.upstream.host, name, Prices(self.models.catalogue))
 
     @property
     def destination(self) -> Destination:
-        """What a dry run needs of this upstream."""
+        """Parts of this upstream that a dry run uses."""
         return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
 
 
 def _history(settings: Settings, inherited: Inherited) -> History:
-    """What keeps the decisions of all applications of this process, one after another."""
+    """The history shared by all applications of this process, one after another."""
     stored = settings.decisions.stored if settings.enabled else 0
     if inherited.history is None:
         inherited.history = History(settings.data_dir / FILE_NAME, stored)
@@ -317,7 +317,7 @@ async def _sharing(
 
 
 def _mcp(settings: Settings, tools: ArtifactTools, rights: ArtifactRights) -> McpEndpoint | None:
-    """What MCP clients speak to, if enabled; the SDK takes a second to load."""
+    """The MCP endpoint, if enabled; the SDK takes a second to load."""
     if not settings.mcp:
         return None
     from proxy.shell.endpoints.mcp_server import McpEndpoint  # noqa: PLC0415 - needs an extra that may not be installed
@@ -326,7 +326,7 @@ def _mcp(settings: Settings, tools: ArtifactTools, rights: ArtifactRights) -> Mc
 
 
 def _tracer(settings: Settings) -> Tracer | None:
-    """What traces requests, if enabled; OpenTelemetry takes 0.2 s to load."""
+    """The tracer, if enabled; OpenTelemetry takes 0.2 s to load."""
     if not settings.tracing.enabled:
         return None
     from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415 - needs an extra that may not be installed
@@ -348,7 +348,7 @@ def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics
 
 
 def _downloads(settings: Settings) -> Downloads | None:
-    """What downloads images, if enabled; the client library takes 0.3 s to load."""
+    """The image downloader, if enabled; the client library takes 0.3 s to load."""
     media = settings.media
     if not media.fetch_remote_images:
         return None

@@ -75,7 +75,7 @@ class Diagnosis:
     state: State
     text: str
     advice: str = ""
-    """What to do."""
+    """Advice."""
     heading: str = ""
     """Above the first finding about one of several upstreams."""
 

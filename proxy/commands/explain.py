@@ -44,7 +44,7 @@ _LABELS: Final = dict(zip(PROFILE_VALUES, ("window", "input limit", "output limi
 
 
 def create_explainer(settings: Settings) -> Explainer:
-    """What explains requests without a running proxy; nothing is written."""
+    """An explainer that needs no running proxy; nothing is written."""
     folder, kept = create_folder(settings), settings.artifacts
     store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
     here = AccessResolver(kept, folder.place_of("")).here
@@ -307,7 +307,7 @@ def difference(explanation: Explanation) -> Group:
 
 
 def _fate(pair: Pair) -> str | None:
-    """What became of a message that does not have two sides."""
+    """Outcome of a message without a before and after."""
     if pair.after is None and pair.report is not None:
         return f"left out ({', '.join(pair.report.reasons)})"
     is_same = pair.before is not None and pair.after is not None and pair.before.raw == pair.after.raw

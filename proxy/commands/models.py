@@ -105,7 +105,7 @@ def print_models(settings: Settings, name: str | None, console: Console, *, as_j
 
 
 class _Asked(Struct, frozen=True):
-    """What is known about the models of one upstream."""
+    """Knowledge about the models of one upstream."""
 
     upstream: UpstreamSettings
     failure: str | None
@@ -171,7 +171,7 @@ def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: Trun
 
 
 def _bound_by(results: TruncateToolOutput) -> str:
-    """What limits a result."""
+    """Source of the limit of a tool result."""
     chars = "settings" if results.limits.max_chars is None else "max_tool_result_chars"
     return "share of the window, settings" if results.bound_by == "window" else chars
 

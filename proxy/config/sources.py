@@ -52,7 +52,7 @@ _WITH_UNIT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(k|m|g)i?(b?)\s*",
 _TAB: Final = r"'\t'"
 """PyYAML's spelling in its messages."""
 _QUOTED: Final = re.compile(r"(?<= )'[^']{2,}'|\"[^\"]*\"")
-"""What PyYAML quotes from the file; a single character is not a secret."""
+"""Quotations from the file in PyYAML's errors; a single character is not a secret."""
 _SHOWN_CHARS: Final = 80
 """Longer values are cut in messages."""
 
@@ -269,7 +269,7 @@ def _one_line(name: str) -> str:
 
 
 def _kind_of(key: str, kind: Any) -> Any:
-    """What a section or a mapping may hold under this key; None for an unknown key."""
+    """The type that a section or a mapping may hold under this key; None for an unknown key."""
     if get_origin(kind) is dict:
         return get_args(kind)[1]
     return kind.model_fields[key].annotation if key in kind.model_fields else None

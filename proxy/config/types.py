@@ -23,7 +23,7 @@ STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
 """No user, no password, no query: those come from the environment."""
 _ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses|/messages|/v1/models)/?$")
-"""What clients add to a base URL themselves."""
+"""Suffixes that clients add to a base URL themselves."""
 _VALKEY: Final = re.compile(r"^valkey(s?)://")
 _DATABASE: Final = re.compile(r"(?:/[0-9]{0,4})?")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")

@@ -33,7 +33,7 @@ class Artifact:
     suffix: str = "txt"
     """File name extension."""
     named_by: str = ""
-    """What the name is made from instead of the bytes, for an artifact that is looked up by something else."""
+    """Source of the name instead of the bytes, for an artifact that is looked up by something else."""
 
     id: str = field(init=False)
     """Its name: `tool_<tool>_<digest>.<suffix>`, one safe path segment whatever the tool's name."""
@@ -49,7 +49,7 @@ class Artifact:
 
 
 def beginning_of(tool: str) -> str:
-    """What the names of a tool's artifacts begin with; of no tool: those of messages.
+    """Prefix of the names of a tool's artifacts; of no tool: those of messages.
 
     >>> beginning_of("Bash"), beginning_of("a/b"), beginning_of("")
     ('tool_Bash_', 'tool_a-b_', 'tool_messages_')

@@ -126,9 +126,9 @@ class Turn:
     steps: tuple[str, ...]
     """The tool calls in short: `read_file logs/cart.log`; empty for the last turn."""
     conversation_tokens: int
-    """What the agent sent."""
+    """Size of the agent's request."""
     prompt_tokens: int
-    """What reached the model, according to its `usage`; 0 if it refused."""
+    """Tokens that reached the model, according to its `usage`; 0 if it refused."""
     edits: str = ""
     """The proxy's account of this request (`x-context-proxy-edits`), or nothing."""
     attempts: int = 1

@@ -168,7 +168,7 @@ _BUSY_EVERY: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an investigation has to find out."""
+    """Solution of an investigation."""
 
     service: str
     setting: str
@@ -298,7 +298,7 @@ class Notes:
 
     @classmethod
     def read(cls, written: str) -> Notes:
-        """What `line` wrote; unknown entries are skipped."""
+        """Parse a `line`; unknown entries are skipped."""
         entries = (entry.partition("=") for entry in written.split("; "))
         return cls(**{name: value for name, _, value in entries if name in cls.__slots__})
 
@@ -314,7 +314,7 @@ class Question:
     narrow: Call | None = None
     """A narrower call with its own grep, if there is a file to search."""
     pattern: str = ""
-    """What to search for where a hint points."""
+    """Pattern to search for where a hint points."""
 
 
 def detective(messages: Sequence[ChatMessage]) -> Reply:

@@ -177,7 +177,7 @@ class Flavour(Struct, frozen=True):
     refusal: Callable[[Load], Mapping[str, Any]]
     """The body of its 400."""
     model_fields: Callable[[int], Mapping[str, Any]]
-    """What `/v1/models` says about a window of this many tokens."""
+    """Fields of `/v1/models` for a window of this many tokens."""
 
     def accepts(self, load: Load) -> bool:
         """At least one token of the reply has to fit."""

@@ -22,7 +22,7 @@ from proxy.wire.request import Request
 WIRE: Final = CHAT_COMPLETIONS
 """Messages are those of chat completions."""
 HASH: Final = re.compile(r"[a-f0-9]{12,24}")
-"""What callers recognise as a hash."""
+"""The form that callers recognise."""
 _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "mode": (str, "a string"),
     "compress_user_messages": (bool, "true or false"),

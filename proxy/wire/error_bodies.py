@@ -87,7 +87,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 class Found(ErrorReport):
-    """What has been found in a response so far."""
+    """Findings in a response so far."""
 
     numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Numbers by member name in snake case, each with its path; the first of each name."""
@@ -250,7 +250,7 @@ _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 
 def opened(status: int, body: bytes) -> Found:
-    """What a response says, read from its first 64 KiB; of a success only errors are read."""
+    """Parse the first 64 KiB of a response; of a success only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
     found = Found(status, body_bytes=len(body))
     if _SSE_LINE.match(text):
@@ -407,7 +407,7 @@ _ELSEWHERE: Final = re.compile(
 
 
 def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
-    """What a response, or its beginning, says about itself."""
+    """Report of a response, or of its beginning."""
     found = opened(status, body)
     found.asks_to_wait = any(name.lower() == b"retry-after" for name, _ in headers)
     found.is_silent = found.is_silent and not found.endings

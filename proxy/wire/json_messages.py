@@ -1,4 +1,4 @@
-"""What the messages and tool lists of every JSON API have in common.
+"""Messages and tool lists as all JSON APIs share them.
 
 Rule: a view keeps the bytes that it was made from, including anything that it does not understand; a part keeps its
 bytes until it is replaced. A message is parsed when its content is needed, and not kept parsed, because conversations
@@ -50,7 +50,7 @@ _Head = TypeVar("_Head", bound=msgspec.Struct)
 
 
 def leniently(kind: type[_Head], raw: Raw | None) -> _Head:
-    """What a strict reader of this kind refused: the members that are of their type, and none of the others."""
+    """Read a message that strict decoding refused: only members of the declared types are kept."""
     members, found = jsontext.members_if_any(raw), dict[str, Any]()
     for name in members.keys() & kind.__annotations__.keys():
         annotation, opened = kind.__annotations__[name], jsontext.opened(members[name])

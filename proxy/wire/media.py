@@ -79,7 +79,7 @@ _DATA_URI: Final = re.compile(
 _PLACEHOLDER: Final = re.compile(r"[_-]|%(?![0-9A-Fa-f]{2})")
 """In the short payload of a data URI: a placeholder in documentation (`YOUR_IMAGE`); RFC 2397 has only plain base64."""
 _GOES_ON: Final = ("...", "…", "{", "$", "[")
-"""What follows a short payload that is only the beginning, or that a program completes."""
+"""Follows a short payload that is only the beginning, or that a program completes."""
 _RUN: Final = re.compile(
     rf"(?<![{_BASE64}])(?:(?:[{_BASE64}]{{76}}\r?\n)+[{_BASE64}]{{0,76}}|(?:[{_BASE64}]{{64}}\r?\n)+[{_BASE64}]{{0,64}}"
     rf"|[{_BASE64}]{{{MIN_CHARACTERS},}})={{0,2}}(?![{_BASE64}=])"

@@ -1,4 +1,4 @@
-"""What an upstream's `GET /v1/models` states about its models: windows, limits, and modalities.
+"""Reads windows, limits and modalities from an upstream's `GET /v1/models`.
 
 Rule: the smallest of several numbers counts, an impossible number is ignored, and nothing in an entry raises. OpenAI's
 own list has only names; every field below is an addition of the server named beside it.
@@ -69,7 +69,7 @@ _NAMES_OF_MODALITIES: Final[Mapping[str, Modality]] = {
 
 
 class ModelLimits(Struct, frozen=True):
-    """What one source states about one model; None where it states nothing."""
+    """Limits of one model according to one source; None where it states nothing."""
 
     window_tokens: int | None = None
     """Prompt and reply together."""
@@ -94,13 +94,13 @@ class ModelLimits(Struct, frozen=True):
     cuts_silently: bool | None = None
     """Whether the server silently cuts a prompt that is too long; known for some own servers, or learned from usage."""
     preamble: str | None = None
-    """What the server puts before the messages of every request."""
+    """Put before the messages of every request by the server."""
     largest_tokens: int | None = None
     """The longest window that a request may state."""
     window_is_fixed: bool | None = None
     """Whether a window that a request states is ignored."""
     least_image_tokens: int | None = None
-    """What any image costs at least, where the server decides what to leave out."""
+    """Minimum cost of any image, where the server decides what to leave out."""
     image_tokens: tuple[tuple[str, int], ...] | None = None
     """Costs of images; set only by learning."""
     rate_tokens: int | None = None
@@ -127,7 +127,7 @@ class ModelList(Struct, frozen=True):
     """Other names, in lower case, to the name in `models`; they include a model's own name in lower case."""
 
     def limits(self, model: str) -> ModelLimits:
-        """What the upstream states about this model."""
+        """Limits that the upstream states for this model."""
         found = self.models.get(model)
         if found is None:
             found = self.models.get(self.aliases.get(model.lower(), ""), self.any_name)
@@ -161,7 +161,7 @@ def parse(body: bytes) -> ModelList:
 
 
 def limits_of(entry: Mapping[str, Any]) -> ModelLimits:
-    """What one item of a list states.
+    """Limits stated by one item of a list.
 
     >>> limits_of({"id": "m", "context_length": 131072, "top_provider": {"context_length": "65536"}}).window_tokens
     65536

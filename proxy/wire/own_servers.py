@@ -1,4 +1,4 @@
-"""What one's own servers state about the windows that they have allocated, each in its own format.
+"""Windows allocated by self-hosted servers, read from each server's own format.
 
 Rule: the allocated window, never the checkpoint's maximum; a model that is not loaded has no window yet. A response of
 another shape states nothing, and none raises. docs/own-servers.md lists the servers and their endpoints.

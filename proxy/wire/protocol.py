@@ -114,7 +114,7 @@ class Wire(ABC):
     is_on_host: ClassVar[bool] = False
     """Whether its path follows the upstream's host, whatever version the base URL ends in."""
     greeting: ClassVar[bytes] = b""
-    """What its server answers at `/`, where clients check whether it is up; empty if they do not."""
+    """Its server's response at `/`, where clients check whether it is up; empty if they do not."""
     content_type: ClassVar[bytes] = b"application/json"
     """Type of a body that is not a stream."""
     framing: ClassVar[Framing] = SSE
@@ -347,10 +347,10 @@ class Reply(Protocol):
         """The round's body has ended: returns the model's message if it called us and needs a result."""
 
     def last_words(self) -> bytes:
-        """What the client gets at the end, if no round follows."""
+        """Final bytes for the client, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """What the client gets if the model would call us again: a normal end, with `sentence` if the model has not
+        """Final bytes if the model would call us again: a normal end, with `sentence` if the model has not
         said a word to the client."""
 
     def next_round(self) -> None:

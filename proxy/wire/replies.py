@@ -134,7 +134,7 @@ class Reply(ABC):
         return jsontext.object_in(reply, "usage")
 
     def _counted(self) -> Changes:
-        """What makes the counts of this round, which is not the first, those of all rounds."""
+        """Changes that turn the counts of a later round into those of all rounds."""
         return {("usage",): jsontext.dump(self._usage.for_client(self._round_usage))}
 
     def _shown(self) -> Sequence[bytes]:
@@ -142,7 +142,6 @@ class Reply(ABC):
         return ()
 
     def next_round(self) -> None:
-        """What follows is another round."""
         self._usage.add(self._round_usage)
         self._spoken |= {name for name, text in self._said.texts.items() if text} if self._said else set()
         self._before += self._shown()
@@ -168,8 +167,8 @@ class WholeReply(Reply):
 
     @abstractmethod
     def _merged(self, stopped_with: str | None = None) -> Changes:
-        """What makes this round's body that of all rounds. `stopped_with`: the model would call us again; a sentence
-        in its place, empty if it has spoken."""
+        """Changes that turn this round's body into that of all rounds. `stopped_with`: the model would call us again; a
+        sentence in its place, empty if it has spoken."""
 
     @property
     def _calls_us(self) -> bool:
@@ -211,7 +210,7 @@ class MessageReply(WholeReply):
     place: ClassVar[Path]
     """Path of the message in the body."""
     finish: ClassVar[Changes] = {}
-    """What makes a call's end a normal one."""
+    """Changes that turn the end of a call into a normal one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,7 +260,7 @@ class StreamedReply(Reply):
         self._speaking: set[str] = set()
         """The names of the texts that have begun in this round, if it is not the first."""
         self._held: list[bytes] = []
-        """What ends the stream, once we were called."""
+        """Events that end the stream, held once we were called."""
         self._rest = b""
         """An event at the end of the stream that is incomplete."""
         self._failed = False
@@ -329,7 +328,7 @@ class StreamedReply(Reply):
         return [*splitter.feed(b"".join(self._kept)), splitter.rest]
 
     def _paragraphs(self, said: Mapping[str, Any], at: Path) -> dict[Path, bytes | None]:
-        """What makes the texts in an event of a later round paragraphs of their own. `at`: the place of `said`."""
+        """Changes that start new paragraphs with the texts of a later round. `at`: the place of `said`."""
         begun = {name: text for name in self.texts if (text := jsontext.string_in(said, name))}
         new = self._spoken & begun.keys() - self._speaking
         self._speaking |= begun.keys()
@@ -340,7 +339,7 @@ class StreamedReply(Reply):
         return b""
 
     def _too_long(self) -> bytes:
-        """What passes of an incomplete event because it is too long to wait for."""
+        """The part of an incomplete event that is forwarded because it is too long to wait for."""
         if self._events.held_bytes <= MAX_KEPT_BYTES:
             return b""
         self._is_passing = self._failed = True

@@ -26,7 +26,7 @@ from proxy.errors import MalformedRequest
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """The beginning of an escaped letter. No encoder writes one, but an escaped name may be that of the message list."""
 _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
-"""What may come before an item of a list."""
+"""Separator before an item of a list."""
 
 _BRIEF_BYTES: Final = 512
 """Limit of a member that an outline keeps: names and limits, no texts."""
@@ -85,7 +85,7 @@ class RequestShape(NamedTuple):
 
 
 class RequestOptions(NamedTuple):
-    """What a request states besides its content."""
+    """Options of a request: everything but its content."""
 
     model: str = ""
     """The model's name; empty if it states none."""
@@ -279,7 +279,7 @@ class Request(Discreet, frozen=True):
 
 
 def options_in(shape: RequestShape, members: Mapping[str, Raw]) -> RequestOptions:
-    """What the members of a JSON body state."""
+    """Options in the members of a JSON body."""
     model, stream = jsontext.opened(members.get("model")), jsontext.opened(members.get("stream"))
     limit = _limit_in(shape, members)
     return RequestOptions(

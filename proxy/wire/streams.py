@@ -43,7 +43,7 @@ class Splitter(ABC):
 
     @property
     def rest(self) -> bytes:
-        """What there is of an incomplete event; at the end of a stream, its last words."""
+        """The incomplete event at the end of the input."""
         return bytes(self._kept)
 
 
@@ -55,7 +55,7 @@ class Framing(ABC):
     sign: ClassVar[bytes]
     """The part of the content-type by which a stream is recognised."""
     comment: ClassVar[bytes] = b""
-    """What clients skip, to keep a connection alive; empty if they skip nothing."""
+    """Keep-alive bytes that clients skip; empty if they skip nothing."""
     splitter: ClassVar[type[Splitter]]
     """For one stream."""
 

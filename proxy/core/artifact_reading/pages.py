@@ -202,7 +202,7 @@ def _header_patterns(column: int, *, named: bool = False) -> tuple[str, str]:
 
 @functools.cache  # compiled for the first text that holds such words: 2 ms
 def _foreign() -> re.Pattern[str]:
-    """What looks like a notice and is no header of a page."""
+    """Matches notices that are not headers of pages."""
     headers = "|".join(pattern for column in (0, 1) for pattern in _header_patterns(column))
     return re.compile(rf"\[\s{{0,9}}context-proxy\s{{0,9}}:(?! (?:{headers})\])", re.IGNORECASE)
 
@@ -235,7 +235,7 @@ _MAX_DIGITS: Final = 6
 
 
 class Query(Struct, frozen=True):
-    """What to read. `pointer` selects a part; `lines` and `search` read that part, or the whole."""
+    """Query for an artifact. `pointer` selects a part; `lines` and `search` read that part, or the whole."""
 
     lines: LineRange | None = None
     search: Search | None = None

@@ -1,5 +1,5 @@
-"""What is found in an artifact: the lines that match a pattern, with their numbers and context, and the part of a JSON
-text at a pointer (RFC 6901).
+"""Search in an artifact: the lines that match a pattern, with their numbers and context, and the part of a JSON text at
+a pointer (RFC 6901).
 
 Rule: the time is linear in the size of the text, whatever the pattern (RE2, https://github.com/google/re2). A text is
 read piece by piece and never held as a whole; a match is within one line; no more bytes and matches are shown than
@@ -32,7 +32,7 @@ _MEMORY_BYTES: Final = 1 << 20
 
 
 class Search(Struct, frozen=True):
-    """What to look for."""
+    """Parameters of a search."""
 
     pattern: str
     context: int = CONTEXT

@@ -1,1 +1,1 @@
-"""What is given up when a conversation exceeds its room."""
+"""Compaction of conversations that exceed their room."""

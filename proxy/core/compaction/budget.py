@@ -109,12 +109,12 @@ def _share_beside(whole: int | None, fixed: int, share: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one request to one model may hold."""
+    """Limits for one request to one model."""
 
     room_tokens: int
     """For everything that is sent: messages and tools."""
     most_tokens: int | None = field(default=None, kw_only=True)
-    """What a second send may hold if what must stay exceeds its room; None: no more than the room."""
+    """Limit of a second send if required content exceeds the room; None: the room."""
     room_is_guessed: bool = field(default=False, kw_only=True)
     """Whether the window is a guess. Then the room bounds nothing, and is no evidence either."""
     window_may_be_wrong: bool = field(default=False, kw_only=True)
@@ -147,9 +147,9 @@ class Budget:
     high_mark: Mark = field(init=False, repr=False, compare=False)
     """How much may be used before something is given up."""
     ceiling: Mark = field(init=False, repr=False, compare=False)
-    """What must not be exceeded."""
+    """Hard limit."""
     _refused_above: Mark = field(init=False, repr=False, compare=False)
-    """What the upstream surely refuses more than."""
+    """Anything above is certain to be refused."""
 
     def __post_init__(self) -> None:
         """The marks are made once: many requests have the same budget, and each compares its size several times."""
@@ -205,7 +205,7 @@ class Budget:
 
     @property
     def ceiling_tokens(self) -> int:
-        """What must not be exceeded, guessed or not."""
+        """Hard limit in tokens, guessed or not."""
         return self.room_tokens if self.most_tokens is None else max(self.room_tokens, self.most_tokens)
 
     @property
@@ -215,12 +215,12 @@ class Budget:
 
     @property
     def task_tokens(self) -> int:
-        """What the first user message keeps at the most when it has to be cut."""
+        """Maximum kept of the first user message when it has to be cut."""
         return int(self.usable_tokens * TASK_SHARE)
 
     @property
     def dialogue_tokens(self) -> int:
-        """What short requests with their answers may take when the rest of their turns is left out."""
+        """Room for short requests with their answers when the rest of their turns is left out."""
         return int(self.usable_tokens * DIALOGUE_SHARE)
 
     def admits(self, size: Size) -> bool:

@@ -53,7 +53,7 @@ _MIN_WRITTEN_CHARACTERS: Final = 40
 
 
 class Trace(NamedTuple):
-    """What one call did to one file."""
+    """Effect of one call on one file."""
 
     call_id: str
     source: str
@@ -237,8 +237,8 @@ class LinePool(Struct, frozen=True):
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Names in each line, by its text."""
     _extensions: list[tuple[list[tuple[Message, Size]], LinePool]] = field(default_factory=list)
-    """What the last cut left out, and the pool after it: if a client rewords its last message in the next turn, the
-    same cut is made again."""
+    """Messages removed by the last cut, and the pool after it: if a client rewords its last message in the next turn,
+    the same cut is made again."""
 
     def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         """The pool after one more cut."""

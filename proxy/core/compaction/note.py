@@ -47,12 +47,12 @@ message names is kept with that message."""
 
 
 class Kind(StrEnum):
-    """What a quotation is."""
+    """Kind of a quotation."""
 
     ASKED = "asked"
-    """What a user said."""
+    """A user's words."""
     SAID = "said"
-    """The beginning of what the model said."""
+    """The beginning of the model's words."""
     DONE = "done"
     """A tool, and the main argument of its call."""
     PLAN = "plan"
@@ -121,7 +121,7 @@ def _planner(quotation: Quotation) -> str:
 
 
 def _user_text(text: str) -> str:
-    """What a user said, without lines that look like a secret."""
+    """A user's words, without lines that look like a secret."""
     if len(text) > _WHOLE_CHARACTERS:
         text = _beginning(text)
     lines = _ARTIFACT.sub("…", text).strip().split("\n")
@@ -162,9 +162,9 @@ class NoteRoom(NamedTuple):
     lines: int = 0
     """Lines of what is left out, with the note's own words."""
     asked: int = 0
-    """What users said."""
+    """For users' words."""
     steps: int = 0
-    """What was done, and as much again for what the model said."""
+    """For calls, and as much again for the model's words."""
 
     @classmethod
     def beside(cls, fixed: Size, total: Size, budget: Budget) -> NoteRoom:
@@ -193,7 +193,7 @@ class NoteRoom(NamedTuple):
 
 
 class OmissionNote(Struct, frozen=True):
-    """What is left out of a conversation so far, and the note about it."""
+    """The messages omitted so far, and the note about them."""
 
     artifacts: tuple[Artifact, ...] = ()
     """One for each cut; each names the previous one, so the last leads to all."""
@@ -209,7 +209,7 @@ class OmissionNote(Struct, frozen=True):
     edit: Edit | None = None
     """Puts the note on that message."""
     size: Size = NOTHING
-    """What the note adds to that message."""
+    """Size that the note adds to that message."""
 
     def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
         """The note after one more cut. `asked`: users' words in the messages that are gone."""
@@ -285,7 +285,7 @@ class OmissionNote(Struct, frozen=True):
         return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
 
     def without_note(self) -> OmissionNote:
-        """What is left out, without the note about it."""
+        """The same omissions without a note."""
         return structs.replace(self, note="", edit=None, size=NOTHING)
 
     def onto(self, message: Message) -> Message:

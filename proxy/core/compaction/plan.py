@@ -143,7 +143,7 @@ class Reading(Struct, frozen=True):
 
 
 class Plan(Discreet, frozen=True):
-    """What to send in place of a request."""
+    """The edited request."""
 
     edits: tuple[Edit, ...]
     sent: tuple[Message, ...]
@@ -160,7 +160,7 @@ class Plan(Discreet, frozen=True):
     base: Size = NOTHING
     """Size of what is not a message: mostly the tool list."""
     blocks: tuple[MessageReport, ...] = ()
-    """What became of each message of the request."""
+    """Reports of the request's messages."""
     accepted_tokens: int = 0
     """See `Reading`."""
 
@@ -453,7 +453,7 @@ class Compressed(Discreet, frozen=True):
 
 
 def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 0) -> Compressed:
-    """What becomes of the messages; the last `protected` ones stay as they are."""
+    """Compress the messages; the last `protected` ones stay unchanged."""
     messages, entries = conversation.messages, list[TrackedMessage]()
     for index, message, tool in _arriving(messages, 0, {}):
         steps = pipeline.local if index < len(messages) - protected else ()

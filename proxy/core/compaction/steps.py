@@ -1,4 +1,4 @@
-"""What is given up for room, step by step, and in which order.
+"""Compaction steps, in the order in which they give up content.
 
 Rule: what an agent can do without goes first, its task goes last. A step yields changes and makes none. Calls and
 results go together; an excerpt is made from the whole message, never from an earlier excerpt.
@@ -87,7 +87,7 @@ class CutToFit(Struct, frozen=True):
     reason: Reason
     limits: ExcerptLimits = RESULT_LIMITS
     least_tokens: int = 0
-    """What all of them together keep."""
+    """Minimum kept by all of them together."""
     times: float = 1.0
     """Factor on the goal in tokens: messages are cut down only to the goal times this."""
 
@@ -293,7 +293,7 @@ class LeaveOutExchanges(Struct, frozen=True):
 
     notices: Notices
     task_tokens: int
-    """What the first user message keeps at the least."""
+    """Minimum kept of the first user message."""
     dialogue_tokens: int = 0
     """For short requests with their answers, which go last."""
 

@@ -1,4 +1,4 @@
-"""What is kept of a conversation at one point in it: the working view of the compaction steps.
+"""Working view of the compaction steps: the part of a conversation that is kept at one point in it.
 
 Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
 system text, the first and the last user message and the newest exchange are always kept; every size is measured on the
@@ -116,7 +116,7 @@ class ContextWindow(Struct, eq=False):
     """How many of the messages are in units, or were."""
     omission_note: OmissionNote = OmissionNote()
     _blocks: list[MessageReport] = []
-    """What became of each message, without the omission note."""
+    """Reports of the messages, without the omission note."""
     _open_calls: set[str] = set()
     _moved: tuple[Moved, ...] = ()
     """Media moved out of the results of a batch that is not complete yet."""
@@ -311,7 +311,7 @@ class ContextWindow(Struct, eq=False):
         return (entry for entry in self.entries[: max(0, index)] if entry is not None)
 
     def removable(self, dialogue_tokens: int = 0) -> list[tuple[ToolExchange, ...]]:
-        """What may go, the oldest first. Short requests with their answers go last: the oldest that fit in
+        """Removable units, the oldest first. Short requests with their answers go last: the oldest that fit in
         `dialogue_tokens`, so that they are the same in every cut."""
         spared, left = list[tuple[ToolExchange, ...]](), dialogue_tokens
         for turn in dialogue(self.units) if self.held_from is None else ():
@@ -444,8 +444,7 @@ class ContextWindow(Struct, eq=False):
         self.omission_note = self.omission_note.placed(self.entries, notices, self._counter, room, self.newest[0].start)
 
     def _user_texts(self) -> list[str]:
-        """What people said in the messages that are gone: user messages that did not join an assistant's unit as
-        output."""
+        """Texts of removed user messages, except those that joined an assistant's unit as output."""
         texts = (
             next((text for _, text in entry.whole.texts()), "")
             for entry in self._gone
@@ -478,7 +477,7 @@ class ContextWindow(Struct, eq=False):
                     yield note
 
     def blocks(self) -> tuple[MessageReport, ...]:
-        """What became of each message."""
+        """Reports of all messages."""
         note = self.omission_note.edit
         if note is None or note.message is None:
             return tuple(self._blocks)

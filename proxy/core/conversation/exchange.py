@@ -1,5 +1,5 @@
-"""What connects messages: which stay or go together, which calls and results pair up, which user message is the output
-of a tool, and which message may take another's place.
+"""Connections between messages: units that stay or go together, pairs of calls and results, user messages that are the
+output of a tool, and messages that may replace each other.
 
 Rule: a tool call and its results are one unit; which units may go depends only on their order and roles. A message is
 judged by itself and by the messages before it, never by those that follow.
@@ -38,7 +38,7 @@ class ToolExchange(Struct, frozen=True, gc=False):
 
 
 class Change(Struct, frozen=True):
-    """What a compaction step gives up at once: edits of one message, whole units, or images of a message."""
+    """One change by a compaction step: edits of one message, whole units, or images of a message."""
 
     edits: tuple[Edit, ...] = ()
     units: tuple[ToolExchange, ...] = ()
@@ -176,7 +176,7 @@ class Unanswered(Struct, frozen=True):
 
 
 class Unpaired(Struct, frozen=True):
-    """What does not pair up in a history."""
+    """Calls and results of a history without their counterparts."""
 
     orphans: tuple[int, ...] = ()
     """Indexes of results that answer no call of the message before their batch."""
@@ -192,7 +192,7 @@ class Unpaired(Struct, frozen=True):
 
 
 def unpaired(messages: Sequence[Message], *, may_repeat: bool = False) -> Unpaired:
-    """What does not pair up; `may_repeat`: whether a call may have several results."""
+    """Find calls and results without counterparts; `may_repeat`: whether a call may have several results."""
     orphans: list[int] = []
     unanswered: list[Unanswered] = []
     caller, last, calls = -1, -1, dict[str, ToolCall]()
@@ -290,7 +290,7 @@ def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens:
 
 
 def _bearing(message: Message) -> tuple[object, ...]:
-    """What of a message, besides its size, decides about others."""
+    """The properties of a message, besides its size, that affect how others are cut."""
     text = next((text for _, text in message.texts()), "")
     joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
     told = opening(text), opens_as_output(text), frozenset(names_in(message.text()))

@@ -1,4 +1,4 @@
-"""What the core reads from a message, whatever API it belongs to.
+"""Interface of a message for the core, whatever API it belongs to.
 
 Rule: a message never changes and keeps the bytes it was made from. Only its wire knows the members in them: the core
 reads texts, media, calls and results, and refers to a place in a message by an address that is opaque to it.
@@ -143,7 +143,7 @@ class Reasoning(NamedTuple):
 
 
 class ImageView(NamedTuple):
-    """What the token cost of an image depends on."""
+    """The properties of an image that decide its token cost."""
 
     url: object
     """The URL in the message: a data URL, an address, or anything odd."""
@@ -288,7 +288,7 @@ class Message(Protocol):
         """The parts that are not text; None for one that is not an image."""
 
     def addresses(self) -> Iterator[str]:
-        """What it names that is kept elsewhere: remote images, and artifacts in tool results."""
+        """References in it: remote images, and artifacts in tool results."""
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
         """One of its texts, with binary content inside it replaced by words."""
@@ -313,8 +313,7 @@ class Message(Protocol):
         it; the message itself if it has none; None if nothing else is in it."""
 
     def conversational(self) -> Any:
-        """What a client repeats of it from turn to turn, as a comparable value: its calls, or its text if it has
-        none."""
+        """Its calls, or its text if it has none, as a comparable value: clients repeat these from turn to turn."""
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
         """The message with these calls at these positions among its own."""

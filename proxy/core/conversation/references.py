@@ -1,4 +1,4 @@
-"""What a message names that is kept elsewhere: images on the web, and artifacts that a tool result names.
+"""References in messages: images on the web, and artifacts named by a tool result.
 
 Rule: nothing is looked up here and nothing raises, whatever the message. An address is the exact text in the message,
 so that the step that edits it can look up what it resolved to; an address without a resolution stays as it is.

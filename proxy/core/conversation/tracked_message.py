@@ -94,9 +94,9 @@ class Reason(StrEnum):
     """Why something was changed. The names appear in logs, headers and metrics, the words on the dashboard."""
 
     one: str
-    """What was done, in words, if it was done once."""
+    """Description of one change."""
     several: str
-    """If it was done `#` times."""
+    """Description of `#` changes."""
 
     def __new__(cls, name: str, one: str, several: str = "") -> Self:
         made = str.__new__(cls, name)
@@ -166,7 +166,7 @@ class Edit(Discreet, frozen=True):
     """None takes it out."""
     reason: Reason
     artifact: Artifact | None = None
-    """What must be kept before this is sent."""
+    """Must be stored before this is sent."""
     tool: str = ""
     before_chars: int = 0
     """Length of the text that is changed."""
@@ -238,7 +238,7 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def moved(self) -> tuple[Moved, ...]:
-        """What its edits have taken out to be sent after its batch."""
+        """Parts moved out by its edits, to be sent after its batch."""
         return tuple(edit.moved for edit in self.edits if edit.moved is not None)
 
     @property

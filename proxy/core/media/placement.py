@@ -92,12 +92,12 @@ class MediaPlacement(Struct, frozen=True):
 
 
 class Routes(Struct, frozen=True):
-    """What one model reads, and the most that is shown to it."""
+    """Media that one model reads, and the limits for them."""
 
     modalities: frozenset[Modality] | None = None
     """None: unknown."""
     refused: frozenset[Modality] = frozenset()
-    """What its upstream has refused before, whatever is stated."""
+    """Refused by its upstream before, whatever is stated."""
     is_strict: bool = False
     """Whether a model is assumed to read only text if its modalities are unknown."""
     max_bytes: int = MAX_BYTES
@@ -256,7 +256,7 @@ class _Placing:
         return self._shown(answers[reads])
 
     def _candidates(self) -> list[tuple[Modality, Route]]:
-        """What the model may read it as, the best first."""
+        """Ways to show it to the model, the best first."""
         kind, shape = self.found.kind, self.attachment.shape
         own, as_written = (modality_of(kind), _PARTS.get(kind, Route.FILE)), SHAPES.get(shape)
         if as_written is None:

@@ -87,7 +87,7 @@ class RouteMedia(Discreet, frozen=True):
         return ToolImages.KEEP if message.media() else ToolImages.TEXT
 
     def _resolved_for(self, message: Message) -> Resolved:
-        """What this message itself refers to: lookups for other messages do not count."""
+        """Lookups for this message's own references."""
         named = references_in(message) if self.resolved else ()
         return {one.address: self.resolved[one.address] for one in named if one.address in self.resolved}
 
@@ -102,7 +102,7 @@ class _Work(Struct):
     notices: Notices
     target: ToolImages
     done: list[tuple[RoutedMedia, Artifact | None]] = []
-    """What was routed, with the artifact to be kept of it."""
+    """Routed media, each with the artifact to be kept of it."""
     shown: int = 0
     images_over: int = 0
     """Number of image parts, from here on, that are over the limit: the newest are shown."""

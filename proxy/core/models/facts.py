@@ -1,4 +1,4 @@
-"""What requests have taught about a model, whom it binds, and how a limit is searched for that no refusal names.
+"""Facts learned about a model, the tenants they bind, and the search for a limit that no refusal names.
 
 Rule: what one tenant has met binds that tenant; it binds all others once a second tenant has met it, or the server
 itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. An
@@ -51,14 +51,14 @@ _AT_MOST: Final = frozenset({CUT_TO, RATE, RATE_OF_PROMPTS})
 
 
 class Fact(Struct, frozen=True, array_like=True):
-    """What one tenant has met."""
+    """A value met by one tenant."""
 
     value: Annotated[float, Meta(ge=0, le=2**31)]
     """0: it was refuted."""
     at: float
     """Unix time."""
     stated: float = 0
-    """What other sources stated at that time, if anything."""
+    """Stated by other sources at that time; 0: nothing."""
 
 
 Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]

@@ -62,7 +62,7 @@ _STATED: Final = re.compile(r"\[window=([1-9]\d{0,8})\]\Z")
 
 
 class WindowInName(NamedTuple):
-    """What the end of a name says about the requests whose lessons are kept under it."""
+    """Suffix of a model's name that states the window of the requests behind its lessons."""
 
     plain: str
     """The name without it."""

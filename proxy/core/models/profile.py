@@ -86,9 +86,9 @@ class ModelProfile(Struct, frozen=True):
     certainty: Certainty = Certainty.STATED
     """Certainty of the window."""
     preamble: str = ""
-    """What its upstream puts before the messages of every request."""
+    """Put before the messages of every request by its upstream."""
     least_image_tokens: int = 0
-    """What any image costs at least, where its upstream decides what to leave out."""
+    """Minimum cost of any image, where its upstream decides what to leave out."""
     image_tokens: tuple[tuple[str, int], ...] = ()
     """Costs of images by `image_key`, as the upstream has counted them."""
     rate_tokens: int | None = None

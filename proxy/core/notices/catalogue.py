@@ -389,7 +389,7 @@ TOOL: Final[Mapping[str, str]] = {
     "context": "Lines around each match",
     "json": "JSON Pointer: /messages/3/content",
 }
-"""What the proxy's own tool does, and its parameters. 151 tokens of o200k as an item of a chat request's list; English
+"""Description and parameters of the proxy's own tool. 151 tokens of o200k as an item of a chat request's list; English
 whatever the language of the notices, like the names in it."""
 
 SEARCH_TOOL: Final[Mapping[str, str]] = {
@@ -399,4 +399,4 @@ SEARCH_TOOL: Final[Mapping[str, str]] = {
     "tool": "Only results of the tool of this name, such as Bash",
     "context": "With grep: lines around each match, 0 by default",
 }
-"""What the tool for searching does, and its parameters."""
+"""Description and parameters of the search tool."""

@@ -249,7 +249,7 @@ def _lines_of_a_page(text: str, size: PageSize) -> int:
 
 
 def _unescaped(text: str) -> str:
-    """What a tool has printed, of an output that it wrote as JSON: of the same length, at least."""
+    """The text inside a tool's JSON output, exact in length though not in every character."""
     if text[:1] not in ("{", "["):
         return text
     return _ESCAPE.sub(_meant, text)

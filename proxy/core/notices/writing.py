@@ -69,7 +69,7 @@ BY_HASH: Final = ArtifactAccess(by_hash=True)
 NAMES_WORDS_BYTES: Final = 32
 """The most that a list of names costs besides the names."""
 Kept: TypeAlias = Artifact | PageRead
-"""What is kept somewhere: an artifact, or the one from which a page was read."""
+"""A stored artifact, or the one from which a page was read."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
 
 
@@ -80,7 +80,7 @@ class Notices(Struct, frozen=True):
     way: ArtifactAccess
     """How the agent can get an artifact."""
     reach: AgentFileAccess = AgentFileAccess.NOTHING
-    """What the request's tools can do with it."""
+    """Ways in which the request's tools can read it."""
     kept: bool = True
     """Whether artifacts can be kept at all now."""
     subagent: bool = False

@@ -51,7 +51,7 @@ class Equation(Struct, frozen=True):
     pattern: re.Pattern[str]
     """Its groups are named by `Role`."""
     scope: str
-    """What the limit applies to when this matches; empty if the words around it decide."""
+    """`Scope` of the limit when this matches; empty if the words around it decide."""
     message: str
     source: str
 

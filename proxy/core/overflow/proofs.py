@@ -1,5 +1,4 @@
-"""What is proven beside the words of a refusal: which of them are the client's own, whether a prompt was cut silently,
-what an image costs.
+"""Proofs beside the words of a refusal: the client's own words, silent cuts of prompts, costs of images.
 
 Rule: words that a client may have written are no evidence of a model's limit: other clients would pay for it. A count
 that a different tokenizer may explain proves nothing, and one that cannot be an image's cost is ignored.
@@ -90,7 +89,7 @@ window, no smaller one is concluded from it."""
 _WINDOW_STEP: Final = 1_024
 """Allocated windows are multiples of this, from two on; one count in a thousand is one by chance."""
 _OVER_HALF: Final = (2, 3)
-"""What Ollama's runner leaves of a prompt beyond half of the window, which is all that it then reads: 2 050 of 4 096
+"""Tokens that Ollama's runner keeps, and reads, of a longer prompt beyond half of the window: 2 050 of 4 096
 (github.com/ollama/ollama/issues/17889), 16 387 of 32 768 (github.com/ollama/ollama/issues/3839)."""
 _LANDED_SHARE: Final = 0.9
 """Share of the count expected by the model's own counter: a lower count that equals a window was cut."""

@@ -90,11 +90,11 @@ _DONE: Final[dict[Language, dict[VerdictKind, str]]] = {
         VerdictKind.UNKNOWN: "撤销代理所做的一处修改",
     },
 }
-"""What each cure has done."""
+"""Description of each cure."""
 
 
 def unkept(language: Language) -> str:
-    """What is added to each of these messages when artifacts could not be kept."""
+    """Appended to each of these messages when artifacts could not be kept."""
     return _WORDS[language]["unkept"]
 
 

@@ -1,4 +1,4 @@
-"""What a response says about itself, and what that means, as values.
+"""Values for reading responses: the report of one, and the verdict on it.
 
 Rule: every upstream's response, in whatever wrapper, is reduced to a report of texts, codes, sizes and finish reasons,
 with their paths; how it was encoded is not known here. A verdict contains numbers, names and the upstream's own words;
@@ -16,7 +16,7 @@ from proxy.core.models.profile import Modality
 
 
 class VerdictKind(StrEnum):
-    """What was refused; only `prompt` and `prompt_plus_reply` say that the request is too long."""
+    """Reason of a refusal; only `prompt` and `prompt_plus_reply` mean that the request is too long."""
 
     ACCEPTED = "accepted"
     PROMPT = "prompt"
@@ -40,7 +40,7 @@ class VerdictKind(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a limit applies to: the whole window (prompt and reply), or the input alone."""
+    """Scope of a limit: the whole window (prompt and reply), or the input alone."""
 
     WINDOW = "window"
     INPUT = "input"

@@ -1,4 +1,4 @@
-"""What is sent next if the upstream refuses what was sent: a function of the refusal, without I/O.
+"""Retry strategy: the next send after a refusal, as a pure function of it.
 
 Rule: each refusal is cured for its reason, and no reason twice. A refusal of what was cured that names another reason
 proves the cure, and one more send has both: three sends at most. Each is smaller than the one before, or asks for less.
@@ -77,7 +77,7 @@ _CURED: Final = {
 
 
 class Terms(NamedTuple):
-    """What a plan depends on besides the request and what is known of its model."""
+    """Inputs of a plan besides the request and the knowledge about its model."""
 
     access: ArtifactAccess = NOWHERE
     """How the client gets at artifacts."""
@@ -130,7 +130,7 @@ class Attempt(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True):
-    """What was sent, as far as the next send depends on it."""
+    """Facts about a send that decide the next one."""
 
     estimate_tokens: int
     """Estimated size of the prompt."""
@@ -219,8 +219,8 @@ class Outcome(Struct, frozen=True):
 
 
 def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Sequence[Attempt]:
-    """What is sent after this outcome of what was sent: the first attempt whose plan keeps to its goal, or else the
-    last one. Nothing: the response is final. `cures`: the attempts after the first send."""
+    """Candidates for the next send: the first attempt whose plan keeps to its goal is sent, or else the last one.
+    Empty: the response is final. `cures`: the attempts after the first send."""
     found = _cure(outcome, situation)
     if not found or not cures:
         return found
@@ -240,7 +240,7 @@ def _least_reply(*attempts: Attempt) -> int | None:
 
 
 def _cure(outcome: Outcome, situation: Situation) -> Sequence[Attempt]:
-    """What may be accepted where this was refused."""
+    """Attempts that may be accepted after this refusal."""
     verdict, terms = outcome.verdict, situation.terms
     is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
     if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
@@ -416,8 +416,8 @@ def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int |
 
 
 def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> tuple[int, bool]:
-    """What a request may have under a rate that this one alone exceeded, as its prompt was estimated, and whether that
-    holds its reply limit, too."""
+    """Room of a request under a rate limit that this one alone exceeded, in estimated tokens, and whether that includes
+    its reply limit."""
     counted = _counted_by_rate(verdict, estimate_tokens, reply_tokens)
     room = int((verdict.limit or 0) * min(1.0, estimate_tokens / max(1, counted)))
     return room, counted + (reply_tokens or 0) == verdict.requested

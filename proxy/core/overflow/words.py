@@ -376,7 +376,7 @@ def as_words(code: str) -> str:
 
 
 def meaning(code: str) -> VerdictKind:
-    """What the code proves: `prompt`, another kind, or `unknown` if it proves nothing."""
+    """The kind that a code proves; `unknown` if it proves nothing."""
     word = as_words(code)
     if _TOO_LONG_CODE.search(word) and not _FALSE_FRIENDS.search(word):
         return VerdictKind.PROMPT

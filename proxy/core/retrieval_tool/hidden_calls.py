@@ -52,7 +52,7 @@ class AssistantMessage(Discreet, frozen=True):
     """The parts that a person may read, by the wire's name for each: text and reasoning."""
 
     before: tuple[bytes, ...] = ()
-    """What the client has of the same response and sends back as messages before this one."""
+    """Messages of the same response that the client sends back before this one."""
 
     @property
     def is_mixed(self) -> bool:
@@ -90,7 +90,7 @@ class HiddenToolCalls(Discreet, frozen=True):
 
     @classmethod
     def of(cls, history: bytes, said: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
-        """What to remember of a mixed response to a conversation with this history."""
+        """The hidden calls of a mixed response to a conversation with this history."""
         positions = tuple(call.position for call in said.own)
         return cls(mark_of(history, said.others_meant), positions, tuple(call.raw for call in said.own), tuple(results))
 
@@ -113,7 +113,6 @@ class HiddenToolCalls(Discreet, frozen=True):
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
         return sum(map(len, self.calls + self.results))
 
     def artifact(self) -> Artifact:
@@ -148,8 +147,8 @@ def extended(history: bytes, message: Message) -> bytes:
 
 
 def mark_of(history: bytes, calls: Any) -> str:
-    """What distinguishes calls of a client from all others: the conversation before them, and their ids, names and
-    arguments, however they are written. `calls`: as `conversational` returns them.
+    """Key of a client's calls, from the conversation before them and their ids, names and arguments, however they are
+    written. `calls`: as `conversational` returns them.
 
     Ids alone are not enough: Kimi restarts them in every conversation, other servers in every response.
     https://huggingface.co/moonshotai/Kimi-K2-Instruct-0905/blob/main/docs/tool_call_guidance.md
@@ -190,7 +189,7 @@ class Continuation(Discreet, frozen=True):
     name: str
     """The response to continue from."""
     results: tuple[bytes, ...]
-    """What answers its hidden calls; these messages come before those of the request."""
+    """Results of its hidden calls; these messages come before those of the request."""
 
     @classmethod
     def of(cls, tenant: str, told: str, name: str, results: Sequence[bytes]) -> Continuation:
@@ -209,7 +208,6 @@ class Continuation(Discreet, frozen=True):
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
         return len(self.name) + sum(map(len, self.results))
 
     def artifact(self) -> Artifact:
@@ -221,5 +219,5 @@ class Continuation(Discreet, frozen=True):
 
 
 def mark_of_name(tenant: str, name: str) -> str:
-    """What distinguishes a tenant's response from all others, and from all calls."""
+    """Key of a tenant's response, distinct from those of calls."""
     return mark_of(beginning(tenant), name)

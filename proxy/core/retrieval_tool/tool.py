@@ -85,7 +85,7 @@ def is_offered(names: Sequence[str], policy: RetrievalPolicy) -> bool:
 
 
 class Wanted(Struct, frozen=True):
-    """What a call asks for."""
+    """Parsed arguments of a call."""
 
     artifact: str
     """A valid name of an artifact."""
@@ -94,7 +94,7 @@ class Wanted(Struct, frozen=True):
 
 
 def wanted_by(arguments: str) -> Wanted | None:
-    """What a model means by its arguments; None if they name no artifact.
+    """Parse a model's arguments; None if they name no artifact.
 
     A model may give the path or URL of the artifact, and write `lines` in any form that can be understood.
 
@@ -149,7 +149,7 @@ MAX_HITS_OF_ONE: Final = 20
 
 
 class ArtifactSearch(Struct, frozen=True):
-    """What to find."""
+    """Parsed arguments of a search for artifacts."""
 
     search: Search | None
     """None: everything."""
@@ -158,7 +158,7 @@ class ArtifactSearch(Struct, frozen=True):
 
     @classmethod
     def parse(cls, arguments: Mapping[str, Any]) -> ArtifactSearch:
-        """What a model means by its arguments; null and an empty text mean nothing. Raises BadArtifactQuery.
+        """Parse a model's arguments; null and an empty text count as missing. Raises BadArtifactQuery.
 
         >>> ArtifactSearch.parse({"grep": None, "tool": "Bash"})
         ArtifactSearch(search=None, beginning='tool_Bash_')
@@ -198,12 +198,12 @@ def _problem(error: ProxyError, language: Language) -> str:
 
 
 def stopped(rounds: int, language: Language) -> str:
-    """What the client reads if the model has said nothing and would read pages forever."""
+    """Shown to the client if the model has said nothing and would read pages forever."""
     return say(READING, "stopped", language, rounds=rounds)
 
 
 def withheld(language: Language) -> str:
-    """What the client reads if the model has not said a word and its page cannot be shown for lack of room."""
+    """Shown to the client if the model has said nothing and its page does not fit."""
     return say(READING, "withheld", language)
 
 

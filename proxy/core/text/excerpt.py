@@ -100,7 +100,7 @@ class Excerpt(Struct, frozen=True):
     """Single lines from the gap."""
     tail: str
     gap: str
-    """What is left out between head and tail, including the rescued lines."""
+    """The text between head and tail, including the rescued lines."""
     total_lines: int
     total_bytes: int
     kept_lines: int
@@ -110,7 +110,7 @@ class Excerpt(Struct, frozen=True):
 
 
 class _Room(Struct, frozen=True):
-    """What a part of an excerpt may take up."""
+    """Room for a part of an excerpt."""
 
     bytes: int
     chars: int

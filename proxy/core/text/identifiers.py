@@ -28,7 +28,7 @@ _MIN_NAME_CHARACTERS: Final = 6
 _MAX_NAME_CHARACTERS: Final = 80
 """Longer ones are data, such as base64 and hashes joined by slashes."""
 _TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")
-"""What distinguishes a symbol, a path or a number from an ordinary word."""
+"""Distinguishes a symbol, a path or a number from an ordinary word."""
 
 
 def names_in(text: str) -> tuple[str, ...]:

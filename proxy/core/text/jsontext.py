@@ -22,7 +22,7 @@ _value: Final = msgspec.json.Decoder()
 _encoder: Final = msgspec.json.Encoder()
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for text that it does not accept."""
+"""Raised by msgspec for text that it does not accept."""
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")

@@ -117,7 +117,7 @@ class _Shortening(Struct, frozen=True):
     beside: Mapping[str, Any] = {}
     """The other members of the new `data`: short data if `text` was the bulk."""
     said: str = ""
-    """What the response itself says besides the bulk."""
+    """Text of the response besides the bulk."""
     is_bare: bool = False
     """Whether there is not even room for the numbers of the cut."""
 

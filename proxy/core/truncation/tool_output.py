@@ -1,5 +1,5 @@
-"""What becomes of one tool result by itself: a long one becomes an excerpt and the whole is stored; characters that an
-upstream cannot process are replaced, for models whose settings say so.
+"""Local steps for one tool result: a long one becomes an excerpt and the whole is stored; characters that an upstream
+cannot process are replaced, for models whose settings say so.
 
 Rule: local steps. What they put in depends on the message, its call and the settings, never on later messages, so the
 same result is the same text in every later turn.
@@ -134,7 +134,7 @@ class TruncateToolOutput(Struct, frozen=True):
     preview_chars: int | None = None
     """Length of the preview of a result that is cut; None: as much as its limits allow."""
     bound_by: str = "settings"
-    """What sets the bytes of `limits`: `settings`, or `window` for its share of the window."""
+    """Source of the byte limit: `settings`, or `window` for its share of the window."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""

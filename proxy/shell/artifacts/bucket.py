@@ -45,7 +45,7 @@ https://docs.rs/object_store/latest/object_store/client/enum.HttpErrorKind.html"
 _SMALL_BYTES: Final = 1024 * 1024
 """More may take longer than the time for a response on a slow line: no reason to leave the bucket alone."""
 _LISTED_AT_ONCE: Final = 1000
-"""What S3 puts into one response."""
+"""Largest page of S3."""
 
 
 class Bucket:

@@ -74,7 +74,7 @@ class NoAnswer(BucketTrouble):
 
 
 TROUBLE: Final = (BucketTrouble, OSError, ValueError)
-"""What a store raises; FileNotFoundError for an object that is missing."""
+"""Raised by a store; FileNotFoundError for a missing object."""
 META: Final = ".meta"
 """Folder of the metadata objects: one for each artifact and tenant, so that two writers never share one."""
 TRIAL_KEY: Final = f"{META}/trial"

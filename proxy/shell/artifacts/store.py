@@ -311,7 +311,7 @@ def _readable(tool: str) -> str:
 
 
 PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600
-"""What was noted as used within this time stays: the last use may be TOUCH_SECONDS later than its note."""
+"""Artifacts noted as used within this time stay: the last use may be TOUCH_SECONDS later than its note."""
 MAX_REMOVED: Final = 10_000
 """Artifacts of one sweep, about 2 s of work on a local disk; the rest waits for the next."""
 

@@ -1,4 +1,4 @@
-"""What readers of artifacts get: the results of `read_artifact` and `search_artifacts`, for a model and for a client of
+"""Results for readers of artifacts: those of `read_artifact` and `search_artifacts`, for a model and for a client of
 MCP; artifacts by hash, for `/v1/compress`; and the replacement text of each artifact of recent requests, for the
 dashboard.
 
@@ -179,7 +179,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 """Limit for one request; a larger one is not remembered, as it would evict all others."""
 _ENTRY_BYTES: Final = 300
-"""What a name and a text take besides the text itself."""
+"""Memory of an entry besides the text itself."""
 
 
 class _Request(NamedTuple):

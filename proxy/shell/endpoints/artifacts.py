@@ -58,7 +58,7 @@ _SHOWN: Final = (
     "audio/",
     "video/",
 )
-"""What a browser may display; it saves everything else, which may contain scripts."""
+"""Types that a browser may display; it saves all others, which may contain scripts."""
 _GUARD: Final[Headers] = [
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"sandbox; default-src 'none'"),

@@ -1,4 +1,4 @@
-"""What answers agents, as raw ASGI applications: requests that are fitted, and the rest of the API.
+"""Agents' routes as raw ASGI applications: requests that are fitted, and the rest of the API.
 
 Rule: no model of the body on the hot route; it is read once, by its wire.
 """

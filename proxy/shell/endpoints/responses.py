@@ -47,7 +47,7 @@ from proxy.wire.registry import DEFAULT
 from proxy.wire.streams import TAIL_BYTES, Tail
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
-"""What is copied from a client into logs and headers: visible ASCII of bounded length."""
+"""A client's own id is copied into logs and headers only if it is visible ASCII of bounded length."""
 _PIECES_OF_THE_END: Final = 32
 """Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
 
@@ -78,7 +78,7 @@ class ResponseSender(Struct, eq=False):
     _request_id: bytes
     _wire: Wire = DEFAULT
     _alive: KeepAlive | None = None
-    """What `send` belongs to, if bytes may be sent before the response is decided."""
+    """Owner of `send`, if bytes may be sent before the response is decided."""
     status: int = 0
     """Status of the response; 0 until it has begun."""
     sent_bytes: int = 0

@@ -1,5 +1,5 @@
-"""What the endpoints use, made from one set of settings: which services the next request gets, and whether they would
-serve it well.
+"""Services behind the endpoints, made from one set of settings: those that the next request gets, and whether they are
+ready.
 
 Rule: a request keeps the services that it began with, to its last byte; a reload gives others to the next one. FastAPI
 outlives them all, so each request carries its services in its scope, and the application refers to the current ones
@@ -67,7 +67,7 @@ class Services(Struct, frozen=True):
     metrics: Metrics
     readiness: Readiness
     notes: Mapping[str, Note]
-    """What `/readyz` reports although requests do without it."""
+    """Reported by `/readyz`, although requests do without it."""
     history: History
     overview: Overview
     explainer: Explainer

@@ -65,7 +65,7 @@ class UntilClientLeaves(Struct, eq=False):
 
     _receive: Receive
     after: asyncio.Event | None = None
-    """What signals that the body has been read."""
+    """Set when the body has been read."""
     connection: Losable | None = None
     """The client's, which costs less than a task for each request."""
     _left: bool = False

@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
         """Whether further input is ignored."""
         self._ignored_bytes = 0
         self._held = b""
-        """What has arrived of the requests after that one."""
+        """Bytes received of the requests after that one."""
         self._end_of_last = b""
         """The last bytes of the piece before, if its blank line may be incomplete."""
         self._body_left = 0

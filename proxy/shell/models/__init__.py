@@ -1,1 +1,1 @@
-"""What is known about models: profiles and their sources, lessons from refusals, token counters."""
+"""Knowledge about models: profiles and their sources, lessons from refusals, token counters."""

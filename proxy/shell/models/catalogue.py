@@ -1,5 +1,5 @@
-"""What models.dev says about hosted models: 4 800 entries of 130 providers, as of the release.
-And what tokens cost by its list prices, for the dashboard.
+"""Limits of hosted models as published by models.dev: 4 800 entries of 130 providers, as of the release; and list
+prices of tokens, for the dashboard.
 
 Rule: a wrong model is worse than none, and of several windows the one that certainly holds counts: the upstream's own
 entry, else that of the provider named at the beginning of the model's name, else the vendor's, else the smallest. Only
@@ -244,7 +244,7 @@ class Price(NamedTuple):
     reply: float
 
     def spent(self, prompt_tokens: float, cached_tokens: float, reply_tokens: float) -> float:
-        """What so many tokens cost; the cached ones are part of the prompt.
+        """Cost of these tokens; the cached ones are part of the prompt.
 
         >>> Price(2.0, 1.0, 8.0).spent(1_000_000, 500_000, 0)
         1.5

@@ -70,7 +70,7 @@ class _Found(NamedTuple):
 
 
 class Discovery:
-    """What one upstream has reported about its models."""
+    """Model lists reported by one upstream."""
 
     def __init__(
         self,

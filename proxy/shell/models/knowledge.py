@@ -1,5 +1,5 @@
-"""What has been adopted about one model at one upstream, as stored in the file that all workers share and in Redis, and
-how several versions of it are merged.
+"""Knowledge about one model at one upstream, as stored in the file that all workers share and in Redis, and the merging
+of its versions.
 
 Rule: what the requests of one API key teach binds that key, and all others once another key's say the same. A lesson
 is believed for a week and then tested again, as a server may come back with a larger window; a count that exceeds a
@@ -107,10 +107,10 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Knowledge(Refusals, frozen=True, omit_defaults=True):
-    """What is known about one model; its own refusals have been confirmed by two keys."""
+    """Knowledge about one model; its own refusals have been confirmed by two keys."""
 
     of_keys: dict[str, Refusals] = {}
-    """What a single key has met, by tenant."""
+    """Refusals met by a single key, by tenant."""
     facts: Facts = {}
     """All other lessons, by name and tenant."""
 
@@ -275,7 +275,7 @@ MAX_MODELS: Final = 512
 """Remembered; the oldest go first. A model's name is foreign input."""
 
 Known = Mapping[str, Knowledge]
-"""What is known about the models at one upstream."""
+"""Knowledge about the models of one upstream, by name."""
 _NOTHING: Final = Knowledge()
 
 

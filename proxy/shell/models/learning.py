@@ -1,4 +1,4 @@
-"""What upstreams teach about their models: limits from refusals, and how far our estimate is off.
+"""Learns from upstreams about their models: limits from refusals, and the error of our estimate.
 
 Rule: only a limit printed exactly is believed at first sight; one under half of what other sources are certain of must
 be seen twice, and one that the client may have written itself teaches nothing. What one tenant has met binds no
@@ -59,7 +59,7 @@ _NOTHING: Final = Knowledge()
 
 
 class Learning:
-    """What is known about the models at one upstream. `limits` and `ratio` may be called from any thread."""
+    """Lessons about the models of one upstream. `limits` and `ratio` may be called from any thread."""
 
     def __init__(
         self, folder: Path, upstream: str, *, enabled: bool = True, clock: Callable[[], float] = time.time

@@ -29,7 +29,7 @@ from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
-"""What a source says about a model, and a phrase that names the source; None for a model that it does not know."""
+"""Returns limits of a model and a phrase that names the source; None for an unknown model."""
 
 
 class Learned(Protocol):

@@ -72,7 +72,7 @@ class SharedLearning:
         self._server = contact.server
         self._learning = learning
         self._shared: dict[str, Known] = {}
-        """What was known here after the last sync, by upstream."""
+        """Lessons known here after the last sync, by upstream."""
         self._version: bytes | None = None
         """At that time; None: there was no comparison yet."""
         self._forgotten: float | None = None

@@ -33,7 +33,7 @@ from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
 Hidden: TypeAlias = HiddenToolCalls | Continuation
-"""What one response hid from its client."""
+"""Calls hidden in one response, or the response to continue from."""
 
 MAX_KNOWN: Final = 10_000
 """Messages and names of responses for which it is remembered what they hide."""

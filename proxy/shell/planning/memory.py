@@ -1,6 +1,6 @@
-"""What is known of running conversations, so that each turn needs work only on its new messages, and so that none is
-refused for what an earlier turn was refused for: sealed reasoning, calls without results, or more items than fit the
-window of the upstream that holds them.
+"""Memory of running conversations: each turn needs work only on its new messages, and no turn is refused for the reason
+of an earlier refusal: sealed reasoning, calls without results, or more items than fit the window of the upstream that
+holds them.
 
 Rule: kept in memory only, and bounded; a forgotten refusal costs another one, and everything else only time. The
 earlier request of a conversation is found by comparing bytes, among those of the same tenant and wire (`whose`), or, if

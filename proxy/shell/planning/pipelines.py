@@ -36,7 +36,7 @@ from proxy.shell.models.profiles import entry_of
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""
 _LEAST_RESULT_BYTES: Final = 600
-"""What a result keeps on arrival in the smallest window: its notice takes a third of it."""
+"""Minimum kept of a result on arrival in the smallest window; its notice takes a third of it."""
 _BYTES_PER_CHARACTER: Final = 4
 """In UTF-8, at the most."""
 

@@ -1,4 +1,4 @@
-"""What a plan depends on besides the messages, and the steps that follow from it.
+"""Inputs of a plan besides the messages, and the steps that follow from them.
 
 Rule: a function of the settings, the request's model, reply limit and tool list, the knowledge about that model, and
 the terms of the send. It is the same object in all turns of a conversation: a plan continues only from one with equal
@@ -99,7 +99,7 @@ class _Limits(NamedTuple):
 
     profile: ModelProfile
     preamble: bytes
-    """What its upstream puts before the messages."""
+    """Put before the messages by its upstream."""
     own: Counter
     """The model's own counter."""
     rough_bytes: int

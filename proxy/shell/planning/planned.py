@@ -69,11 +69,10 @@ def _bytes_of(messages: Iterable[Message]) -> int:
 
 
 _MESSAGE_BYTES: Final = 600
-"""What a message takes in memory besides its own bytes: views, sizes, entries in lists; measured, and checked by a
-test."""
+"""Memory of a message besides its own bytes: views, sizes, entries in lists; measured, and checked by a test."""
 
 _POOL_BYTES: Final = 500_000
-"""What the lines and names of messages that are left out take at the most: their number is bounded."""
+"""Upper bound for the lines and names of omitted messages, whose number is bounded."""
 
 
 class _Content(NamedTuple):
@@ -94,7 +93,7 @@ class Planned(Struct):
     inputs: PlanInputs
     plan: Plan
     progress: Progress | None
-    """What the plan of its next turn continues from; None if that must start from the beginning."""
+    """Starting point of the next turn's plan; None if that must start from the beginning."""
     known_messages: int
     """Number of messages known before this request: their edits have been logged."""
     reasons: Mapping[str, int]
@@ -102,9 +101,9 @@ class Planned(Struct):
     reply_tokens: int | None
     """The new limit of the reply, if it must be lowered."""
     last_sent: LastSent = field(default_factory=LastSent)
-    """What its conversation sent before; the same object for all its remembered turns."""
+    """Sent before in this conversation; the same object for all its remembered turns."""
     resolved: Resolved = field(default_factory=dict)
-    """What was found for the references in the messages."""
+    """Results for the references in the messages."""
     lookup_seconds: float = 0.0
     """How long the look-ups for this request took: time of others, not the proxy's own."""
     unknown: tuple[str, ...] = ()
@@ -116,7 +115,7 @@ class Planned(Struct):
     forbids_silent_cuts: bool = False
     """Whether the upstream is to refuse what it would cut."""
     reading: Reading | None = None
-    """What the proxy has read for the model since the client's request."""
+    """Artifacts that the proxy has read for the model since the client's request."""
     _last_sent: weakref.ref[LastSent] | None = None
     is_here: bool = True
     """Whether its content is: messages, edits, artifacts."""

@@ -36,7 +36,7 @@ from proxy.wire.protocol import Wire, repaired
 from proxy.wire.request import Request
 
 MEMORY_BYTES: Final = 32 * 1024 * 1024
-"""What the remembered conversations of one process may hold: six of 2 MB, or sixty of 200 KB. With code, one vocabulary
+"""Limit for the remembered conversations of one process: six of 2 MB, or sixty of 200 KB. With code, one vocabulary
 and what Python keeps free between them, the process then stays under 200 MB; with 40 MB, it did not."""
 SMALL_BYTES: Final = 4 * 1024
 """A smaller body is parsed in less time than it takes to find it among many that begin alike."""

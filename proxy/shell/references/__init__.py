@@ -1,1 +1,1 @@
-"""What messages refer to but do not contain: images on the web, artifacts of earlier requests."""
+"""Resolves references in messages: images on the web, artifacts of earlier requests."""

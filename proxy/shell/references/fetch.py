@@ -33,10 +33,10 @@ PAUSE_SECONDS: Final = 1.0
 """Between two tries."""
 
 _PASSING: Final = frozenset({FetchError.UNREACHABLE, FetchError.BROKEN, FetchError.SERVER_ERROR})
-"""What a second try may cure within seconds."""
+"""Worth a second try within seconds."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNLABELLED: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-"""What object stores send for files of unknown type; the bytes decide."""
+"""Sent by object stores for files of unknown type; the bytes decide."""
 _TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 """RFC 6838, 4.2: no space and no quote, so it cannot be a sentence."""
 _BY_STATUS: Final = {

@@ -53,12 +53,12 @@ local ones (fc00::/7) with the metadata of AWS, link-local, site-local, multicas
 _PRIVATE: Final = _networks(
     "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "::1/128", "fc00::/7"
 )
-"""What an operator means by a private network."""
+"""Networks opened by `media.allow_private_addresses`."""
 _METADATA: Final = _networks("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
 """Metadata of Alibaba, AWS and Google inside those networks; the others are link-local. They hand out keys."""
 
 _ENDS_IN_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE)
-"""What resolvers and browsers take for an IPv4 address, in any spelling:
+"""Anything that resolvers and browsers read as an IPv4 address:
 https://url.spec.whatwg.org/#ends-in-a-number-checker."""
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
 

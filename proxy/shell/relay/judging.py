@@ -1,4 +1,4 @@
-"""What a response means, and what can be learned from it about the model.
+"""Judges each response, and learns from it about the model.
 
 Rule: the core judges; here its verdict is recorded and learned from. A defect in judging never costs a response.
 """

@@ -38,7 +38,7 @@ _ANY_ZLIB_FORMAT: Final = 47
 OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
 """Headers that no longer apply when the body has changed."""
 _BLANKS: Final = b" \t\r\n"
-"""What JSON may begin with; DeepSeek sends empty lines until its reply is ready.
+"""JSON may begin with these; DeepSeek sends empty lines until its reply is ready.
 https://api-docs.deepseek.com/quick_start/rate_limit"""
 _PIECES_OF_THE_END: Final = 8
 """Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
@@ -56,7 +56,7 @@ class PeekedResponse(Struct, eq=False):
     _answer: UpstreamResponse
     _wire: Wire
     _pieces: AsyncIterator[bytes]
-    """What is not held."""
+    """Pieces after the held ones."""
     status: int
     headers: Headers
     last: Tail = field(default_factory=partial(Tail, _TAIL_BYTES, _PIECES_OF_THE_END))
@@ -66,7 +66,7 @@ class PeekedResponse(Struct, eq=False):
     is_plain: bool = True
     """Whether the body is not compressed."""
     evidence: bytes = b""
-    """What was read, decompressed, except for what was passed on early."""
+    """Bytes read so far, decompressed, without those passed on early."""
     is_whole: bool = False
     """Whether the whole body was read: it can be passed on even after the response is closed."""
     has_begun: bool = False
@@ -83,7 +83,7 @@ class PeekedResponse(Struct, eq=False):
     _quiet_bytes: int = 0
     """Data of events without content."""
     _telling: bytes = b""
-    """What was read, from the first event with content on."""
+    """Bytes read from the first event with content on."""
 
     @classmethod
     def of(cls, answer: UpstreamResponse, wire: Wire) -> PeekedResponse:

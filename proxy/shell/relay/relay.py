@@ -73,7 +73,7 @@ class Served(Struct):
 
     response: AnyResponse
     send: Send | None = None
-    """What it answers, before the rounds of the proxy's own tool; None for a request that was not planned, or only
+    """The send that it answers, before the rounds of the proxy's own tool; None if the request was not planned, or only
     observed."""
     outcome: Outcome = Outcome(0, ACCEPTED)
 

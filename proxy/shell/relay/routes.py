@@ -90,7 +90,7 @@ MAX_LIST_BYTES: Final = 16 * 1024 * 1024
 """Limit for one upstream's list; OpenRouter's has 0.6 MB."""
 
 _NO_SECRETS: Final = frozenset((b"accept", b"anthropic-version", b"user-agent"))
-"""What other upstreams get of a client's headers."""
+"""The only headers of a client that are sent to other upstreams."""
 
 
 def asks_for_models(scope: Scope) -> bool:

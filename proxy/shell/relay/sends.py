@@ -58,9 +58,9 @@ class Send(Struct, frozen=True):
     attempt: Attempt
     planned: Planned
     refused: Planned
-    """What it replaces; the first send replaces nothing but itself."""
+    """The plan that it replaces; of the first send, its own."""
     refusal: Verdict = ACCEPTED
-    """What the upstream said to that."""
+    """The upstream's verdict on that plan."""
 
     @property
     def is_first(self) -> bool:
@@ -81,7 +81,7 @@ class PendingRequest(Discreet, frozen=True):
     received: Received
     """Compressed or not."""
     planned: Planned
-    """What the next cure is made of."""
+    """Starting point of the next cure."""
     tenant: str
     kept: Kept
     """Keeps all that is needed to send it again."""

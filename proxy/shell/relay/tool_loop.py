@@ -95,7 +95,7 @@ class ToolLoop(Struct):
     pending: PendingRequest
     record: RequestRecord
     planned: Planned
-    """What was sent last."""
+    """Sent last."""
     count: int = 0
     """Number of readings so far."""
 

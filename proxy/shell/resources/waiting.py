@@ -1,4 +1,4 @@
-"""What requests keep for another send while they wait for their responses: in memory up to a limit, beyond it in files.
+"""Bodies kept for another send while requests wait for their responses: in memory up to a limit, then in files.
 
 Rule: waiting costs the one who waits. Beyond the limit, the largest body of the tenant that keeps most goes to a file
 without a name: no other process can open it, and it disappears with the request or the process. Only if there is
@@ -24,7 +24,7 @@ from proxy.shell.resources.threads import DaemonThreads, TooSlow
 from proxy.shell.resources.workload import Share
 
 SMALL_BYTES: Final = 16 * 1024
-"""What is not accounted: the buffers of the request's two connections hold as much."""
+"""Smaller bodies are not accounted: the buffers of the request's two connections hold as much."""
 FILE_SECONDS: Final = 5.0
 """For a file to be written or read; megabytes take milliseconds, and a disk that takes longer is taken for dead."""
 DEAD_SECONDS: Final = 30.0

@@ -1,1 +1,1 @@
-"""What the proxy reports: log lines, metrics, traces, the latest decisions."""
+"""Log lines, metrics, traces, and the latest decisions."""

@@ -134,7 +134,7 @@ class LearnedCollector(Collector):
 
 
 class Spending(Collector):
-    """What the tokens that upstreams have counted cost by the catalogue's list prices; computed when it is read."""
+    """Cost of the tokens that upstreams have counted, at the catalogue's list prices; computed at each scrape."""
 
     def __init__(self, usage: Counter) -> None:
         self._usage = usage
@@ -188,7 +188,7 @@ class Spending(Collector):
 
 
 class AllWorkers(Collector):
-    """What the workers that share a folder have counted, added up."""
+    """Sums of the counts of all workers that share a folder."""
 
     def __init__(self, folder: Path, spending: Spending) -> None:
         self._folder = folder

@@ -128,7 +128,7 @@ class Conversation(TypedDict):
 
 
 class Entry(Struct, frozen=True):
-    """What is kept of a finished request."""
+    """The record kept of a finished request."""
 
     ended: Sum
     """Unix time."""
@@ -136,7 +136,7 @@ class Entry(Struct, frozen=True):
     blocks: list[Block] | None
     """The last messages, one by one; None: they are not kept."""
     sums: dict[str, Sum]
-    """What it adds to the sums of its five minutes, by name."""
+    """Its share of the sums of its five minutes, by name."""
     trouble: Annotated[int, Meta(ge=0, le=2)] = 0
     """2 if it failed or was refused, 1 if that was cured, else 0."""
     id: Count | None = None

@@ -128,7 +128,7 @@ class RequestRecord(Struct):
     refused_as_too_long: bool = False
     """Whether the upstream reported it at any send."""
     refusal: str = ""
-    """What the upstream refused the last send for, as judged: the kind of a verdict."""
+    """Why the upstream refused the last send: the kind of a verdict."""
     counted_as_stream: bool = False
     """Whether it is counted among the running streams."""
     attempts: int = 1
@@ -205,7 +205,7 @@ class RequestRecord(Struct):
                 self.prefix_kept = share_kept(self._sent_before, messages)
 
     held_bytes: ClassVar[int] = 0
-    """What it holds of messages is held, and counted, by its plan."""
+    """Its messages are held, and counted, by its plan."""
 
     def set_aside(self) -> object:
         """Let go of messages while the request waits: what is known of the prefix is known from the send before."""

@@ -54,9 +54,9 @@ NO_SUCH_HOST: Final = "the host name is unknown"
 SPEAKS_NO_TLS: Final = "it does not speak TLS; use http:// instead of https://"
 CLOSED: Final = "it closed the connection"
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
-"""What OpenSSL makes of a plain response: include/openssl/sslerr.h; the first up to 3.1, the second since."""
+"""OpenSSL's errors for a plaintext response: include/openssl/sslerr.h; the first up to 3.1, the second since."""
 _FAILURES: Final = (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError)
-"""What sending a request raises; ValueError for a header of several lines."""
+"""Raised when sending a request; ValueError for a multi-line header."""
 _LOCAL_IDLE_SECONDS: Final = 4
 """uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. A connection that is closed
 while a request is on its way looks like a failure, and a POST must not be sent twice; so the proxy closes first."""

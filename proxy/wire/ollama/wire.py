@@ -86,7 +86,7 @@ class Ollama(Wire):
         return {"messages": [{"role": "user", "content": words}], "stream": False}, "message"
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """What is no list of messages, such as null, stays."""
+        """`messages` that is not a list, such as null, stays as it is."""
         if bytes(request.members.get(SHAPE.messages, b""))[:1] == b"[":
             return super().render(request, messages, members)
         return jsontext.join_object({**request.members, **members})

@@ -191,7 +191,7 @@ def shown_of(output: Sequence[Raw], *, is_last: bool, is_linked: bool = False) -
 
 
 def messages_before_calls(shown: Sequence[bytes]) -> tuple[bytes, ...]:
-    """What the client sends back of these items in messages of its own, before the one with its calls."""
+    """Messages that the client sends back for these items before the one with its calls."""
     messages = [message for message, _ in read_items(shown)]
     called = next((index for index, message in enumerate(messages) if message.calls), 0)
     return tuple(message.raw for message in messages[:called])
@@ -335,7 +335,7 @@ class ReplyStream(_Response, StreamedReply):
         return True
 
     def _released(self) -> bytes:
-        """What waited, because what follows it is the client's, or nothing is."""
+        """Release the waiting events: the next item is the client's, or there is none."""
         waiting, self._waiting, self._thoughts = self._waiting, [], set()
         return b"".join(map(self._renumbered, waiting) if self._is_changed else waiting)
 

@@ -42,7 +42,7 @@ from proxy.wire.streams import TAIL_BYTES
 
 PREVIOUS: Final = "previous_response_id"
 NONE: Final = frozenset({b"", b"null", b'""'})
-"""What a member says that says nothing."""
+"""Values equivalent to a missing member."""
 
 
 _DEFINITION: Final = {"name": SPEC.name, "description": SPEC.description, "parameters": SPEC.schema, "strict": False}
