@@ -64,7 +64,7 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
     try:
         text = file.read_text(encoding="utf-8")
         found = yaml.safe_load(text)
-        mistakes += [f"{file}, line {line}: `{key}` is there twice" for key, line in _repeated(text)]
+        mistakes += [f"{file}, line {line}: `{key}` appears twice" for key, line in _repeated(text)]
     except OSError as error:
         mistakes.append(f"{file}: cannot be read: {error.strerror}")
     except yaml.MarkedYAMLError as error:
@@ -193,7 +193,7 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
     if mistake["type"] == "extra_forbidden":
         known = sorted(_section_at(mistake["loc"][:-1], settings).model_fields)
         close = meant(str(mistake["loc"][-1]), known)
-        return f"{where}: unknown setting; known here are {', '.join(known)}{close}{behind}"
+        return f"{where}: unknown setting; valid here are {', '.join(known)}{close}{behind}"
     said = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     allowed = _MUST.get(mistake["type"], said[0].lower() + said[1:])
     if "too_short" in mistake["type"]:
@@ -243,7 +243,7 @@ def _place_of(steps: list[str], settings: type[BaseModel]) -> tuple[Place, bool,
             annotation = section.model_fields[step.lower()].annotation
         else:
             known = [name.upper() for name in sorted(section.model_fields)]
-            return place, False, f"known here are {', '.join(known)}{meant(step.upper(), known)}"
+            return place, False, f"valid here are {', '.join(known)}{meant(step.upper(), known)}"
     return place, any(kind in (dict, tuple, frozenset) or _is_section(kind) for kind in _kinds(annotation)), ""
 
 

@@ -116,8 +116,8 @@ def _sendable(key: SecretStr) -> SecretStr:
 def _itself(key: SecretStr) -> SecretStr:
     if _REFERENCE.match(key.get_secret_value()):
         raise ValueError(
-            "must be the key itself, as nothing is expanded here; set the variable of this setting instead, or name "
-            "a file that holds the key in the setting of this name that ends in _file"
+            "must be the key itself; variables are not expanded here. Set the environment variable of this setting, or "
+            "use the setting of this name that ends in _file for a file with the key"
         )
     return key
 

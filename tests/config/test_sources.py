@@ -39,22 +39,22 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ("tool_output: {max_bytes: 50KB}", "must be a whole number without a unit, such as 51200, found '50KB'"),
         ("models: {gpt-4: {}}", "models: must be a list, such as `- {match: NAME, …}` instead of `NAME: {…}`"),
         ("server:\n\tport: 1", "line 2: has a tab where YAML takes spaces"),
-        ("prot: 1", "prot: unknown setting; known here are artifacts, budget, "),
+        ("prot: 1", "prot: unknown setting; valid here are artifacts, budget, "),
         (
             "server: {prot: 1}",
-            "server.prot: unknown setting; known here are admin_key, admin_key_file, body_timeout_seconds, ",
+            "server.prot: unknown setting; valid here are admin_key, admin_key_file, body_timeout_seconds, ",
         ),
         (
             "models: [{match: x}, {match: y, windo: 1}]",
-            "models[1].windo: unknown setting; known here are context_window,",
+            "models[1].windo: unknown setting; valid here are context_window,",
         ),
         (
             "tool_output: {tools: {Read: {lines: 1}}}",
-            "tool_output.tools.Read.lines: unknown setting; known here are direct",
+            "tool_output.tools.Read.lines: unknown setting; valid here are direct",
         ),
         (
             "tool_output: {tools: {max_lines: {x: 1}}}",
-            "tool_output.tools.max_lines.x: unknown setting; known here are dir",
+            "tool_output.tools.max_lines.x: unknown setting; valid here are dir",
         ),
         ("1: 2", "1: unknown setting"),
         ("server: 5", "server: must hold keys and values, found 5"),
@@ -136,9 +136,9 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ),
         ("artifacts: {agent_path: kept}", "artifacts.agent_path: must be an absolute path"),
         ('artifacts: {agent_path: "/a\'b"}', "artifacts.agent_path: must be an absolute path"),
-        ("server: {port: 1}\nserver: {host: a}", ", line 2: `server` is there twice"),
-        ("models:\n- {match: a}\n- match: b\n  match: c", ", line 4: `match` is there twice"),
-        ("server: {port: 1, port: 2}", ", line 1: `port` is there twice"),
+        ("server: {port: 1}\nserver: {host: a}", ", line 2: `server` appears twice"),
+        ("models:\n- {match: a}\n- match: b\n  match: c", ", line 4: `match` appears twice"),
+        ("server: {port: 1, port: 2}", ", line 1: `port` appears twice"),
         ("- a", "must hold keys and values, such as `server: {port: 8787}`"),
         ("a: [b", ", line 1: is not YAML: expected ',' or ']', but got"),
         ("data_dir: 2024-13-45", "is not YAML"),
@@ -153,13 +153,13 @@ def test_a_mistake_is_one_line_that_names_the_key_and_what_is_allowed(yaml, says
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("CONTEXT_PROXY_SERVR__PORT", "1", "CONTEXT_PROXY_SERVR__PORT: unknown setting; known here are ARTIFACTS, "),
+        ("CONTEXT_PROXY_SERVR__PORT", "1", "CONTEXT_PROXY_SERVR__PORT: unknown setting; valid here are ARTIFACTS, "),
         (
             "CONTEXT_PROXY_SERVER__PRT",
             "1",
-            "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are ADMIN_KEY, ADMIN_KEY_FILE, ",
+            "CONTEXT_PROXY_SERVER__PRT: unknown setting; valid here are ADMIN_KEY, ADMIN_KEY_FILE, ",
         ),
-        ("CONTEXT_PROXY_", "1", "CONTEXT_PROXY_: unknown setting; known here are ARTIFACTS, "),
+        ("CONTEXT_PROXY_", "1", "CONTEXT_PROXY_: unknown setting; valid here are ARTIFACTS, "),
         ("CONTEXT_PROXY_PROT", "", "CONTEXT_PROXY_PROT: unknown setting"),
         (
             "CONTEXT_PROXY_ENABLED__X",
@@ -250,10 +250,10 @@ def test_of_two_variables_the_one_that_is_in_force_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("yaml", "says"),
     [
-        ('"a\\nb": 1', "a\\x0ab: unknown setting; known here are artifacts, "),
-        ('server: {"a\\e[2Jb": 1}', "server.a\\x1b[2Jb: unknown setting; known here are admin_key, "),
-        ("模型: 1", "模型: unknown setting; known here are artifacts, "),
-        ("Server: {port: 1}", "Server: unknown setting; known here are artifacts, "),
+        ('"a\\nb": 1', "a\\x0ab: unknown setting; valid here are artifacts, "),
+        ('server: {"a\\e[2Jb": 1}', "server.a\\x1b[2Jb: unknown setting; valid here are admin_key, "),
+        ("模型: 1", "模型: unknown setting; valid here are artifacts, "),
+        ("Server: {port: 1}", "Server: unknown setting; valid here are artifacts, "),
         ("server: {1: 2}", "server[1]: keys should be strings, found 1"),
         (f"server: {{port: '{'1' * 5_000}'}}", "server.port: unable to parse input string as an integer"),
         (f"{'k' * 500}: 1", f"{'k' * 80}: unknown setting"),
