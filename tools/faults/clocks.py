@@ -100,7 +100,7 @@ async def clocks(extent: Extent) -> list[Tried]:
                     read = [(await stage.get(f"/artifacts/{one}")).status for one in names]
                     serves.note(f"{said}, corrected: read with {read}", held=read == [200])
                     if not name.startswith("a day"):  # a lesson is believed for a week
-                        forgets.note(said, held=await _is_unbound(stage))
+                        forgets.note(said, held=await _is_unbound_soon(stage))
                     await _several(stage, "after", _REQUESTS // extent.every)
                     shown = await _listed(stage, f"after-{_REQUESTS // extent.every - 1}")
                     lists.note(f"{said}: {shown[:3]}", held=all(one.startswith("after") for one in shown))
@@ -183,6 +183,15 @@ async def _learn(stage: Stage) -> None:
     await stage.ask(_LONG)
     stage.upstream.answer = accept
     assert not await _is_unbound(stage), "the limit was learned"
+
+
+async def _is_unbound_soon(stage: Stage) -> bool:
+    """A process on a busy machine may take longer than usual to read its clock anew."""
+    for _ in range(20):
+        if await _is_unbound(stage):
+            return True
+        await asyncio.sleep(0.5)
+    return False
 
 
 async def _is_unbound(stage: Stage) -> bool:
