@@ -300,6 +300,14 @@ def test_only_some_of_the_requests_can_be_asked_for_and_the_address_says_which(p
 
 
 @needs_chromium
+def test_a_second_send_shows_its_own_budget_and_not_the_window(page: Page) -> None:
+    """A refusal may leave less than the window that is known."""
+    why = page.value("whyOf({ tokens_before: 5000, room_tokens: 313, window_tokens: 9000, attempts: 2 })")
+    assert why.startswith("5,000 tokens were received. The last send had a prompt budget of 313.")
+    assert "9,000" not in why
+
+
+@needs_chromium
 def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_its_request(page: Page) -> None:
     page.until("document.querySelector('#client').options.length > 1")
     page.value("document.querySelector('#client').value = 'python-httpx'")
