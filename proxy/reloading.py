@@ -116,7 +116,7 @@ class Reloader:
         signal.signal(signal.SIGHUP, lambda *_: self._note_hangup())
 
     def listen(self) -> None:
-        """From now on SIGHUP reloads; one that came before does so now."""
+        """Reload on SIGHUP; one received earlier reloads now."""
         self._loop = asyncio.get_running_loop()
         if self._is_due:
             self._begin_reload()

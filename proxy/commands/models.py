@@ -147,8 +147,8 @@ def _print(found: _Asked, name: str | None, console: Console) -> None:
 def _names(
     settings: Settings, upstream: UpstreamSettings, resolver: ModelResolver, learning: Learning
 ) -> tuple[str, ...]:
-    """Those whose requests go to this upstream. Patterns name no model; the models that match them appear under their
-    own names."""
+    """Names of the models whose requests go to this upstream. Patterns name no model; the models that match them appear
+    under their own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
     names = dict.fromkeys((*written, *learning.models, *resolver.discovery.names))
     return tuple(name for name in names if settings.paths_to(upstream, window_in_name(name).plain))

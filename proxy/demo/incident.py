@@ -283,7 +283,7 @@ class Notes:
     asking: str = "start"
     """The current question: start, hop, source, tests, deploy."""
     looked: str = "whole"
-    """How it looked last: at the whole, where a hint pointed (hint), or with its own grep (narrow)."""
+    """Its last look: at the whole, where a hint pointed (hint), or with its own grep (narrow)."""
     service: str = ""
     hops: str = "0"
     failed_at: str = ""

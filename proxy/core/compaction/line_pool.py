@@ -43,7 +43,7 @@ _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ (?:b/)?)(
 """The envelope of Codex's apply_patch, and the header of a unified diff."""
 _PATCH_FRAME: Final = ("*** ", "--- ", "@@", "diff ")
 _MAX_SOURCE_CHARACTERS: Final = 110
-"""Of a command."""
+"""Limit for a command."""
 _MAX_PATH_CHARACTERS: Final = 400
 """The end of a path names the file, and in a work tree it begins after a hundred characters."""
 _MAX_PLAN_CHARACTERS: Final = 2_000

@@ -29,7 +29,7 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.response import tool_response, with_note
 
 _WHOLE_CHARACTERS: Final = 2_000
-"""Up to this length, what a user said may be quoted whole. Nearly everything longer is pasted."""
+"""A user's words up to this length may be quoted whole. Nearly everything longer is pasted."""
 _BEGINNING_CHARACTERS: Final = 200
 """Limit of a user's words, if they are longer or do not fit."""
 _SAID_CHARACTERS: Final = 300

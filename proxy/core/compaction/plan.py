@@ -131,7 +131,7 @@ class Progress(Struct):
 
 
 class Reading(Struct, frozen=True):
-    """That the proxy has read for the model since the client's request: messages at the end are not the client's."""
+    """Reads by the proxy for the model since the client's request: the messages at the end are not the client's."""
 
     told: int
     """How many messages the client sent."""

@@ -116,7 +116,7 @@ def refuted(facts: Facts, name: str, is_wrong: Iterable[str], now: float) -> Fac
 
 
 def standing(facts: Facts, now: float, seconds: float) -> Facts:
-    """Those that are not too old; the clocks of two hosts may differ. Counts stay: each response compares them."""
+    """Facts that are not too old; the clocks of two hosts may differ. Counts stay: each response compares them."""
     kept = {
         name: {by: fact for by, fact in of.items() if abs(now - fact.at) < _lifetime(name, seconds)}
         for name, of in facts.items()

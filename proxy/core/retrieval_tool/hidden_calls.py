@@ -116,7 +116,7 @@ class HiddenToolCalls(Discreet, frozen=True):
         return sum(map(len, self.calls + self.results))
 
     def artifact(self) -> Artifact:
-        """How it is kept: among the artifacts of its owner, under the mark."""
+        """The artifact that stores it for its owner, named by the mark."""
         raw = [jsontext.join_array([*map(jsontext.embedded, found)]) for found in (self.calls, self.results)]
         members = {"visible": jsontext.dump(self.mark), "positions": jsontext.dump(self.positions)}
         content = jsontext.join_object(members | {"calls": raw[0], "results": raw[1]})
@@ -211,7 +211,7 @@ class Continuation(Discreet, frozen=True):
         return len(self.name) + sum(map(len, self.results))
 
     def artifact(self) -> Artifact:
-        """How it is kept: among the artifacts of its owner, under the mark."""
+        """The artifact that stores it for its owner, named by the mark."""
         members = {"visible": jsontext.dump(self.mark), "name": jsontext.dump(self.name)}
         results = jsontext.join_array([*map(jsontext.embedded, self.results)])
         content = jsontext.join_object(members | {"results": results})

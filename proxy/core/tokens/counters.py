@@ -179,7 +179,7 @@ class ByteClassCounter(Struct, frozen=True):
     """
 
     weights: Weights = GENERAL
-    """Those of no particular vocabulary by default."""
+    """The default belongs to no particular vocabulary."""
 
     @property
     def name(self) -> str:

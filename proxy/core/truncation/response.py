@@ -108,7 +108,7 @@ class _Shortening(Struct, frozen=True):
     bulk: str
     """The text to preview."""
     written: str
-    """That member as the response has it."""
+    """The member of the response that holds it, as written."""
     artifact: Artifact
     notices: Notices
     limits: ExcerptLimits

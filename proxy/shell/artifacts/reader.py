@@ -133,7 +133,7 @@ class ArtifactReader:
             yield await self.piece(stored, at, min(stop, at + PIECE_BYTES))
 
     async def page(self, stored: Stored, query: Query, max_bytes: int = PAGE_BYTES) -> bytes:
-        """As much of a query's result as fits, under a header that describes it. Raises BadArtifactQuery, RangeOutside
+        """One page of a query's result, under a header that describes it. Raises BadArtifactQuery, RangeOutside
         and ArtifactError."""
         if query.stat:
             return msgspec.json.encode(await self.stat(stored)) + b"\n"

@@ -46,7 +46,7 @@ class Losable(Protocol):
         """Send a whole response, as two messages of ASGI would; False if only those can."""
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
-        """From now on, call this when the connection is lost, and soon if it is lost already; None: call nothing."""
+        """Call `then` when the connection is lost, or soon if it is lost already; None: call nothing."""
 
 
 def connection_of(scope: Scope) -> Losable | None:

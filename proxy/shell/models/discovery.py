@@ -90,7 +90,7 @@ class Discovery:
         self._models: BoundedMap[str, ModelLimits] = BoundedMap(MAX_ASKED_MODELS)
         """Responses about single models, by name."""
         self._stale: frozenset[str] = frozenset()
-        """Those of these models whose answers may be outdated."""
+        """Models whose responses may be outdated."""
         self._former = ModelList()
         """Models that were loaded before and no longer are."""
         self._asked: dict[tuple[str, bool], asyncio.Task[None]] = {}

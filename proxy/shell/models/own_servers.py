@@ -184,7 +184,7 @@ class ByName(Struct, frozen=True):
 
     says: str
     url: str
-    """Up to the model's name."""
+    """Without the model's name, which is appended."""
     read: Callable[[bytes], ModelLimits]
     wire: str = ""
     by_name: bool = True

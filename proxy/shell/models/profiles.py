@@ -41,7 +41,7 @@ class Learned(Protocol):
 
     @property
     def models(self) -> Sequence[str]:
-        """Those about which anything is known."""
+        """Models about which anything is known."""
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
         """Compare it with what a self-hosted server reports as allocated."""

@@ -103,7 +103,7 @@ class _Limits(NamedTuple):
     own: Counter
     """The model's own counter."""
     rough_bytes: int
-    """Up to how many bytes of a request a rough count is worthwhile."""
+    """Largest request for which a rough count is worthwhile."""
     budget: Budget
     known: dict[tuple[bool, str, _Texts, Terms], PlanInputs]
     """Keyed by everything else they depend on: whether the count is rough, the wire, the texts, the terms."""

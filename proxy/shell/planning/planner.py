@@ -73,13 +73,13 @@ class _Incoming(Struct):
     tenant: bytes
     body: bytes
     access: ArtifactAccess
-    """How its client gets at artifacts."""
+    """How this client can fetch artifacts."""
     model: str = ""
     """Used if the body names none."""
     is_lifted: bool = False
     """Whether its headers ask for a longer window."""
     beginning: Request | None = None
-    """That of the body, if it is known although the body begins otherwise than all remembered ones."""
+    """The part shared with a remembered conversation whose body begins otherwise."""
 
 
 class Planner:

@@ -97,7 +97,7 @@ class PendingRequest(Discreet, frozen=True):
     cures: tuple[Attempt, ...] = ()
     """The attempts after the first send."""
     unproven: tuple[Send, ...] = ()
-    """Those that no response has proven yet."""
+    """Sends that no response has proven yet."""
 
     def after(self, send: Send, *, in_plain_bytes: bool) -> PendingRequest:
         """A copy after one cure: the next cure starts from what was sent. `in_plain_bytes`: for a client that already

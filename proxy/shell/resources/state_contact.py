@@ -59,7 +59,7 @@ class StateContact:
         self.place = place_of(url)
         self._fleet = fleet
         self.fleet = ""
-        """That of the exchange under way."""
+        """The fleet of the exchange under way."""
         self._on_failure = on_failure
         self._problems: dict[str, str] = {}
         self._has_strangers = False

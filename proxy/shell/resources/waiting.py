@@ -192,7 +192,7 @@ class Kept(Struct, eq=False):
         self._share.release()
 
     def wake(self) -> None:
-        """From now on it is put nowhere."""
+        """Stop moving it to a file."""
         if self._is_large:
             self._room.let_go(self)
 

@@ -57,7 +57,7 @@ class Workload:
         self._waiting: OrderedDict[Share, asyncio.Future[None]] = OrderedDict()
         self._returning: OrderedDict[Share, tuple[int, asyncio.Future[None]]] = OrderedDict()
         self._returned: set[Share] = set()
-        """Those that came back, and are being worked on."""
+        """Shares that came back and are being worked on."""
         self._favoured: Share | None = None
         """The one that proceeds although it is too much: otherwise many half-read bodies would wait for each other."""
         self.reading: dict[Share, asyncio.Timeout] = {}
@@ -124,7 +124,7 @@ class Workload:
             self._call_up()
 
     def _note_pace(self) -> None:
-        """From now on, while others wait, check how fast bodies arrive."""
+        """Check how fast bodies arrive, as long as others wait."""
         for share in self.reading:
             share.paced_bytes = share.held_bytes
         self._pacing = asyncio.get_running_loop().call_later(PACE_SECONDS, self.end_slow)

@@ -144,7 +144,7 @@ class Spending(Collector):
         """Models and their upstreams whose prices `look_up` will read."""
 
     def follow(self, price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
-        """From now on, ask these for the price of a model, by upstream."""
+        """Use these sources of prices from now on, by upstream."""
         self._price_of, self._prices = price_of, {}
 
     def look_up(self) -> None:

@@ -185,7 +185,7 @@ class Ledger:
         return str(execute(named).fetchone()[0])
 
     def position(self) -> str:
-        """Up to where this file has what other replicas tell."""
+        """Last stream id imported into this file from other replicas."""
         found = self._database.execute("SELECT value FROM replicas WHERE name = 'position'").fetchone()
         return BEGINNING if found is None else str(found[0])
 

@@ -61,10 +61,10 @@ LABEL_VALUES: Final = {
 MAX_RESPONSE_SERIES: Final = 500
 """Limit of `context_proxy_responses_total`; later ones are counted with `other` as their client and model."""
 MAX_TIMED_SERIES: Final = 50
-"""The same for the histogram of first bytes, which has fifteen lines for each."""
+"""Limit of the histogram of first bytes, which has fifteen lines for each."""
 MAX_LABEL_CHARACTERS: Final = 100
 _MAX_UNREAD: Final = 1_000
-"""Requests whose waits are kept until somebody reads."""
+"""Requests whose waits are kept until the next scrape."""
 OTHER: Final = "other"
 _OWN_STATUS: Final = frozenset((401, 403, 404, 413, 429))
 """Statuses with a value of their own; the others are counted by class."""
@@ -261,7 +261,7 @@ class Metrics:
         self.waiting_file_bytes.set(waiting.file_bytes)
 
     def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
-        """From now on, report what these have learned, one for each upstream, and ask these for prices."""
+        """Report lessons and prices of these upstreams from now on."""
         self._learned.follow(learning)
         self.spending.follow(price_of)
 
@@ -292,7 +292,7 @@ class Metrics:
                     waits.observe(seconds)
 
     def _timed_labels_of(self, *labels: str) -> tuple[str, ...]:
-        """Those of the histogram that times a response, by its client, model and upstream."""
+        """Labels in the histogram of first bytes, by client, model and upstream."""
         if labels not in self._timed:
             if len(self._timed) >= MAX_TIMED_SERIES:
                 labels = (OTHER, OTHER, labels[2])
@@ -300,7 +300,7 @@ class Metrics:
         return labels
 
     def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str]:
-        """Those of the series that counts a response."""
+        """Labels of the series that counts a response."""
         _, status, api, client, model, upstream = response
         told = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
         labels = (told, api, client, _printable(model), upstream)

@@ -142,7 +142,7 @@ class Exchanges:
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host, self._mark = b"host: %b" % self._like.headers["Host"].encode(), mark
         self._awaited: dict[Exchange, float] = {}
-        """Those whose head is awaited, each with the loop time until which that may take, the oldest first."""
+        """Exchanges that wait for a response head, each with its deadline in loop time, the oldest first."""
         self._clock: asyncio.TimerHandle | None = None
         """One for all of them: a timer for each would cost a thirtieth of a small request."""
 
