@@ -264,7 +264,7 @@ async def _request(
     client: httpx.AsyncClient, place: str, path: str, model: str, about: str, *, stream: bool
 ) -> Diagnosis:
     wire = next(wire for wire in WIRES.values() if wire.path == path)
-    members, told = wire.trial(WORDS)
+    members, expected = wire.trial(WORDS)
     started = time.perf_counter()
     of_keys = {name for name, _ in wire.credentials("")}
     version = {name: value for name, value in wire.list_headers("").items() if name not in of_keys}
@@ -291,7 +291,7 @@ async def _request(
             )
         return Diagnosis(about, "ok", f"{took}, in {len(events)} events")
     try:
-        is_answer = bool(answer.json()[told])
+        is_answer = bool(answer.json()[expected])
     except (ValueError, LookupError, TypeError):
         is_answer = False
     if not is_answer:

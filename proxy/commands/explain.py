@@ -81,10 +81,10 @@ def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, 
         console.print(_page(explanation, messages, several=bool(settings.upstreams)))
         stated = explanation.value_of("window_tokens")["from"] or ""
         if failure is not None and not stated.startswith("config"):
-            told = (
+            advice = (
                 f"{where} was asked for the window and did not list its models: {failure}. `serve` may learn another."
             )
-            console.print(Text(plain(told), style="yellow"))
+            console.print(Text(plain(advice), style="yellow"))
     return FITS if explanation.problem is None else DOES_NOT_FIT
 
 
@@ -326,9 +326,9 @@ def _title(pair: Pair) -> Rule:
     if report is None:
         assert pair.after is not None
         return Rule(Text(f"put in: {plain(pair.after.role)}"), align="left", style="green")
-    told = [f"message {pair.number}: {plain(report.role)}", *([plain(report.tool)] if report.tool else [])]
-    told += [f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens", ", ".join(report.reasons)]
-    return Rule(Text(" · ".join(told)), align="left", style="yellow")
+    parts = [f"message {pair.number}: {plain(report.role)}", *([plain(report.tool)] if report.tool else [])]
+    parts += [f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens", ", ".join(report.reasons)]
+    return Rule(Text(" · ".join(parts)), align="left", style="yellow")
 
 
 def _sides(pair: Pair) -> Table:

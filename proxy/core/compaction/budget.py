@@ -335,8 +335,10 @@ def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens:
 
 def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
     """The reports with sizes in the model's tokens, for people."""
-    told = budget.model_tokens
+    model_tokens = budget.model_tokens
     return tuple(
-        structs.replace(block, tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
+        structs.replace(
+            block, tokens_before=model_tokens(block.tokens_before), tokens_after=model_tokens(block.tokens_after)
+        )
         for block in blocks
     )

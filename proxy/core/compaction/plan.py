@@ -133,7 +133,7 @@ class Progress(Struct):
 class Reading(Struct, frozen=True):
     """Reads by the proxy for the model since the client's request: the messages at the end are not the client's."""
 
-    told: int
+    received: int
     """How many messages the client sent."""
     may_cut: bool = False
     """Whether what the model works on may be cut to make room, though not to nothing; for a page, only what is older
@@ -207,7 +207,7 @@ def plan(
     pipeline and budget."""
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
     progress = earlier.copy() if earlier else Progress(ContextWindow.of(base, pipeline.counter), 0, {}, {}, base)
-    messages = conversation.messages if reading is None else conversation.messages[: reading.told]
+    messages = conversation.messages if reading is None else conversation.messages[: reading.received]
     lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):
         progress = _walked(progress, messages[:stop], pipeline)
@@ -251,7 +251,7 @@ def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline
     budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
     resorts = sparing(pipeline.last_resorts, budget.task_tokens) if reading.may_cut else ()
     pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
-    said = (index for index in range(reading.told - 1, -1, -1) if messages[index].role == "assistant")
+    said = (index for index in range(reading.received - 1, -1, -1) if messages[index].role == "assistant")
     progress = _walked(progress, messages, pipeline)
     progress.window.held_from = next(said, 0)
     return structs.replace(progress, window=_ended(progress.window, pipeline))

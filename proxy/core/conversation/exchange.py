@@ -293,5 +293,5 @@ def _bearing(message: Message) -> tuple[object, ...]:
     """The properties of a message, besides its size, that affect how others are cut."""
     text = next((text for _, text in message.texts()), "")
     joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
-    told = opening(text), opens_as_output(text), frozenset(names_in(message.text()))
-    return message.role, *joins, bool(message.calls), *told
+    traits = opening(text), opens_as_output(text), frozenset(names_in(message.text()))
+    return message.role, *joins, bool(message.calls), *traits

@@ -124,9 +124,9 @@ def description(
     if pixels is not None:
         sizes.append(say(MEDIA, "pixels", language, width=pixels[0], height=pixels[1]))
     facts = "".join(say(MEDIA, "fact", language, fact=size) for size in sizes)
-    told = [say(MEDIA, "type", language, kind=friendly_type(found, language), facts=facts)]
+    lines = [say(MEDIA, "type", language, kind=friendly_type(found, language), facts=facts)]
     if address:
-        told.append(say(MEDIA, "address", language, address=_plain(address, _ADDRESS_CHARACTERS)))
+        lines.append(say(MEDIA, "address", language, address=_plain(address, _ADDRESS_CHARACTERS)))
     said = friendly_size(limit, language) if why is OmissionReason.TOO_LARGE else limit
     reason = say(WHY_NOT_SHOWN, why, language, limit=said)
     if artifact is not None:
@@ -135,7 +135,7 @@ def description(
     can_be_handed_over = (artifact is not None and notices.kept) or address.startswith("http")
     if notices.subagent and can_be_handed_over and why in _CAPABILITY:
         reason += say(MEDIA, "subagent", language)
-    return "\n".join((say(MEDIA, "title", language, name=name), *told, reason))
+    return "\n".join((say(MEDIA, "title", language, name=name), *lines, reason))
 
 
 def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in: str = "") -> str:

@@ -147,8 +147,8 @@ class Notices(Struct, frozen=True):
             notice += self._say("steps") + "".join(f"\n{step}" for step in steps)
         if lines:
             notice += self._say("told")
-        for source, told in lines:
-            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *told))
+        for source, quoted in lines:
+            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *quoted))
         return self._framed(notice)
 
     def reasoning(self, artifact: Artifact, chars: int) -> str:

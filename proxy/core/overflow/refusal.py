@@ -123,8 +123,8 @@ def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int
     the upstream's count if it stated one, otherwise by our own."""
     budget, before = plan.budget, plan.before
     counted = refused.unit is Unit.TOKENS and not refused.may_be_echo
-    told, known = refused.prompt if counted else None, budget.model_tokens(before.tokens)
-    prompt = known if told is None else told if plan.after == before else max(told, known)
+    stated, known = refused.prompt if counted else None, budget.model_tokens(before.tokens)
+    prompt = known if stated is None else stated if plan.after == before else max(stated, known)
     limits = [refused.limit if counted else None, window_tokens, budget.model_tokens(budget.ceiling_tokens)]
     for limit, found in ((budget.room_chars, before.chars), (budget.room_bytes, before.bytes)):
         if limit is not None and found > limit:
@@ -140,7 +140,7 @@ def does_not_fit(
     put_in: Collection[int] = (),
     members: Mapping[str, int] = _NO_MEMBERS,
     *,
-    window_is_told: bool = False,
+    window_is_stated: bool = False,
     is_unnamed: bool = False,
     says_sizes: bool = True,
     sizes: tuple[int, int] | None = None,
@@ -148,14 +148,14 @@ def does_not_fit(
 ) -> str:
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
-    members that count. `window_is_told`: whether the upstream has just stated the window, by its own count, of which
+    members that count. `window_is_stated`: whether the upstream has just stated the window, by its own count, of which
     nothing else is known yet; `is_unnamed`: whether the window is unknown. `says_sizes`: whether the message begins
     with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan that
     the upstream has refused although it fits by our count. `reply_tokens`: the request's own reply limit."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
-    told = budget.model_tokens
-    after, room = told(size.tokens), told(budget.ceiling_tokens)
-    if window_is_told and room > window_tokens:
+    model_tokens = budget.model_tokens
+    after, room = model_tokens(size.tokens), model_tokens(budget.ceiling_tokens)
+    if window_is_stated and room > window_tokens:
         after, room = after * window_tokens // room, window_tokens
     is_bound = not budget.room_is_guessed and not is_unnamed
     text = [_OPENAI_UNNAMED] if is_unnamed else []
@@ -184,18 +184,18 @@ def does_not_fit(
 
 def _largest(plan: Plan, language: Language, put_in: Collection[int], members: Mapping[str, int]) -> list[str]:
     """The largest parts of a plan, in words; positions are the client's."""
-    words, told, found = _WORDS[language], plan.budget.model_tokens, list[tuple[int, str]]()
+    words, model_tokens, found = _WORDS[language], plan.budget.model_tokens, list[tuple[int, str]]()
     for entry in plan.largest:
         is_put_in = entry.index in put_in
         index = entry.index - sum(one <= entry.index for one in put_in)
         tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
-        role, tokens = entry.message.role or "?", told(entry.size.tokens)
+        role, tokens = entry.message.role or "?", model_tokens(entry.size.tokens)
         named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
         found.append((entry.size.tokens, named))
     for name, tokens in members.items():
-        found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
+        found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=model_tokens(tokens))))
     tools = plan.base.tokens - sum(members.values())
     if plan.base.bytes and tools > REPLY_PRIMING_TOKENS:
-        found.append((tools, words["tools"].format(tokens=told(tools))))
+        found.append((tools, words["tools"].format(tokens=model_tokens(tools))))
     found.sort(key=lambda part: part[0], reverse=True)
     return [named for _, named in found[:_MAX_TOLD]]

@@ -335,13 +335,13 @@ class Evidence(Struct, frozen=True):
 def weigh(report: ErrorReport) -> Evidence:
     """The evidence of a response."""
     has_weak_code = any(code.text in words.NEEDING_TEXT for code in report.codes)
-    told = list(_within_reason(report.texts))
-    texts = (_read_text(said, has_weak_code=has_weak_code) for said in told)
+    considered = list(_within_reason(report.texts))
+    texts = (_read_text(said, has_weak_code=has_weak_code) for said in considered)
     meanings = [(code, words.meaning(code.text)) for code in report.codes]
     proofs = [code for code, kind in meanings if kind is VerdictKind.PROMPT]
     return Evidence(
         texts=tuple(text for text in texts if text.readings),
-        proofs=(*proofs, *(said for said in told if _names_proof(said.text))),
+        proofs=(*proofs, *(said for said in considered if _names_proof(said.text))),
         refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
         stated=report.stated,
         limit_path=report.limit_path,
@@ -361,12 +361,14 @@ def _within_reason(texts: Iterable[ErrorText]) -> Iterator[ErrorText]:
 def _read_text(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
     """The text's sentences and figures; figures or a code may prove what the sentences leave open."""
     readings = read_sentences(normalised(said.text))
-    told = " . ".join(r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY))
-    figures = read(told)
-    if words.TOKEN.search(told) and max(reading.strength for reading in readings) < Strength.FAIR:
-        proves = figures.proves_overflow and words.CONTEXT.search(told) is not None
-        if proves or (has_weak_code and words.BOUND.search(told)):
-            readings.append(Reading(told, VerdictKind.PROMPT, Strength.FAIR, names_window=proves))
+    joined = " . ".join(
+        r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY)
+    )
+    figures = read(joined)
+    if words.TOKEN.search(joined) and max(reading.strength for reading in readings) < Strength.FAIR:
+        proves = figures.proves_overflow and words.CONTEXT.search(joined) is not None
+        if proves or (has_weak_code and words.BOUND.search(joined)):
+            readings.append(Reading(joined, VerdictKind.PROMPT, Strength.FAIR, names_window=proves))
     return TextEvidence(said, tuple(readings), figures)
 
 

@@ -192,9 +192,9 @@ class Continuation(Discreet, frozen=True):
     """Results of its hidden calls; these messages come before those of the request."""
 
     @classmethod
-    def of(cls, tenant: str, told: str, name: str, results: Sequence[bytes]) -> Continuation:
-        """Remember a response that the client knows as `told`."""
-        return cls(mark_of_name(tenant, told), name, tuple(results))
+    def of(cls, tenant: str, known_as: str, name: str, results: Sequence[bytes]) -> Continuation:
+        """Remember a response that the client knows as `known_as`."""
+        return cls(mark_of_name(tenant, known_as), name, tuple(results))
 
     @classmethod
     def read(cls, content: bytes, mark: str) -> Continuation | None:

@@ -197,7 +197,7 @@ def _frames(
     the minimum."""
     aside_bytes = limits.max_bytes * _ASIDE_SHARE
     said = jsontext.value(response.get("text", b"null"))
-    is_told = bulk != "text" and isinstance(said, str) and 0 < utf8_length(said) <= aside_bytes
+    is_shown = bulk != "text" and isinstance(said, str) and 0 < utf8_length(said) <= aside_bytes
     status = jsontext.value(response["status"])
     is_word = isinstance(status, str) and status != "error"  # a number is an HTTP status, and says more
     least = {"status": b'"partial"' if is_word else bytes(response["status"]), "data": b"null", "text": b"null"}
@@ -206,7 +206,7 @@ def _frames(
         data = jsontext.value(response["data"])
         beside = data if isinstance(data, dict) else {} if data is None else {"value": data}
     every = {name: least.get(name, bytes(raw)) for name, raw in response.items()} | least
-    yield every, beside, said if is_told else "", False
+    yield every, beside, said if is_shown else "", False
     error = {"error": bytes(response["error"])} if "error" in response else {}
     if len(error.get("error", b"")) <= aside_bytes:
         yield least | error, {}, "", False

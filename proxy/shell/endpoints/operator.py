@@ -91,12 +91,12 @@ class EventStream(Response):
 async def _tell(scope: Scope, send: Send, history: History, last: int) -> None:
     """Send events until the server stops; `last`: the newest decision that the page has."""
     connection = scope.get("state", {}).get(STATE_KEY)
-    told = b"[]"
+    sent = b"[]"
     while connection is None or not connection.is_draining:
         last, decisions = await history.ask(Ledger.news, last, MAX_AT_ONCE)
         running = jsontext.dump(await history.running())
-        if decisions or running != told:
-            told = running
+        if decisions or running != sent:
+            sent = running
             event = b'data: {"decisions":%b,"running":%b}\n\n' % (jsontext.dump(decisions), running)
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await asyncio.sleep(LOOK_SECONDS)
@@ -269,11 +269,11 @@ async def readyz(request: Request) -> Response:
 async def exposed(request: Request) -> Response:
     """Metrics of all workers together; docs/metrics.md describes each."""
     metrics = services_of(request).metrics
-    told = metrics.exposed()
+    exposed = metrics.exposed()
     if metrics.spending.unread:
         await asyncio.to_thread(metrics.spending.look_up)
-        told = metrics.exposed()
-    return Exposition(told)
+        exposed = metrics.exposed()
+    return Exposition(exposed)
 
 
 @operator.get(

@@ -208,9 +208,9 @@ def shaped(kind: type[Any], *parts: type[Any]) -> type[Any]:
         hints: dict[str, Any] = get_type_hints(extended, include_extras=True)
         for base in filter(is_typeddict, get_original_bases(extended)):
             for name, found in TypeAdapter(shaped(base)).json_schema()["properties"].items():
-                hint, told = hints[name], Field(description=found.get("description"))
+                hint, described = hints[name], Field(description=found.get("description"))
                 is_optional = getattr(hint, "__origin__", None) is NotRequired
-                own = NotRequired[Annotated[hint.__args__[0], told]] if is_optional else Annotated[hint, told]
+                own = NotRequired[Annotated[hint.__args__[0], described]] if is_optional else Annotated[hint, described]
                 extended.__annotations__[name] = own
     return kind
 

@@ -139,7 +139,7 @@ class Catalogue:
         if chosen is None:
             return None
         entry, why, guessed = chosen
-        return self._told(entry, why, guessed=guessed)
+        return self._limits_and_source(entry, why, guessed=guessed)
 
     def entry_of(self, model: str) -> CatalogueEntry | None:
         """The entry for a model, whether it is certain or not; None on a server of one's own, which no list prices."""
@@ -170,7 +170,7 @@ class Catalogue:
             return _smallest(hits, model), why, True
         return None
 
-    def _told(self, entry: CatalogueEntry, why: str, *, guessed: bool) -> tuple[ModelLimits, str]:
+    def _limits_and_source(self, entry: CatalogueEntry, why: str, *, guessed: bool) -> tuple[ModelLimits, str]:
         notes = [why] if why else []
         if self._own_server:
             notes.append("a server of your own may be set to less")

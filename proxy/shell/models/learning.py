@@ -448,11 +448,13 @@ class Learning:
             return False
         self.refresh()
         known = {name: facts.binding(self._of(model).facts, name, by) for name in new}
-        told = {name: value for name, value in new.items() if (old := known[name]) is None or is_news(old.value, value)}
-        if not told:
+        changed = {
+            name: value for name, value in new.items() if (old := known[name]) is None or is_news(old.value, value)
+        }
+        if not changed:
             return False
         now = self._clock()
-        self._adopt(model, lambda found: replace(found, facts=facts.with_values(found.facts, by, told, now)))
+        self._adopt(model, lambda found: replace(found, facts=facts.with_values(found.facts, by, changed, now)))
         self.version += 1
         return True
 

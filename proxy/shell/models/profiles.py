@@ -120,7 +120,7 @@ class ModelResolver:
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
         self._reading: asyncio.Future[None] | None = None
         self._telling: asyncio.Task[None] | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         """Models whose guessed window has been reported, and corrections of configured ones."""
 
     def profile(self, model: str, by: str = "", supposed: Search | None = None) -> ModelProfile:
@@ -151,8 +151,8 @@ class ModelResolver:
 
     def _tell_guess(self, profile: ModelProfile) -> None:
         """Log it once for each model, where an operator sees it."""
-        if profile.known_as not in self._told and len(self._told) < MAX_PROFILES:
-            self._told.add(profile.known_as)
+        if profile.known_as not in self._reported and len(self._reported) < MAX_PROFILES:
+            self._reported.add(profile.known_as)
             window, source = profile.window_tokens, profile.sources["window_tokens"]
             logger().warning(
                 "window_guessed",
@@ -279,9 +279,9 @@ class ModelResolver:
     def _correction(self, model: str, learned: tuple[ModelLimits, str], configured: tuple[ModelLimits, str]) -> str:
         """The source of a window that corrects a configured one, for people; it is logged once."""
         (limits, source), (wrong, place) = learned, configured
-        told = f"{model} {limits.window_tokens} {wrong.window_tokens}"
-        if told not in self._told and len(self._told) < MAX_PROFILES:
-            self._told.add(told)
+        conflict = f"{model} {limits.window_tokens} {wrong.window_tokens}"
+        if conflict not in self._reported and len(self._reported) < MAX_PROFILES:
+            self._reported.add(conflict)
             logger().warning(
                 "configured_window_corrected",
                 model=model,

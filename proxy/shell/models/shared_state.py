@@ -167,9 +167,9 @@ class SharedLearning:
         pipe.get(keys.version)
         *_, self._version = await pipe.execute()
         for upstream, learning in self._learning.items():
-            is_told = learning.known is own[upstream]  # a lesson of this moment is told next
+            is_unchanged = learning.known is own[upstream]  # a lesson of this moment is published next
             learning.merge(agreed[upstream])
-            self._shared[upstream] = learning.known if is_told else {}
+            self._shared[upstream] = learning.known if is_unchanged else {}
 
 
 def forget_everywhere(url: SecretStr, fleet: str) -> str | None:

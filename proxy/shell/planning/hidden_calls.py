@@ -76,7 +76,7 @@ class HiddenCallMemory:
             # The history does not cover these results: clients do not know them, and a store may have lost them.
             request = wire.continued_from(request, found.name, found.results)
             request = replace(request, history=beginning(tenant, held) * len(found.results))
-        told = [request.history]
+        histories = [request.history]
         history = request.history[-HISTORY_BYTES:] or beginning(tenant, held)
         read = request.read_messages
         for index, message in enumerate(request.conversation.messages[read:], start=read):
@@ -86,10 +86,10 @@ class HiddenCallMemory:
             elif mark is not None and isinstance(hidden := self._known.get((tenant, mark)), HiddenToolCalls):
                 places[index] = hidden.put_back(message)
             history = extended(history, message)
-            told.append(history)
+            histories.append(history)
         if waiting and (tenant, waiting) not in self._known:
             unknown.append(waiting)
-        return request.completed(places, b"".join(told)), tuple(unknown)
+        return request.completed(places, b"".join(histories)), tuple(unknown)
 
     async def look_up(self, tenant: str, marks: Sequence[str]) -> bool:
         """Ask the store what is hidden under these marks; returns whether anything is. Those for which it gives no

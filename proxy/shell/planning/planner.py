@@ -227,8 +227,8 @@ class Planner:
         """The plan for a request with more messages at its end, on the same terms as its own plan. `may_cut`: whether
         what the model works on may be cut for them."""
         request, known = planned.request.continued(messages), len(planned.request.conversation)
-        told = known if planned.reading is None else planned.reading.told
-        reading = Reading(told, may_cut=may_cut, accepted_tokens=planned.plan.after.tokens)
+        received = known if planned.reading is None else planned.reading.received
+        reading = Reading(received, may_cut=may_cut, accepted_tokens=planned.plan.after.tokens)
         made = partial(self.made, reading=reading)
         terms = planned.inputs.terms
         return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)

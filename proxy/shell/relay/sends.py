@@ -258,8 +258,8 @@ class Sends:
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
         """The error for a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
         profile = planned.inputs.profile
-        is_told = refused.limit is not None and refused.unit is Unit.TOKENS
-        window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
+        is_stated = refused.limit is not None and refused.unit is Unit.TOKENS
+        window = refused.limit if is_stated and refused.limit is not None else profile.window_tokens
         say = partial(
             does_not_fit,
             planned.plan,
@@ -268,8 +268,8 @@ class Sends:
             self._language,
             planned.request.put_in,
             planned.inputs.members,
-            window_is_told=is_told,
-            is_unnamed=not is_told and profile.certainty in (Certainty.GUESSED, Certainty.INFERRED),
+            window_is_stated=is_stated,
+            is_unnamed=not is_stated and profile.certainty in (Certainty.GUESSED, Certainty.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
             reply_tokens=planned.request.reply_tokens,
         )

@@ -91,8 +91,8 @@ class _MayBeLost:
 
 
 def write_lines_for(request_id: str) -> None:
-    """Add this id to every later log line of this task, and of the tasks and threads that it starts; empty: none. Called
-    once for each request, so that a line from deep inside names it."""
+    """Add this id to every later log line of this task, and of the tasks and threads that it starts; empty: none.
+    Called once for each request, so that a line from deep inside names it."""
     _request_id.set(request_id)
 
 

@@ -171,8 +171,12 @@ class Finished(Struct, frozen=True):
                 elif after < before:
                     cut += before - after
         tools = Counts(block.tool for block in self.blocks if block.tool)
-        told = self._told
-        shares: Shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
+        convert = self._converter
+        shares: Shares = {
+            "kept": convert(came) - convert(cut) - convert(left_out),
+            "cut": convert(cut),
+            "left_out": convert(left_out),
+        }
         ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
         return {
             "id": 0,  # the ledger gives it one
@@ -221,14 +225,14 @@ class Finished(Struct, frozen=True):
         blocks: Sequence[MessageReport] = self.blocks
         if self._is_original:
             blocks = [MessageReport(one.role, one.tool, one.tokens_before, one.tokens_before) for one in blocks]
-        return described_blocks(blocks, self._told)
+        return described_blocks(blocks, self._converter)
 
     @property
     def _is_original(self) -> bool:
         return self.line.get("attempt_kind") == AttemptKind.ORIGINAL
 
     @property
-    def _told(self) -> Callable[[int], int]:
+    def _converter(self) -> Callable[[int], int]:
         """Turns our tokens into those of the model."""
         return int if self.budget is None else self.budget.model_tokens
 
@@ -286,16 +290,16 @@ def unpacked(message: bytes) -> Entry | None:
     return None if found.id is None else found
 
 
-def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[Block]:
-    """Blocks as JSON, with sizes converted by `told`."""
+def described_blocks(blocks: Iterable[MessageReport], convert: Callable[[int], int] = int) -> list[Block]:
+    """Blocks as JSON, with sizes converted by `convert`."""
     described: list[Block] = []
     for index, one in enumerate(blocks):
         block: Block = {
             "message": index,
             "role": one.role,
             "tool": one.tool,
-            "tokens_before": told(one.tokens_before),
-            "tokens_after": told(one.tokens_after),
+            "tokens_before": convert(one.tokens_before),
+            "tokens_after": convert(one.tokens_after),
             "reasons": one.reasons,
             "artifacts": one.artifacts,
         }

@@ -196,7 +196,7 @@ class Ledger:
             found = self.position()
             if found != since:
                 return found
-            self._add(entries, is_told=True)
+            self._add(entries, is_imported=True)
             self._database.execute("INSERT OR REPLACE INTO replicas VALUES ('position', ?)", (until,))
         return until
 
@@ -225,8 +225,8 @@ class Ledger:
         found = self._database.execute(
             "SELECT seq, id, summary FROM decisions WHERE seq > ? ORDER BY seq DESC LIMIT ?", (after, limit)
         ).fetchall()
-        told = [_summary(number, summary) for _, number, summary in found]
-        return (found[0][0] if found else after), sorted(told, key=lambda one: -one["id"])
+        rows = [_summary(number, summary) for _, number, summary in found]
+        return (found[0][0] if found else after), sorted(rows, key=lambda one: -one["id"])
 
     def find(self, request_id: str) -> Detail | None:
         """The newest row of a request, with its blocks."""
@@ -238,8 +238,8 @@ class Ledger:
         number, summary, blocks = found
         if blocks is not None and not blocks.startswith(b"["):
             blocks = zlib.decompress(blocks)
-        told = _read(blocks) if blocks is not None else []
-        return {**_summary(number, summary), "blocks": told}
+        reports = _read(blocks) if blocks is not None else []
+        return {**_summary(number, summary), "blocks": reports}
 
     def conversations(self, limit: int) -> list[Conversation]:
         """The latest conversations, each with its latest turns, the oldest turn first."""
@@ -351,8 +351,8 @@ class Ledger:
                 database.execute("ROLLBACK")
             raise
 
-    def _add(self, entries: Iterable[Entry], *, is_told: bool = False) -> list[int]:
-        """Add rows and their sums, within a transaction. `is_told`: by other replicas, which may repeat themselves."""
+    def _add(self, entries: Iterable[Entry], *, is_imported: bool = False) -> list[int]:
+        """Add rows and their sums, within a transaction. `is_imported`: from other replicas, which may repeat rows."""
         numbered = [(int(entry.ended * 1e6) if entry.id is None else entry.id, entry) for entry in entries]
         oldest = min([number for number, _ in numbered], default=sys.maxsize)
         taken: dict[int, str] = dict(self._database.execute(_SINCE, (oldest,)))
@@ -360,7 +360,7 @@ class Ledger:
         refused = Counts[tuple[int, int]]()
         for wanted, entry in numbered:
             number, line = wanted, entry.summary
-            while number in taken and not (is_told and taken[number] == line["request_id"]):
+            while number in taken and not (is_imported and taken[number] == line["request_id"]):
                 number += 1  # another one ended at the same microsecond
             if number in taken:
                 continue

@@ -302,11 +302,11 @@ class Metrics:
     def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str]:
         """Labels of the series that counts a response."""
         _, status, api, client, model, upstream = response
-        told = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
-        labels = (told, api, client, _printable(model), upstream)
+        code = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
+        labels = (code, api, client, _printable(model), upstream)
         if labels not in self._series:
             if len(self._series) >= MAX_RESPONSE_SERIES:
-                labels = (told, api, OTHER, OTHER, upstream)
+                labels = (code, api, OTHER, OTHER, upstream)
             self._series.add(labels)
         return labels
 

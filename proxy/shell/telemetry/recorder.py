@@ -38,7 +38,7 @@ _RETRIED: Final = {
     AttemptKind.REPAIRED: "history_healed",
 }
 """Events of second sends for reasons other than length."""
-_MAX_TOLD: Final = 1_024
+_MAX_REPORTED: Final = 1_024
 """Models and limits whose line has been written; a model's name is foreign input."""
 
 
@@ -58,7 +58,7 @@ class Recorder:
         self._replacements = replacements
         self._under_way: dict[int, RequestRecord] = {} if history is None else history.under_way
         self._log = logger().bind()  # bound only once, as every request writes a line
-        self._told: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_TOLD)
+        self._reported: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_REPORTED)
         """Limits of models that the log has."""
 
     def plan_made(self, record: RequestRecord) -> None:
@@ -114,9 +114,9 @@ class Recorder:
         """Log the limits that hold for a model when they are first used, and again when others do."""
         profile = planned.inputs.profile
         limits = (profile.model, profile.window_tokens, profile.input_tokens, profile.output_tokens, profile.modalities)
-        if limits in self._told:
+        if limits in self._reported:
             return
-        self._told.put(limits, None)
+        self._reported.put(limits, None)
         self._log.info(
             "model_limits",
             request_id=record.request_id,
@@ -315,14 +315,14 @@ def _messages_of(planned: Planned) -> dict[str, Any]:
     changed = [index for index, block in enumerate(blocks) if block.reasons and block.tokens_after]
     left_out = [index for index, block in enumerate(blocks) if block.reasons and not block.tokens_after]
     kept_in = dict.fromkeys(name for block in blocks for name in block.artifacts)
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if changed:
-        told["changed"] = ranges(changed)
+        found["changed"] = ranges(changed)
     if left_out:
-        told["left_out"] = ranges(left_out)
+        found["left_out"] = ranges(left_out)
     if kept_in:
-        told["artifacts"] = list(kept_in)[:MAX_ARTIFACTS]
-    return told
+        found["artifacts"] = list(kept_in)[:MAX_ARTIFACTS]
+    return found
 
 
 def edit_lines(planned: Planned) -> Iterator[dict[str, Any]]:
@@ -348,8 +348,8 @@ def ranges(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    told = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RANGES]]
-    return ",".join([*told, "…"] if len(runs) > MAX_RANGES else told)
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RANGES]]
+    return ",".join([*shown, "…"] if len(runs) > MAX_RANGES else shown)
 
 
 def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageReport]]]:

@@ -106,7 +106,7 @@ class SharedDecisions:
         if not self._is_same_server:
             position = await self._back_to(await self._last(), position)
         for _ in range(ROUNDS):
-            found = _told(await self._server.xrange(self._key, f"({position}", "+", BATCH))
+            found = _entries_in(await self._server.xrange(self._key, f"({position}", "+", BATCH))
             if not found:
                 return
             entries = [one.entry for one in found if one.origin != origin.encode()]
@@ -116,7 +116,7 @@ class SharedDecisions:
             position = reached
 
     async def _last(self) -> str:
-        found = _told(await self._server.xrevrange(self._key, count=1))
+        found = _entries_in(await self._server.xrevrange(self._key, count=1))
         return found[0].place if found else BEGINNING
 
     async def _back_to(self, last: str, position: str) -> str:
@@ -126,7 +126,7 @@ class SharedDecisions:
         return await self._history.take([], position, last) or position
 
 
-class _Told(NamedTuple):
+class _StreamEntry(NamedTuple):
     """An entry of the stream."""
 
     place: str
@@ -135,9 +135,12 @@ class _Told(NamedTuple):
     entry: bytes
 
 
-def _told(found: Sequence[Any] | None) -> list[_Told]:
+def _entries_in(found: Sequence[Any] | None) -> list[_StreamEntry]:
     """Raw stream entries: an id, and untrusted fields."""
-    return [_Told(number.decode(), fields.get(b"by", b""), fields.get(b"what", b"")) for number, fields in found or ()]
+    return [
+        _StreamEntry(number.decode(), fields.get(b"by", b""), fields.get(b"what", b""))
+        for number, fields in found or ()
+    ]
 
 
 def _order(place: str) -> tuple[int, int]:
