@@ -68,7 +68,7 @@ def test_a_window_that_was_guessed_too_small_is_not_told_once_more_is_known_to_f
 
 def test_a_window_that_the_upstream_has_just_told_is_not_told_larger():
     made = planned(HISTORY, pipeline(Budget(2_000)))
-    told = does_not_fit(made, "gpt-x", 1_500, "en", window_is_told=True)
+    told = does_not_fit(made, "gpt-x", 1_500, "en", window_is_stated=True)
     window, requested = map(int, re.findall(r"(\d+) tokens", told)[:2])
     assert window == 1_500
     assert requested == made.after.tokens * 1_500 // 2_000 > window
