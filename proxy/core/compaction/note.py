@@ -152,8 +152,8 @@ ASKED_SHARE: Final = 0.08
 0.05, a window of 8 000 lost 7 of 100 short messages."""
 STEPS_SHARE: Final = 0.042
 """Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
-STEPS_FROM_TOKENS: Final = 4_000
-"""In a smaller room, lines are worth more: about the room of a window of 6 000."""
+STEPS_FROM_TOKENS: Final = 3_600
+"""In a smaller room, lines are worth more: about the room of a window of 5 500."""
 
 
 class NoteRoom(NamedTuple):

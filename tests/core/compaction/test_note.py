@@ -338,3 +338,8 @@ def test_a_result_in_the_common_shape_without_text_gets_one():
 @pytest.mark.parametrize(("kept", "lines"), [(2_000, 3_699), (4_000, 2_300), (9_900, 100), (10_100, 0)])
 def test_lines_have_their_share_or_what_a_cut_has_freed_but_never_more_than_is_left(kept, lines):
     assert NoteRoom.beside(Size(), Size(kept), Budget(10_000)).lines == lines
+
+
+def test_steps_take_their_share_of_what_a_room_has_above_3_600_tokens():
+    rooms = [NoteRoom.beside(Size(), Size(room), Budget(room)) for room in (0, 3_600, 4_600, 13_600)]
+    assert [room.steps for room in rooms] == [0, 0, 42, 420]
