@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from tools.faults import clocks as shifted
-from tools.faults.buckets import buckets_that_fail, buckets_that_lie, late_buckets, replicas_of_a_bucket
+from tools.faults.buckets import (
+    buckets_of_azure,
+    buckets_of_google,
+    buckets_that_fail,
+    buckets_that_lie,
+    late_buckets,
+    replicas_of_a_bucket,
+)
 from tools.faults.client_faults import hostile_bodies, leaving
+from tools.faults.clouds import AZURITE
 from tools.faults.connections import connections, too_many_files
 from tools.faults.in_front import FRONTS, in_front
 from tools.faults.keys import keys_apart
@@ -52,6 +60,8 @@ TRIALS: Final[dict[str, Trial]] = {
         *([two_versions] if has_former() else []),
         buckets_that_fail,
         buckets_that_lie,
+        buckets_of_google,
+        *([buckets_of_azure] if AZURITE else []),
         late_buckets,
         replicas_of_a_bucket,
         names,

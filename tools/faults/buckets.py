@@ -7,22 +7,13 @@ cut out.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import re
-import socket
-import sys
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import obstore
-from obstore.store import S3Store
-
+from tools.faults.clouds import AZURE, GOOGLE, LATE_SECONDS, S3, Service, bucket
 from tools.faults.stage import (
-    PATIENCE_SECONDS,
     TOO_LONG,
     Heard,
     Request,
@@ -42,138 +33,21 @@ SLACK_SECONDS: Final = 3.0
 """Over the limit, for a machine that does something else."""
 AT_ONCE_SECONDS: Final = 0.5
 """What a request takes that waits for no bucket; 0.1 s on a machine of its own."""
-LATE_SECONDS: Final = 1.0
 _GROWN_MEGABYTES: Final = 100
 _TROUBLES: Final = ("hang", "away", "cut", "500", "403")
-_EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+_TROUBLES_ELSEWHERE: Final = ("garbage", "truncated", "403", "deleted", "500", "cut", "away", "hang")
 _LINES: Final = 600
 """Length of a result that is cut on arrival and that would fit uncut."""
+_TOOLS: Final = [{"type": "function", "function": {"name": "bash", "description": "Runs a command. " * 4_000}}]
+"""More than the window of gpt-4o-mini as it is set here."""
 _SETTINGS: Final[Mapping[str, Any]] = {
-    "artifacts": {"url": "s3://faults/kept", "public_url": "http://proxy.example"},
+    "artifacts": {"url": S3.url, "public_url": "http://proxy.example"},
     "tool_output": {"max_lines": 200},
     "models": [
         {"match": "gpt-4o", "context_window": 1_000_000},
         {"match": "gpt-4o-mini", "context_window": 8_000},
     ],
 }
-_TOOLS: Final = [{"type": "function", "function": {"name": "bash", "description": "Runs a command. " * 4_000}}]
-"""More than the window of gpt-4o-mini as it is set here."""
-
-
-@dataclass
-class Bucket:
-    """A server of S3 behind a relay that makes the trouble."""
-
-    port: int
-    relay: asyncio.Server | None = None
-    place: int = 0
-    """The relay's port."""
-    trouble: str = ""
-    """`hang`, `late`, `cut` (connections end without a response), `away` (there are none), `garbage` (a 200 that is no
-    response of S3), `truncated` (half of each response), `expired` (the credentials), or a status; empty: none."""
-    connections: set[asyncio.StreamWriter] = field(default_factory=set)
-
-    async def begin(self, trouble: str) -> None:
-        """Make trouble, also for connections that were idle; empty: end it."""
-        self.trouble = trouble
-        for writer in self.connections:
-            writer.close()
-        if self.relay is not None:
-            self.relay.close()
-            self.relay = None
-        if trouble != "away":
-            self.relay = await asyncio.start_server(self.serve, "127.0.0.1", self.place, limit=256 * 1024 * 1024)
-            self.place = self.relay.sockets[0].getsockname()[1]
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
-        self.connections.add(writer)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while self.trouble != "cut":
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = re.search(rb"(?i)content-length: (\d+)", head)
-                request = head + await reader.readexactly(int(length[1]) if length else 0)
-                while self.trouble == "hang":
-                    await asyncio.sleep(0.1)
-                if self.trouble == "late":
-                    await asyncio.sleep(LATE_SECONDS)
-                writer.write(await self._response(request))
-                await writer.drain()
-                if self.trouble == "truncated":
-                    break
-        self.connections.discard(writer)
-        writer.close()
-
-    async def _response(self, request: bytes) -> bytes:
-        match self.trouble:
-            case "garbage":
-                return whole(200, b"\x00\xff<Garbage" * 99, "application/xml")
-            case "expired":
-                return whole(403, _EXPIRED, "application/xml")
-            case "truncated":
-                found = await self._passed(request)
-                return found[: -max(1, len(found.partition(b"\r\n\r\n")[2]) // 2)]
-            case trouble if trouble.isdigit():
-                return whole(int(trouble), b"")
-        return await self._passed(request)
-
-    async def deleted(self) -> None:
-        """Remove the bucket itself, past the relay."""
-        await self.emptied()
-        await self._passed(b"DELETE /faults HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
-
-    async def made(self) -> None:
-        """Make it, past the relay. Raises OSError."""
-        await self._passed(b"PUT /faults HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
-
-    async def emptied(self) -> int:
-        """Remove everything, past the relay; how many objects there were."""
-        place = f"http://127.0.0.1:{self.port}"
-        store = S3Store("faults", endpoint=place, client_options={"allow_http": True})
-        found = [one["path"] for page in obstore.list(store) for one in page]
-        await obstore.delete_async(store, found)
-        return len(found)
-
-    async def _passed(self, request: bytes) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(request.replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
-        answer = await reader.read()
-        writer.close()
-        return answer.replace(b"Connection: close\r\n", b"", 1)
-
-
-@contextlib.asynccontextmanager
-async def bucket() -> AsyncIterator[Bucket]:
-    """An empty one, which the proxies of this trial find by their environment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        made = Bucket(probe.getsockname()[1])
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "moto.server", "-p", str(made.port)),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    await made.begin("")
-    place = f"http://127.0.0.1:{made.place}"
-    found = {"ENDPOINT_URL": place, "ACCESS_KEY_ID": "id", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1"}
-    os.environ.update({f"AWS_{name}": value for name, value in found.items()})
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                with contextlib.suppress(OSError):
-                    await made.made()
-                    break
-                await asyncio.sleep(0.1)
-        yield made
-    finally:
-        for name in found:
-            del os.environ[f"AWS_{name}"]
-        await made.begin("away")
-        process.kill()
-        await process.wait()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while made.connections:  # the loop may end next, and would complain about them
-                await asyncio.sleep(0.01)
 
 
 def _results(first: int, count: int, **members: Any) -> bytes:
@@ -273,16 +147,50 @@ async def late_buckets(_: Extent) -> list[Tried]:
 
 async def buckets_that_lie(_: Extent) -> list[Tried]:
     """Responses that are wrong, a bucket that is deleted, and credentials that expire."""
-    serves = Tried(
-        "A bucket that answers wrongly fails no request", "garbage, half responses, expired credentials, no bucket"
+    return await _with_troubles(
+        S3,
+        ("garbage", "truncated", "expired", "deleted"),
+        serves=Tried(
+            "A bucket that answers wrongly fails no request", "garbage, half responses, expired credentials, no bucket"
+        ),
+        keeps=Tried("Nothing is cut that such a bucket has not kept", "what was cut meanwhile, read afterwards"),
+        back=Tried("Such a bucket is used again when it is well", "each trouble ended"),
+        memory=Tried("Such a bucket takes no memory", "the most that the process has held"),
     )
-    keeps = Tried("Nothing is cut that such a bucket has not kept", "what was cut meanwhile, read afterwards")
-    back = Tried("Such a bucket is used again when it is well", "each trouble ended")
-    memory = Tried("Such a bucket takes no memory", "the most that the process has held")
-    async with bucket() as kept, staged(**_SETTINGS) as stage:
+
+
+async def buckets_of_google(extent: Extent) -> list[Tried]:
+    """Google's client under each trouble."""
+    return await _of_another_cloud(GOOGLE, extent)
+
+
+async def buckets_of_azure(extent: Extent) -> list[Tried]:
+    """Azure's client under each trouble."""
+    return await _of_another_cloud(AZURE, extent)
+
+
+async def _of_another_cloud(service: Service, extent: Extent) -> list[Tried]:
+    troubles = _TROUBLES_ELSEWHERE[: extent.cloud_troubles]
+    return await _with_troubles(
+        service,
+        troubles,
+        serves=Tried(f"A bucket of {service.cloud} in trouble fails no request", ", ".join(troubles)),
+        keeps=Tried(
+            f"Nothing is cut that a bucket of {service.cloud} has not kept", "what was cut meanwhile, read afterwards"
+        ),
+        back=Tried(f"A bucket of {service.cloud} is used again when it is well", "each trouble ended"),
+        memory=Tried(f"A bucket of {service.cloud} in trouble takes no memory", "the most that the process has held"),
+    )
+
+
+async def _with_troubles(
+    service: Service, troubles: Sequence[str], *, serves: Tried, keeps: Tried, back: Tried, memory: Tried
+) -> list[Tried]:
+    settings = {**_SETTINGS, "artifacts": {**_SETTINGS["artifacts"], "url": service.url}}
+    async with bucket(service) as kept, staged(**settings) as stage:
         await stage.ask(_results(0, 2), key="sk-one")
         before = stage.memory_megabytes()
-        for at, trouble in enumerate(("garbage", "truncated", "expired", "deleted"), 1):
+        for at, trouble in enumerate(troubles, 1):
             stage.upstream.bodies.clear()
             if trouble == "deleted":
                 await kept.deleted()

@@ -38,7 +38,8 @@ class Extent:
     waiting: int = 500
     late_starts: int = 5
     """Troubles of a bucket during which a replica starts."""
-
+    cloud_troubles: int = 8
+    """Troubles of a bucket of another cloud than S3's."""
     artifacts: int = 300_000
     """In the folder of the store."""
     idle_connections: int = 10_000
@@ -55,6 +56,7 @@ class Extent:
             idle_streams=200,
             large_at_once=12,
             late_starts=2,
+            cloud_troubles=3,
             waiting=10,
             clocks=1,
             artifacts=2_000,
