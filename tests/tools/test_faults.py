@@ -13,7 +13,9 @@ from tools.faults.soak import Sample, Soaked
 from tools.faults.trials import Extent, Tried
 
 TOGETHER = tuple(
-    name for name in ("slow_bodies", "many_at_once", "kills", "much_kept", "two_versions") if name in TRIALS
+    name
+    for name in ("slow_bodies", "many_at_once", "kills", "much_kept", "two_versions", "two_versions_at_once")
+    if name in TRIALS
 )
 """These mostly wait, each for a proxy of its own."""
 

@@ -25,7 +25,7 @@ from tools.faults.connections import connections, too_many_files
 from tools.faults.in_front import FRONTS, in_front
 from tools.faults.keys import keys_apart
 from tools.faults.lines import lines, long_lines, odd_chats, pulls
-from tools.faults.much_kept import has_former, much_kept, two_versions
+from tools.faults.much_kept import much_kept
 from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from tools.faults.report import page
@@ -34,6 +34,7 @@ from tools.faults.storage import full_disk, isolation, kills, many_at_once, no_d
 from tools.faults.strangers import fronts, keys_of_clients, strangers, wrong_keys
 from tools.faults.trials import Extent, Trial, Tried
 from tools.faults.upstream_faults import broken_answers, forged_headers, nonsense
+from tools.faults.versions import STATE_SERVER, has_former, two_versions, two_versions_at_once
 from tools.faults.waiting import floods, waiting_requests
 
 TRIALS: Final[dict[str, Trial]] = {
@@ -58,6 +59,7 @@ TRIALS: Final[dict[str, Trial]] = {
         removed_folder,
         much_kept,
         *([two_versions] if has_former() else []),
+        *([two_versions_at_once] if has_former() and STATE_SERVER else []),
         buckets_that_fail,
         buckets_that_lie,
         buckets_of_google,

@@ -7,6 +7,7 @@ cut out.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,8 @@ _TROUBLES: Final = ("hang", "away", "cut", "500", "403")
 _TROUBLES_ELSEWHERE: Final = ("garbage", "truncated", "403", "deleted", "500", "cut", "away", "hang")
 _LINES: Final = 600
 """Length of a result that is cut on arrival and that would fit uncut."""
+_FRESH: Final = itertools.count(9_000)
+"""Seeds of results that no bucket has had."""
 _TOOLS: Final = [{"type": "function", "function": {"name": "bash", "description": "Runs a command. " * 4_000}}]
 """More than the window of gpt-4o-mini as it is set here."""
 _SETTINGS: Final[Mapping[str, Any]] = {
@@ -83,8 +86,8 @@ async def _ready(stage: Stage) -> tuple[int, str]:
 
 async def _is_found_again(stage: Stage) -> bool:
     """Whether the bucket is used again, within half a minute."""
-    for number in range(60):
-        await stage.ask(_results(9_000 + number, 1), key="sk-one")
+    for _try in range(60):
+        await stage.ask(_results(next(_FRESH), 1), key="sk-one")  # what it has kept before, it need not ask for
         if _named(stage):
             return True
         await asyncio.sleep(0.5)

@@ -20,10 +20,9 @@ from tools.faults.stage import (
     Stage,
     accept,
     chat,
-    ended,
     long_text,
+    restart,
     staged,
-    started,
     streamed,
     whole,
     with_result,
@@ -87,7 +86,7 @@ async def clocks(extent: Extent) -> list[Tried]:
             async with staged() as stage:
                 with _Clock(stage.folder) as clock:
                     clock.set(shift)
-                    await _restart(stage)
+                    await restart(stage)
                     said = f"{name}, {'restarted' if is_restarted else 'set while it runs'}"
                     await _learn(stage)
                     names = await _cut(stage, 1, serves, said)
@@ -95,7 +94,7 @@ async def clocks(extent: Extent) -> list[Tried]:
                     clock.set("+0")
                     await asyncio.sleep(_SET_SECONDS)
                     if is_restarted:
-                        await _restart(stage)
+                        await restart(stage)
                     await _cut(stage, 2, serves, f"{said}, corrected")
                     read = [(await stage.get(f"/artifacts/{one}")).status for one in names]
                     serves.note(f"{said}, corrected: read with {read}", held=read == [200])
@@ -121,7 +120,7 @@ async def leaps(_: Extent) -> list[Tried]:
     async with staged() as stage:
         with _Clock(stage.folder) as clock:
             clock.set("+0")
-            await _restart(stage)
+            await restart(stage)
             for shift in (f"+{HOUR}", "+0"):
                 go_on.clear()
                 stage.upstream.answer = pause
@@ -136,13 +135,6 @@ async def leaps(_: Extent) -> list[Tried]:
                 held = heard.is_whole and heard.body == EVENTS and (await stage.ask(chat())).status == 200
                 tried.note(f"{shift}: {heard.status}, whole {heard.is_whole}", held=held)
     return [tried]
-
-
-async def _restart(stage: Stage) -> None:
-    await ended(stage)
-    address = json.loads((stage.folder / "config.json").read_text())["upstream"]["base_url"]
-    again = await started(stage.folder, stage.upstream, address)
-    stage.port, stage.process = again.port, again.process
 
 
 async def _cut(stage: Stage, seed: int, tried: Tried, said: str) -> list[str]:

@@ -173,7 +173,8 @@ class Bucket:
         """Remove everything; how many objects there were."""
         root = self.service.url.rpartition("/")[0]
         store = from_url(root, client_options={"allow_http": True})
-        found = [one["path"] for page in obstore.list(store) for one in page]
+        pages = await asyncio.to_thread(lambda: list(obstore.list(store)))  # the relay runs on this loop
+        found = [one["path"] for page in pages for one in page]
         await obstore.delete_async(store, found)
         return len(found)
 

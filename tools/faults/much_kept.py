@@ -1,40 +1,19 @@
-"""A folder of hundreds of thousands of artifacts, and a data folder that two versions of the proxy use in turn.
+"""A folder of hundreds of thousands of artifacts.
 
-Rule: what is kept costs a start and a request nothing, the sweep keeps to its limits, and neither version breaks what
-the other has written.
+Rule: what is kept costs a start and a request nothing, and the sweep keeps to its limits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import json
 import os
-import shutil
-import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 from typing import Final
 
-from tools.faults.stage import (
-    COMPLETION,
-    SOURCE,
-    TOO_LONG,
-    Request,
-    Stage,
-    accept,
-    chat,
-    ended,
-    long_text,
-    staged,
-    started,
-    whole,
-    with_result,
-)
-from tools.faults.storage import NAME
+from tools.faults.stage import SOURCE, ended, long_text, restart, staged, with_result
 from tools.faults.trials import Extent, Tried
 
 _START_SECONDS: Final = 10.0
@@ -45,8 +24,6 @@ _REMOVED: Final = 10_000
 """Most that one sweep removes."""
 _BLOCK_BYTES: Final = 4_096
 """That the sweep counts for a small file; an artifact has two."""
-FORMER: Final = "062636ac"
-"""The commit before the lighter rooms; there is no release to take in its place."""
 
 
 async def much_kept(extent: Extent) -> list[Tried]:
@@ -64,7 +41,7 @@ async def much_kept(extent: Extent) -> list[Tried]:
         await ended(stage)
         _fill(stage.folder / "data" / "tool-output", count)
         begun = time.perf_counter()
-        await _restart(stage)
+        await restart(stage)
         seconds = time.perf_counter() - begun
         starts.note(f"started in {seconds:.1f} s", held=seconds < _START_SECONDS)
         slowest = 0.0
@@ -109,87 +86,3 @@ def _fill(folder: Path, count: int) -> None:
         ):
             path.write_text(content)
             os.utime(path, (used + number / 1_000, used + number / 1_000))
-
-
-def former(folder: Path) -> Path | None:
-    """The former version in this folder; None without its commit."""
-    found = subprocess.run(["git", "archive", FORMER, "proxy"], cwd=SOURCE, capture_output=True, check=False)
-    if found.returncode:
-        return None
-    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    with contextlib.suppress(FileExistsError):
-        (folder / "proxy" / "vocabulary").symlink_to(SOURCE / "proxy" / "vocabulary")
-    return folder
-
-
-def has_former() -> bool:
-    """Whether the former version can be had."""
-    return (
-        shutil.which("git") is not None
-        and not subprocess.run(
-            ["git", "cat-file", "-e", FORMER],
-            cwd=SOURCE,
-            capture_output=True,
-            check=False,
-        ).returncode
-    )
-
-
-_LONG: Final = chat(*({"role": role, "content": "word " * 4_000} for _ in range(15) for role in ("assistant", "user")))
-"""Over the window that TOO_LONG states, and under the one that is guessed."""
-
-
-async def two_versions(_: Extent) -> list[Tried]:
-    """The former version, this one, the former again and this one again, over one data folder."""
-    serves = Tried("Two versions share a data folder, forwards and back", "requests, and what each has cut")
-    lists = Tried("Each lists the requests that it served", "`/decisions` after each change of the version")
-    learns = Tried("Each believes what the other has learned", "a limit, after each change of the version")
-    says = Tried("Neither finds anything broken", "warnings about files in the log")
-    async with staged() as stage:
-        source = former(stage.folder / "former")
-        assert source is not None, "has_former"
-        names: list[str] = []
-        for number, root in enumerate((source, SOURCE, source, SOURCE)):
-            which = f"{'this' if root == SOURCE else 'the former'} version, start {number + 1}"
-            await _restart(stage, root)
-            if number == 0:
-                stage.upstream.answer = _refuse
-                await stage.ask(_LONG)
-                stage.upstream.answer = accept
-            await stage.ask(_LONG)
-            learns.note(which, held=stage.upstream.bodies[-1] != _LONG)
-            heard = await stage.ask(with_result(long_text(number)), x_request_id=f"start-{number}")
-            names += {found[0].decode() for found in NAME.finditer(stage.upstream.bodies[-1])}
-            serves.note(f"{which}: {heard.status}", held=heard.body == COMPLETION and len(names) == number + 1)
-            for name in names:
-                read = await stage.get(f"/artifacts/{name}")
-                serves.note(f"{which}: {name} is read with {read.status}", held=read.status == 200)
-            own = {f"start-{one}" for one in range(number % 2, number + 1, 2)}
-            listed = await _listed(stage, own)
-            lists.note(f"{which}: {listed}", held=own <= listed)
-            broken = [line for line in stage.log().splitlines() if b"_not_read" in line or b"_not_kept" in line]
-            says.note(f"{which}: {broken[:2]}", held=not broken)
-    return [serves, lists, learns, says]
-
-
-async def _refuse(request: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
-
-
-async def _listed(stage: Stage, wanted: set[str]) -> set[str]:
-    for _ in range(50):
-        page = json.loads((await stage.get("/decisions?limit=50")).body)
-        found = {one["request_id"] for one in page["decisions"] if one["request_id"].startswith("start-")}
-        if wanted <= found:
-            break
-        await asyncio.sleep(0.1)
-    return found
-
-
-async def _restart(stage: Stage, source: Path = SOURCE) -> None:
-    await ended(stage)
-    settings = json.loads((stage.folder / "config.json").read_text())
-    address = settings.pop("upstream")["base_url"]
-    again = await started(stage.folder, stage.upstream, address, source=source, **settings)
-    stage.port, stage.process = again.port, again.process

@@ -268,6 +268,15 @@ async def ended(stage: Stage) -> None:
         await stage.process.wait()
 
 
+async def restart(stage: Stage, source: Path = SOURCE) -> None:
+    """Kill the process and start one in the same folder, with the same settings."""
+    await ended(stage)
+    settings = json.loads((stage.folder / "config.json").read_text())
+    address = settings.pop("upstream")["base_url"]
+    again = await started(stage.folder, stage.upstream, address, source=source, **settings)
+    stage.port, stage.process = again.port, again.process
+
+
 def chat(*messages: dict[str, Any], **members: Any) -> bytes:
     """A request with the canary in its first message."""
     first = {"role": "user", "content": f"Look. {CANARY}"}
