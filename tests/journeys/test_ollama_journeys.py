@@ -295,12 +295,12 @@ def test_a_server_may_be_asked_to_refuse_what_it_would_cut(forbids: bool, stream
     server = OllamaModel(allocates=8_192, count=lambda text: 2 * COUNTER.count(text))
     world = ollama(server, overflow={"forbid_silent_cuts": forbids}, learning={"enabled": False})
     for _ in range(2):
-        answer = asked(world, request(grown(30), stream=stream))
+        answer = asked(world, request(grown(33), stream=stream))
         assert (answer.status_code, words(answer)) == (200, "Done.")
         assert answer.headers["x-context-proxy-attempts"] == ("2" if forbids else "1")
         assert server.chats[-1].was_cut != forbids
     assert json.loads(world.upstream.last.body).get("truncate") == (False if forbids else None)
-    asked(world, request(grown(30), stream=stream, truncate=True))
+    asked(world, request(grown(33), stream=stream, truncate=True))
     assert json.loads(world.upstream.last.body)["truncate"] is True
     asked(world, request(TASK, stream=stream, tools=[]))
     assert "truncate" not in json.loads(world.upstream.last.body), "as it came"
