@@ -23,12 +23,13 @@ A loss is named below, and fails the command. `make test` runs a short form of i
 _NOT_DRIVEN: Final = """
 ## What was not driven
 
-* Storage of Google and Azure under faults: S3 is moto's server behind a relay that makes the trouble.
+* The clouds themselves: S3 and Google's storage are moto's server, Azure's is azurite, behind a relay that makes the
+  trouble. Credentials that expire were tried on S3 alone.
 * The clock of a disk: libfaketime shifts the clock of the process, and files keep the true time.
 * A name server: the resolver's answers are put in their place inside the process.
 * Networks between machines: everything runs on one, so no packet is lost or late.
 * A front that adds no header; [threat model](threat-model.md#what-does-not-hold) says what that opens.
-* More than two versions over one folder, and two versions that run at once over one Redis.
+* More than two versions, and two that run at once over one folder.
 """
 
 
