@@ -29,6 +29,7 @@ from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import repaired as wire_repaired
+from proxy.wire.responses.wire import RESPONSES
 
 ROLES = st.lists(st.sampled_from(["user", "assistant", "assistant", "system", "developer", "tool"]), max_size=14)
 
@@ -315,3 +316,15 @@ def test_calls_without_reasoning_do_not_separate_the_first_two_questions_where_o
     assert separator([asked, thought, bare, again]) == thought
     assert separator([asked, replace(thought, reasons=False), bare, again]) == bare
     assert separator([asked, thought, bare, words, again]) == words
+
+
+def test_words_behind_what_belongs_to_no_call_do_not_become_the_caller():
+    items = [
+        user("go"),
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "hologram"},
+    ]
+    messages = RESPONSES.parse(json.dumps({"model": "m", "input": items}).encode()).conversation.messages
+    assert [message.is_companion for message in messages] == [False, False, True]
+    (left,) = unpaired(messages).unanswered
+    assert (left.message, [call.id for call in left.calls]) == (1, ["c"])

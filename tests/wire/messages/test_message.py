@@ -492,3 +492,9 @@ def test_what_a_result_routes_is_named_and_what_a_person_writes_is_not():
 def test_only_blocks_of_images_count_as_images():
     words, both, document = read(user("an image"), user([IMAGE, text("a"), IMAGE]), user([text("image")]))
     assert (words.images, both.images, document.images) == (0, 2, 0)
+
+
+def test_a_member_without_a_new_value_goes():
+    (found,) = read(user([{**text("a"), "cache_control": {"type": "ephemeral"}}, text("b")]))
+    changed = found.changed({("content", 0, "cache_control"): None})
+    assert json.loads(changed.raw)["content"] == [text("a"), text("b")]

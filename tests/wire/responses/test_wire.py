@@ -557,3 +557,7 @@ def test_what_is_added_to_a_held_conversation_is_left_out_by_itself_no_more_than
 )
 def test_a_refusal_names_the_call_that_has_no_output(refusal, call_id):
     assert RESPONSES.unanswered_in(refusal) == call_id
+
+
+def test_a_failure_in_the_middle_of_a_stream_is_told_as_an_event():
+    assert RESPONSES.error_in_stream(502, b"Bad gateway").startswith(b"event: error\n")
