@@ -26,6 +26,7 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import NOTE_SHARE
 from proxy.core.compaction.plan import plan
 from proxy.core.compaction.steps import (
+    CutArguments,
     CutToFit,
     DescribeOldMedia,
     DropOldReasoning,
@@ -616,3 +617,29 @@ def test_a_large_system_text_does_not_make_every_turn_a_cut():
     cuts = sum(after < before for before, after in pairwise(sizes))
     assert sizes[0] > 0.65 * budget.room_tokens
     assert 2 <= cuts < len(sizes) / 4
+
+
+def windowed(messages):
+    return plan(conversation(messages), Size(), pipeline(Budget(10**6), limits=UNCUT))[1].window.copy()
+
+
+def test_arguments_are_cut_in_no_more_messages_than_needed():
+    calls = [one for number in range(2) for one in exchange(["ok"], arguments=json.dumps({"a": f"{number}" + LOG}))]
+    window = windowed([user("u"), *calls])
+    goal = Mark(window.total.tokens - 1_000)
+    for change in CutArguments(notices(), lambda window: [one for one in window.all() if one.message.calls])(
+        window, goal
+    ):
+        window.apply(change)
+    assert window.over(goal) is None
+    assert [bool(one.edits) for one in window.all() if one.message.calls] == [True, False]
+
+
+def test_of_several_first_questions_no_more_are_cut_than_needed():
+    asked = [user(f"{number} " + LOG) for number in range(3)]
+    window = windowed([*asked, *exchange(["ok"]), user("And now?")])
+    goal = Mark(window.total.tokens - 1_000)
+    for change in LeaveOutExchanges(notices(), 100)(window, goal):
+        window.apply(change)
+    assert window.over(goal) is None
+    assert len([one for one in window.all() if one.edits]) == 1
