@@ -247,8 +247,8 @@ class OmissionNote(Struct, frozen=True):
         if left > 0:
             known = {name for entry in standing for name in _names_of(entry.message)}
             lines = self.pool.quoted(standing, known, left, counter)
-        called = {call.name for entry in standing for call in entry.message.calls}  # a newer plan stands there
-        thread = tuple(quotation for quotation in self.thread if _planner(quotation) not in called)
+        newer = {call.name for entry in standing for call in entry.message.calls if call.name}  # a newer plan is there
+        thread = tuple(quotation for quotation in self.thread if _planner(quotation) not in newer)
         thread = fitting(thread, room.asked, room.steps, counter)
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
         return structs.replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)

@@ -106,6 +106,13 @@ def test_a_plan_is_not_told_where_a_newer_one_stands():
         assert ("\n- todo: read; write" in placed.note) is is_told
 
 
+def test_a_call_without_a_name_that_stays_takes_nothing_from_the_note():
+    note = OmissionNote().extended(planning("read", "write"), ["Mind the tests."])
+    placed = note.placed(planning("read", name=""), notices(), COUNTER, NoteRoom(2_000, 500, 500), 99)
+    assert "Mind the tests." in placed.note
+    assert "\n- todo: read; write" in placed.note
+
+
 def test_the_newest_steps_are_told_within_their_room_and_words_have_a_room_of_their_own():
     gone = [entry for n in range(100) for entry in step(f"src/file_{n}.py", words=f"Now file number {n}.")]
     quoted = told(extended((), gone, ()), step_tokens=100)
