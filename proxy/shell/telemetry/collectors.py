@@ -165,7 +165,8 @@ class Spending(Collector):
 
     def of(self, usage: Metric) -> CounterMetricFamily:
         """The family, of these tokens; models without a price are left out."""
-        tokens: defaultdict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+        # Another worker may have counted one of the three so far.
+        tokens = defaultdict[tuple[str, str, str], defaultdict[str, float]](lambda: defaultdict(float))
         for sample in usage.samples:
             if sample.name.endswith("_total"):
                 labels = sample.labels
@@ -230,4 +231,4 @@ def forget_the_dead(folder: Path) -> None:
             with contextlib.suppress(FileNotFoundError):  # two workers may be scraped at once
                 mark_process_dead(int(number), str(folder))  # type: ignore[no-untyped-call] # as above
         except PermissionError:
-            pass
+            pass  # another user's process has this number

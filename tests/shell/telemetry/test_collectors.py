@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from proxy.shell.telemetry.collectors import Spread, forget_the_dead
+from proxy.shell.models.catalogue import Price
+from proxy.shell.telemetry.collectors import USAGE, Spending, Spread, forget_the_dead
 
 
 def test_a_histogram_of_one_process_reads_like_prometheus_clients_own() -> None:
@@ -51,3 +52,14 @@ def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> No
         file.touch()
     forget_the_dead(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([mine, first, odd, kept])
+
+
+def test_a_worker_that_is_read_while_it_counts_costs_what_it_has_counted_so_far() -> None:
+    usage = Counter(USAGE, "Tokens.", ["usage", "client", "model", "upstream"], registry=None)
+    spending = Spending(usage)
+    spending.follow({"api.test": lambda _: Price(2.0, 1.0, 8.0)})
+    usage.labels("prompt", "codex", "m", "api.test").inc(1_000_000)
+    spending.collect()
+    spending.look_up()
+    (family,) = spending.collect()
+    assert [sample.value for sample in family.samples] == [2.0]
