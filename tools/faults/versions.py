@@ -12,7 +12,7 @@ import json
 import random
 import shutil
 import subprocess
-import tarfile
+import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -47,11 +47,13 @@ _SHARED_SECONDS: Final = 60.0
 
 def former(folder: Path) -> Path | None:
     """The former version in this folder; None without its commit."""
-    found = subprocess.run(["git", "archive", FORMER, "proxy"], cwd=SOURCE, capture_output=True, check=False)
+    found = subprocess.run(
+        ["git", "archive", "--format=zip", FORMER, "proxy"], cwd=SOURCE, capture_output=True, check=False
+    )
     if found.returncode:
         return None
-    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    with zipfile.ZipFile(io.BytesIO(found.stdout)) as archive:  # tarfile has no filters before 3.11.4
+        archive.extractall(folder)
     with contextlib.suppress(FileExistsError):
         (folder / "proxy" / "vocabulary").symlink_to(SOURCE / "proxy" / "vocabulary")
     return folder
