@@ -18,7 +18,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import obstore
 from obstore.store import from_url
@@ -113,12 +113,13 @@ class Bucket:
     """`hang`, `late`, `cut` (connections end without a response), `away` (there are none), `garbage` (a 200 that is no
     response of such a server), `truncated` (half of each response), `expired` (credentials), or a status; empty: none.
     """
-    connections: set[asyncio.StreamWriter] = field(default_factory=set)
+    connections: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = field(default_factory=dict)
+    """Each with the task that serves it, which asyncio itself does not keep from being collected."""
 
     async def begin(self, trouble: str) -> None:
         """Make trouble, also for connections that were idle; empty: end it."""
         self.trouble = trouble
-        for writer in self.connections:
+        for writer in [*self.connections]:
             writer.close()
         if self.relay is not None:
             self.relay.close()
@@ -129,7 +130,7 @@ class Bucket:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
-        self.connections.add(writer)
+        self.connections[writer] = asyncio.current_task()
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while self.trouble != "cut":
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -143,7 +144,7 @@ class Bucket:
                 await writer.drain()
                 if self.trouble == "truncated":
                     break
-        self.connections.discard(writer)
+        self.connections.pop(writer, None)
         writer.close()
 
     async def _response(self, request: bytes) -> bytes:
