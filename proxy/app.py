@@ -221,8 +221,8 @@ class Backend(Struct, frozen=True):
         """`settings`: those of a proxy that has only the upstream `one`. `name`: its place in the settings, if there
         are several."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-        models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
+        models = ModelResolver(settings, upstream, learned=learning)
         hidden = HiddenCallMemory(shared.store, shared.reader)
         planner = Planner(Pipelines(settings), models.profile, learning.ratio, shared.resolver, hidden, models.settle)
         retrieval = Retrieval(

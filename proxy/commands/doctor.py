@@ -128,7 +128,7 @@ def _examined_upstream(
     status, reached = asyncio.run(_upstream(place, asked))
     yield reached
     learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings.before(asked), learned=learning)
+    resolver = ModelResolver(settings.before(asked), Upstream(asked), learned=learning)
     if status is not None:
         yield _key(place, one, status)
         failure = asyncio.run(resolver.ask_now(model))

@@ -35,6 +35,7 @@ from proxy.shell.operator.explaining import PROFILE_VALUES, Destination, Explain
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
 from proxy.shell.resources.logs import configure_logging
+from proxy.shell.upstream.client import Upstream
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""
@@ -54,7 +55,7 @@ def create_explainer(settings: Settings) -> Explainer:
 
 def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
     learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning)
+    models = ModelResolver(settings, Upstream(one), learned=learning)
     planner = Planner(Pipelines(settings), models.profile, learning.ratio, settle=models.settle)
     return Destination(one, planner, models, learning.ratio)
 

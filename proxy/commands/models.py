@@ -33,6 +33,7 @@ from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.resources.logs import configure_logging
+from proxy.shell.upstream.client import Upstream
 
 MAX_TOOLS: Final = 12
 """Tools shown with their own limits; the JSON has all of them."""
@@ -118,7 +119,7 @@ class _Asked(Struct, frozen=True):
 
 def _asked(settings: Settings, upstream: UpstreamSettings, name: str | None) -> _Asked:
     learning = Learning(settings.data_dir, upstream.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings.before(upstream), learned=learning)
+    resolver = ModelResolver(settings.before(upstream), Upstream(upstream), learned=learning)
     failure = asyncio.run(resolver.ask_now(name))
     names = (name,) if name is not None else _names(settings, upstream, resolver, learning)
     profiles = [resolver.profile(one) for one in names]

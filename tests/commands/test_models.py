@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import respx
 from rich.console import Console
+from support.respx_upstream import RespxUpstream
 
 from proxy.__main__ import main
 from proxy.commands.models import print_models
@@ -16,6 +17,11 @@ from proxy.core.models.profile import Modality
 from proxy.shell.models.learning import Learning
 
 BASE = "https://llm.example.org/v1"
+
+
+@pytest.fixture(autouse=True)
+def _upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.commands.models.Upstream", RespxUpstream)
 
 
 def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) -> str:

@@ -38,7 +38,7 @@ PURPOSES: Final[Mapping[str, tuple[str, str]]] = {
     "h11": ("httpcore, uvicorn", "HTTP/1.1 for httpx"),
     "httpcore": ("httpx", "connections"),
     "httptools": ("the proxy", "parsing requests of clients"),
-    "httpx": ("the proxy", "requests off the hot path: lists of models, images, doctor"),
+    "httpx": ("the proxy", "requests off the hot path: images, doctor, demo"),
     "idna": ("httpx, yarl", "international host names"),
     "markdown-it-py": ("rich", "Markdown, unused"),
     "mdurl": ("markdown-it-py", "Markdown, unused"),

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -19,9 +18,10 @@ from msgspec.structs import replace
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.names import is_own_server
 from proxy.core.text.jsontext import NotJson
-from proxy.shell.models.own_servers import TIMEOUT_SECONDS, NoAnswer, OwnServer, Questions, asking, recognised
+from proxy.shell.models.own_servers import TIMEOUT_SECONDS, NoAnswer, OwnServer, Questions, recognised
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
+from proxy.shell.upstream.client import Upstream
 from proxy.wire import model_list
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 from proxy.wire.registry import DEFAULT, WIRES
@@ -74,14 +74,15 @@ class Discovery:
 
     def __init__(
         self,
-        upstream: UpstreamSettings,
+        upstream: Upstream,
         on_change: Callable[[], None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._base_url = upstream.base_url
-        self._is_own = is_own_server(upstream.base_url)
-        self._own_key = key_headers(upstream)
+        self._upstream = upstream
+        self._base_path = upstream.base_path.decode()
+        self._is_own = is_own_server(upstream.settings.base_url)
+        self._own_key = key_headers(upstream.settings)
         self._on_change = on_change
         self._on_allocated = on_allocated
         """Called when a self-hosted server reports a new allocation."""
@@ -215,8 +216,8 @@ class Discovery:
         """Ask once, with a client's `Authorization` or the upstream's own key; None if the upstream responded with a
         list, else why it did not. Never raises for the upstream."""
         try:
-            async with asyncio.timeout(timeout_seconds), self._asking(authorization) as questions:
-                found = await self._all(questions)
+            async with asyncio.timeout(timeout_seconds):
+                found = await self._all(self._questions(authorization))
         except NoAnswer as no:
             self._due, self._needs_client_key = self._after(no, authorization)
             self._recognise_due = 0.0  # another server may come up there
@@ -235,11 +236,7 @@ class Discovery:
         server = self._found.server
         if server is None or not server.by_name:
             return
-        try:
-            async with self._asking(authorization) as questions:
-                limits = await server.model(questions, model, load=load)
-        except NoAnswer:
-            return
+        limits = await server.model(self._questions(authorization), model, load=load)
         is_news = self._models.get(model) != limits
         self._models.put(model, limits)
         self._stale -= {model}
@@ -264,17 +261,20 @@ class Discovery:
         return model in self._stale or (may_be_loaded and asked.window_tokens is None)
 
     async def _ask_in_background(self, authorization: bytes | None) -> None:
-        failure = await self.ask(authorization)
+        failure, upstream = await self.ask(authorization), self._upstream.settings.base_url
         if failure is None:
             self._last_failure = None
             states = self._found.listed.states_a_window
             self._log.debug("models_listed", models=len(self.names), with_window=states)
         elif failure == self._last_failure or (self._needs_client_key and authorization is None):
-            self._log.debug("models_not_listed", upstream=self._base_url, reason=failure)
+            self._log.debug("models_not_listed", upstream=upstream, reason=failure)
         else:
             self._last_failure = failure
             self._log.warning(
-                "models_not_listed", upstream=self._base_url, reason=failure, advice=HOW_TO_STATE_A_WINDOW
+                "models_not_listed",
+                upstream=self._upstream.settings.base_url,
+                reason=failure,
+                advice=HOW_TO_STATE_A_WINDOW,
             )
 
     def _spawn(self, authorization: bytes | None) -> None:
@@ -292,16 +292,16 @@ class Discovery:
         pause = BUSY_SECONDS if no.status == 429 else RETRY_SECONDS if soon else REFRESH_SECONDS
         return self._clock() + pause, self._needs_client_key
 
-    def _asking(self, authorization: bytes | None) -> AbstractAsyncContextManager[Questions]:
-        return asking(self._base_url, {b"authorization": authorization} if authorization else self._own_key)
+    def _questions(self, authorization: bytes | None) -> Questions:
+        return Questions(self._upstream, {b"authorization": authorization} if authorization else self._own_key)
 
     async def _all(self, questions: Questions) -> _Found:
         """The list, and what a self-hosted server has loaded. Raises NoAnswer."""
         if not self._is_own:
-            return _Found(_list(await questions.get(f"{self._base_url}/models")), None, ModelList())
+            return _Found(_list(await questions.get(f"{self._base_path}/models")), None, ModelList())
         failure, listed = None, ModelList()
         try:
-            listed = _list(await questions.get(f"{self._base_url}/models"))
+            listed = _list(await questions.get(f"{self._base_path}/models"))
         except NoAnswer as no:
             if no.status not in _NO_LIST:
                 raise
@@ -321,7 +321,7 @@ class Discovery:
             return None  # vLLM, SGLang, llama.cpp report what they were started with
         if self._clock() >= self._recognise_due:
             self._recognise_due = self._clock() + REFRESH_SECONDS
-            return await recognised(questions, self._base_url)
+            return await recognised(questions, self._base_path)
         return self._found.server
 
     def _take(self, found: _Found) -> None:

@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import quote, urlsplit
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy.core.text import jsontext
+from proxy.errors import ClientError, UpstreamError
+from proxy.shell.http.bodies import plain_body
+from proxy.shell.upstream.client import Upstream, UpstreamResponse, WholePath
+from proxy.shell.upstream.exchange import Outgoing
 from proxy.wire import own_servers as said
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
-if TYPE_CHECKING:
-    import httpx
-
+_HEADERS: Final = [
+    (b"accept", b"application/json"),
+    (b"accept-encoding", b"identity"),
+    (b"user-agent", b"context-proxy"),
+]
 
 TIMEOUT_SECONDS: Final = 10.0
 """For one question, including the response's body."""
@@ -41,67 +47,55 @@ class NoAnswer(Exception):
 
 
 class Questions:
-    """Queries to one upstream while its client is open."""
+    """Queries to one upstream, over the connections that its requests use."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, upstream: Upstream, key_headers: Mapping[bytes, bytes]) -> None:
+        """`key_headers` carry the key, if there is one."""
+        self._upstream = upstream
+        self._headers = [*_HEADERS, *key_headers.items()]
 
-    async def get(self, url: str) -> bytes:
-        """The body of a 200. Raises NoAnswer."""
-        return await self._asked("GET", url, None, TIMEOUT_SECONDS)
+    async def get(self, path: str) -> bytes:
+        """The body of a 200 from a path on the upstream's host. Raises NoAnswer."""
+        return await self._asked("GET", path, None, TIMEOUT_SECONDS)
 
-    async def maybe(self, url: str) -> bytes:
+    async def maybe(self, path: str) -> bytes:
         """The body of a 200; empty if there is none."""
         with contextlib.suppress(NoAnswer):
-            return await self.get(url)
+            return await self.get(path)
         return b""
 
-    async def maybe_post(self, url: str, members: Mapping[str, Any], seconds: float = TIMEOUT_SECONDS) -> bytes:
+    async def maybe_post(self, path: str, members: Mapping[str, Any], seconds: float = TIMEOUT_SECONDS) -> bytes:
         """POST a JSON object; the body of a 200, empty if there is none within this many seconds."""
         with contextlib.suppress(NoAnswer):
-            return await self._asked("POST", url, jsontext.dump(members), seconds)
+            return await self._asked("POST", path, Outgoing(jsontext.dump(members)), seconds)
         return b""
 
-    async def _asked(self, method: str, url: str, content: bytes | None, seconds: float) -> bytes:
-        import httpx  # noqa: PLC0415 - see asking
-
-        headers = {b"content-type": b"application/json"} if content is not None else {}
-        body = bytearray()
+    async def _asked(self, method: str, path: str, content: Outgoing | None, seconds: float) -> bytes:
+        headers = self._headers if content is None else [*self._headers, (b"content-type", b"application/json")]
         try:
-            async with self._client.stream(method, url, content=content, headers=headers, timeout=seconds) as response:
-                if response.status_code != 200:
-                    raise NoAnswer(f"it answered {response.status_code}", response.status_code)
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_ANSWER_BYTES:
-                        raise NoAnswer(f"its answer is longer than {MAX_ANSWER_BYTES} bytes", response.status_code)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            # The errors' texts may quote what was sent; their names do not.
-            raise NoAnswer(type(error).__name__) from None
-        return bytes(body)
+            async with asyncio.timeout(seconds):
+                response = await self._upstream.send(method, WholePath(path.encode()), headers, content)
+                async with contextlib.aclosing(response):
+                    return await _body_of(response)
+        except TimeoutError:
+            raise NoAnswer(f"no answer within {seconds:g} s") from None
+        except UpstreamError as error:
+            raise NoAnswer(error.message.removeprefix(f"{self._upstream.where} ")) from None
 
 
-@contextlib.asynccontextmanager
-async def asking(base_url: str, key_headers: Mapping[bytes, bytes]) -> AsyncIterator[Questions]:
-    """A client for a group of questions; `key_headers` carry the key, if there is one. Raises NoAnswer if none can be
-    made.
-
-    It is made in a thread: the first import of httpx takes 0.3 s, reading the certificates 20 ms; neither a start nor a
-    request should wait for that.
-    """
-    headers = {b"accept": b"application/json", **key_headers}
-    client = await asyncio.to_thread(_client, headers, speaks_tls=base_url.startswith("https"))
-    async with client:
-        yield Questions(client)
-
-
-def _client(headers: Mapping[bytes, bytes], *, speaks_tls: bool) -> httpx.AsyncClient:
-    import httpx  # noqa: PLC0415 - 0.1 s of the start, and this runs in the background
-
+async def _body_of(response: UpstreamResponse) -> bytes:
+    """The body of a 200, unpacked if it is compressed although that was not wanted. Raises NoAnswer."""
+    status, body = response.status, bytearray()
+    if status != 200:
+        raise NoAnswer(f"it answered {status}", status)
+    async for chunk in response.chunks():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise NoAnswer(f"its answer is longer than {MAX_ANSWER_BYTES} bytes", status)
     try:
-        return httpx.AsyncClient(headers=headers, verify=speaks_tls)
-    except (OSError, ValueError) as error:
-        raise NoAnswer(f"no client could be made: {type(error).__name__}") from None
+        return plain_body(bytes(body), response.headers, MAX_ANSWER_BYTES)
+    except ClientError as error:
+        raise NoAnswer(f"its answer cannot be read: {error.message}", status) from None
 
 
 LOAD_SECONDS: Final = 120.0
@@ -138,14 +132,14 @@ class OneAnswer(Struct, frozen=True):
     """A server that reports everything in one response."""
 
     says: str
-    url: str
+    path: str
     read: Callable[[bytes], ModelList]
     wire: str = ""
     by_name: bool = False
     lists_loaded: bool = True
 
     async def loaded(self, ask: Questions) -> ModelList:
-        return self.read(await ask.maybe(self.url))
+        return self.read(await ask.maybe(self.path))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
         """This model's part of `loaded`."""
@@ -183,7 +177,7 @@ class ByName(Struct, frozen=True):
     """A server queried for each model by name; it reports nothing about models that are not loaded."""
 
     says: str
-    url: str
+    path: str
     """Without the model's name, which is appended."""
     read: Callable[[bytes], ModelLimits]
     wire: str = ""
@@ -196,38 +190,38 @@ class ByName(Struct, frozen=True):
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
         """The model's allocation."""
-        return self.read(await ask.maybe(self.url + quote(name, safe="")))
+        return self.read(await ask.maybe(self.path + quote(name, safe="")))
 
 
-async def recognised(ask: Questions, base_url: str) -> OwnServer | None:
-    """The server behind a base URL; None if its kind has nothing more to report. At most eight small questions."""
-    address = urlsplit(base_url)
-    if address.path.startswith("/engines"):
-        url = f"{address.scheme}://{address.netloc}/engines/_configure?model="
-        return ByName("Docker Model Runner /engines/_configure", url, said.docker_window)
-    beside = base_url.removesuffix("/v1")
+async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
+    """The server behind a base URL of this path; None if its kind has nothing more to report. At most eight small
+    questions."""
+    if base_path.startswith("/engines"):
+        path = "/engines/_configure?model="
+        return ByName("Docker Model Runner /engines/_configure", path, said.docker_window)
+    beside = base_path.removesuffix("/v1")
     # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths come first.
     if said.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
-        url = f"{beside}/api/extra/true_max_context_length"
-        return OneAnswer("KoboldCpp /api/extra/true_max_context_length", url, said.koboldcpp_window)
+        path = f"{beside}/api/extra/true_max_context_length"
+        return OneAnswer("KoboldCpp /api/extra/true_max_context_length", path, said.koboldcpp_window)
     if said.is_ollama(await ask.maybe(f"{beside}/api/version")):
         return Ollama(beside)
-    for server in _by_their_answers(base_url, beside):
-        body = await ask.maybe(server.url)
+    for server in _by_their_answers(base_path, beside):
+        body = await ask.maybe(server.path)
         if said.is_llama_cpp_router(body):
-            url = f"{beside}/props?autoload=false&model="
-            return ByName("llama.cpp /props", url, lambda body: said.llama_cpp_window(body).any_name)
+            path = f"{beside}/props?autoload=false&model="
+            return ByName("llama.cpp /props", path, lambda body: said.llama_cpp_window(body).any_name)
         listed = server.read(body)
         if listed.models or listed.any_name != NOTHING:
             return server
     return None
 
 
-def _by_their_answers(base_url: str, beside: str) -> tuple[OneAnswer, ...]:
+def _by_their_answers(base_path: str, beside: str) -> tuple[OneAnswer, ...]:
     return (
         OneAnswer("LM Studio /api/v1/models", f"{beside}/api/v1/models", said.lm_studio_v1),
         OneAnswer("LM Studio /api/v0/models", f"{beside}/api/v0/models", said.lm_studio_v0),
         OneAnswer("llama.cpp /props", f"{beside}/props", said.llama_cpp_window),
         OneAnswer("text-generation-inference /info", f"{beside}/info", said.tgi_limits),
-        OneAnswer("TabbyAPI /v1/model", f"{base_url}/model", said.tabby_window),
+        OneAnswer("TabbyAPI /v1/model", f"{base_path}/model", said.tabby_window),
     )

@@ -12,6 +12,7 @@ says so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fnmatch
 import functools
 import time
@@ -26,6 +27,7 @@ from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
+from proxy.shell.upstream.client import Upstream
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
@@ -99,13 +101,15 @@ class ModelResolver:
     def __init__(
         self,
         settings: Settings,
+        upstream: Upstream,
         *,
         learned: Learned | None = None,
         catalogue: Catalogue | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._upstream = upstream
         self.catalogue = catalogue or Catalogue(settings.upstream.base_url)
-        self.discovery = Discovery(settings.upstream, self.forget, self._reconsider, clock)
+        self.discovery = Discovery(upstream, self.forget, self._reconsider, clock)
         self._configured = from_configuration(settings.models)
         self._learned = learned
         self._sources: tuple[Source, ...] = (
@@ -165,9 +169,10 @@ class ModelResolver:
     async def ask_now(self, model: str | None, timeout_seconds: float = ASK_SECONDS) -> str | None:
         """Ask the upstream for its models, and about this one by name if it says more then; why it did not list them,
         None if it did. For commands, which have no loop that asks in the background; it loads no model."""
-        failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
-        if model is not None:
-            await self.discovery.ask_for(window_in_name(model).plain)
+        async with contextlib.aclosing(self._upstream):  # each call of a command has a loop of its own
+            failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
+            if model is not None:
+                await self.discovery.ask_for(window_in_name(model).plain)
         return failure
 
     def offer_key(self, authorization: bytes) -> None:

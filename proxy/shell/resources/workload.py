@@ -39,8 +39,9 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 """https://man7.org/linux/man-pages/man3/mallopt.3.html"""
-STARTED_SECONDS: Final = 0.5
-"""From the start until what it has left free is given back: 3.5 MB, from modules and the catalogue being read."""
+STARTED_SECONDS: Final = (0.5, 4.5)
+"""After the start, and again on a busy machine, what it has left free is given back: 3.5 MB, from modules and the
+catalogue being read."""
 LOOK_SECONDS: Final = 1.0
 """Between two checks for memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
@@ -208,8 +209,9 @@ async def give_memory_back(workload: Workload) -> None:
     if trim is None:
         return
     done_bytes = workload.done_bytes
-    await asyncio.sleep(STARTED_SECONDS)
-    await asyncio.to_thread(trim, 0)
+    for seconds in STARTED_SECONDS:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(trim, 0)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         if workload.done_bytes - done_bytes >= WORTH_BYTES:

@@ -215,12 +215,13 @@ class Upstream:
     """Sends requests to one base URL, over as many connections as there are requests under way."""
 
     def __init__(self, settings: UpstreamSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         parts = urlsplit(settings.base_url)
         self.host = parts.netloc.rpartition("@")[2]
         """Host and port, by which people know it."""
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._where = f"the upstream {self._origin}"
+        self.where = f"the upstream {self._origin}"
+        """How errors begin."""
         self._base_url = settings.base_url
         self._idle_seconds = _HOSTED_IDLE_SECONDS if parts.scheme == "https" else _LOCAL_IDLE_SECONDS
         # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
@@ -231,7 +232,7 @@ class Upstream:
         self._mark = os.urandom(8).hex().encode()
         """This process's value of LOOP_HEADER."""
         self._session: aiohttp.ClientSession | None = None
-        self._resolver = _Resolver()
+        self._resolver: _Resolver
         self._connector: aiohttp.TCPConnector
         self._exchanges: Exchanges | None = None
         """None, too, if the environment names a proxy for the upstream."""
@@ -245,7 +246,7 @@ class Upstream:
         Raises UpstreamUnreachable, UpstreamTimeout, LoopDetected, and what a streamed body raises.
         """
         if LOOP_HEADER in dict(headers) and any(name == LOOP_HEADER and self._mark in value for name, value in headers):
-            raise LoopDetected(f"{self._where} leads back to this proxy (upstream.base_url)")
+            raise LoopDetected(f"{self.where} leads back to this proxy (upstream.base_url)")
         session = self._session or self._open()
         path = _escaped(target if isinstance(target, WholePath) else self.base_path + target)
         whole = body if isinstance(body, Outgoing) else None
@@ -259,7 +260,7 @@ class Upstream:
         pairs.append((LOOP_HEADER.decode(), self._mark.decode()))
         if whole is not None:
             pairs.append(("content-length", str(whole.length)))
-        limit = self._settings.first_byte_timeout_seconds
+        limit = self.settings.first_byte_timeout_seconds
         upload = None if body is None or isinstance(body, Outgoing) else Upload(body)
         pieces = upload or whole
         await notice_what_was_closed()
@@ -288,34 +289,37 @@ class Upstream:
         if response.status not in _STATUSES:
             response.close()
             raise UpstreamUnreachable(
-                f"{self._where} changed to another protocol unrequested"
+                f"{self.where} changed to another protocol unrequested"
                 if response.status == 101
-                else f"{self._where} answered with the status {response.status}, which HTTP does not have"
+                else f"{self.where} answered with the status {response.status}, which HTTP does not have"
             )
-        return UpstreamResponse.of(response, self._where, self._settings.idle_timeout_seconds)
+        return UpstreamResponse.of(response, self.where, self.settings.idle_timeout_seconds)
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
         """The proxy's error for what the HTTP client raised before there was a response."""
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             self._connector.clear_dns_cache()  # the name may have moved
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            limit, setting = self._settings.connect_timeout_seconds, "upstream.connect_timeout_seconds"
-            return UpstreamTimeout(f"{self._where} took no connection within {limit:g} s ({setting})")
+            limit, setting = self.settings.connect_timeout_seconds, "upstream.connect_timeout_seconds"
+            return UpstreamTimeout(f"{self.where} took no connection within {limit:g} s ({setting})")
         if isinstance(error, TimeoutError):
-            limit, setting = self._settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
-            return UpstreamTimeout(f"{self._where} began no response within {limit:g} s ({setting})")
-        return UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}")
+            limit, setting = self.settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
+            return UpstreamTimeout(f"{self.where} began no response within {limit:g} s ({setting})")
+        return UpstreamUnreachable(f"{self.where} cannot be reached: {_cause(error)}")
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections; the next send opens others, on any loop."""
+        if self._session is None:
+            return
         if self._exchanges is not None:
             self._exchanges.close()
-        if self._session is not None:
-            await self._session.close()
+        session, self._session, self._exchanges = self._session, None, None
+        await session.close()
         await self._resolver.close()
 
     def _open(self) -> aiohttp.ClientSession:
         """Created at the first send, as it belongs to the running loop."""
+        self._resolver = _Resolver()
         self._connector = connector = aiohttp.TCPConnector(
             limit=0,
             resolver=self._resolver,
@@ -329,14 +333,14 @@ class Upstream:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),  # added if missing
-            timeout=aiohttp.ClientTimeout(total=None, connect=self._settings.connect_timeout_seconds),
+            timeout=aiohttp.ClientTimeout(total=None, connect=self.settings.connect_timeout_seconds),
             max_field_size=MAX_HEADER_BYTES,
             max_line_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
         if self._proxy is None:
             base_url = URL(self._base_url, encoded=True)
-            limits = self._settings.connect_timeout_seconds, self._settings.first_byte_timeout_seconds
+            limits = self.settings.connect_timeout_seconds, self.settings.first_byte_timeout_seconds
             mark = LOOP_HEADER + b": " + self._mark
             self._exchanges = Exchanges(self._session, base_url, mark, *limits, self._idle_seconds)
         return self._session

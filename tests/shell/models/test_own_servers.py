@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from proxy.config.upstreams import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.upstream.client import Upstream
 
 LISTED = {"data": [{"id": "m", "object": "model"}]}
 
@@ -43,9 +44,11 @@ def serving(answers: Mapping[str, Any], asked: list[str] | None = None) -> Scrip
 async def asked(script: Script, path: str = "/v1") -> AsyncIterator[Discovery]:
     """What one question finds out."""
     async with ScriptedUpstream(script) as upstream:
-        found = Discovery(UpstreamSettings(base_url=f"http://127.0.0.1:{upstream.port}{path}"))
-        assert await found.ask() is None
-        yield found
+        settings = UpstreamSettings(base_url=f"http://127.0.0.1:{upstream.port}{path}")
+        async with aclosing(Upstream(settings)) as one:
+            found = Discovery(one)
+            assert await found.ask() is None
+            yield found
 
 
 class Clock:
@@ -56,17 +59,24 @@ class Clock:
 
 
 @asynccontextmanager
-async def resolving(server: Script, clock: Clock | None = None) -> AsyncIterator[ModelResolver]:
-    """A resolver that runs before this server, once it has asked for the list."""
-    async with ScriptedUpstream(server) as upstream:
-        settings = Settings(upstream={"base_url": upstream.base_url})
-        found = ModelResolver(settings, clock=clock or Clock())
+async def started(base_url: str, clock: Clock | None = None) -> AsyncIterator[ModelResolver]:
+    """A resolver that queries this upstream in the background."""
+    settings = Settings(upstream={"base_url": base_url})
+    async with aclosing(Upstream(settings.upstream)) as upstream:
+        found = ModelResolver(settings, upstream, clock=clock or Clock())
         found.start()
         try:
-            await until(lambda: found.discovery._was_answered)
             yield found
         finally:
             await found.close()
+
+
+@asynccontextmanager
+async def resolving(server: Script, clock: Clock | None = None) -> AsyncIterator[ModelResolver]:
+    """A resolver in front of this server, once it has the list."""
+    async with ScriptedUpstream(server) as upstream, started(upstream.base_url, clock) as found:
+        await until(lambda: found.discovery._was_answered)
+        yield found
 
 
 LM_STUDIO = {"models": [{"key": "m", "loaded_instances": [{"id": "m", "config": {"context_length": 4096}}]}]}
@@ -221,18 +231,13 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
     clock = Clock()
     async with ScriptedUpstream(Ollama()) as gone:
         port = gone.port
-    settings = Settings(upstream={"base_url": f"http://127.0.0.1:{port}/v1"})
     with capture_logs() as events:
-        found = ModelResolver(settings, clock=clock)
-        found.start()
-        try:
+        async with started(f"http://127.0.0.1:{port}/v1", clock) as found:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())
             async with ScriptedUpstream(Ollama(), port):
                 clock.now += pause
                 assert await found.settle("gemma3:12b", "")
                 assert found.profile("gemma3:12b").window_tokens == 4096
-        finally:
-            await found.close()
     told = [event for event in events if event["event"] == "models_not_listed"]
     assert [event["log_level"] for event in told] == ["warning"], "where an operator sees it"
 
@@ -243,17 +248,12 @@ async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monke
     async def silent(connection: Connection) -> None:
         await connection.until_closed()
 
-    async with ScriptedUpstream(silent) as upstream:
-        found = ModelResolver(Settings(upstream={"base_url": upstream.base_url}), clock=Clock())
-        found.start()
-        try:
-            with capture_logs() as events:
+    async with ScriptedUpstream(silent) as upstream, started(upstream.base_url) as found:
+        with capture_logs() as events:
+            assert not await found.settle("nobody-knows-1", "")
+            monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)
+            async with asyncio.timeout(10):
                 assert not await found.settle("nobody-knows-1", "")
-                monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)
-                async with asyncio.timeout(10):
-                    assert not await found.settle("nobody-knows-1", "")
-        finally:
-            await found.close()
     guesses = [event for event in events if event["event"] == "window_guessed"]
     assert [(event["model"], event["window_tokens"]) for event in guesses] == [("nobody-knows-1", 128_000)]
     assert "--context-window" in guesses[0]["advice"]

@@ -10,6 +10,7 @@ import pytest
 import respx
 from hypothesis import given
 from hypothesis import strategies as st
+from support.respx_upstream import RespxUpstream
 from support.waiting import until
 
 from proxy.config.settings import Settings
@@ -60,6 +61,7 @@ def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
     return ModelResolver(
         made,
+        RespxUpstream(made.upstream),
         learned=learned if isinstance(learned, Taught) else Taught(learned),
         catalogue=Catalogue(made.upstream.base_url, lambda: CATALOGUE),
     )

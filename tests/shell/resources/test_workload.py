@@ -249,7 +249,7 @@ async def test_memory_is_given_back_after_the_start_and_after_large_requests(
     worked: int, trimmed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workload_module, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(workload_module, "STARTED_SECONDS", 0.0)
+    monkeypatch.setattr(workload_module, "STARTED_SECONDS", (0.0,))
     seen: list[int] = []
     monkeypatch.setattr(workload_module, "_malloc_trim", lambda: lambda pad: seen.append(pad) or 1)
     workload = Workload()

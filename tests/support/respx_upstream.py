@@ -1,0 +1,38 @@
+"""An upstream that sends with httpx, so that respx answers in place of a network."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+from urllib.parse import urljoin
+
+import httpx
+
+from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
+from proxy.shell.upstream.exchange import Outgoing
+
+
+class RespxUpstream(Upstream):
+    """Serves the questions about models: their targets begin at the root of the host."""
+
+    async def send(
+        self, method: str, target: bytes, headers: Headers, body: Outgoing | AsyncIterator[bytes] | None
+    ) -> UpstreamResponse:
+        content = body.take() if isinstance(body, Outgoing) else None
+        async with httpx.AsyncClient() as client:
+            url = urljoin(self.settings.base_url, target.decode())
+            response = await client.request(method, url, headers=headers, content=content)
+        return cast("UpstreamResponse", _Answer(response))
+
+
+class _Answer:
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers = [(name.lower(), value) for name, value in response.headers.raw]
+        self._content = response.content
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self._content
+
+    async def aclose(self) -> None:
+        pass
