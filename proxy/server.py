@@ -32,6 +32,11 @@ from proxy.shell.telemetry.metrics import SHARED_FOLDER
 KEEP_ALIVE_SECONDS: Final = 75
 """Longer than the 60 seconds that load balancers keep idle connections: the side that reuses one must close first."""
 
+WORKER_SILENCE_SECONDS: Final = 60
+"""A worker that does not respond to its parent for so long is replaced, and its streams break. It first responds when
+its modules are loaded: a busy machine that needs more than uvicorn's 5 seconds for that would replace all workers for
+ever."""
+
 _OWN_FILES: Final = 256
 """Open files that belong to no client: the store, the log, downloads."""
 _BACKLOG: Final = 2048
@@ -58,6 +63,7 @@ def serve(settings: Settings, load: Load) -> int:
         # Never the first to close: the head of a next request may be on its way and must reach uvicorn before.
         timeout_keep_alive=math.ceil(KEEP_ALIVE_SECONDS + settings.server.header_timeout_seconds) + 1,
         timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace_seconds),
+        timeout_worker_healthcheck=WORKER_SILENCE_SECONDS,
     )
     configure_logging(settings.log)
     if (problem := unwritable(settings)) is not None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from pathlib import Path
 
 import pytest
+import uvicorn
 from structlog.testing import capture_logs
 
 from proxy import server
@@ -36,3 +38,24 @@ def test_a_start_that_cannot_work_ends_with_a_sentence(tmp_path: Path, capsys: p
     settings = Settings(data_dir=tmp_path / "file", server=ServerSettings(port=0))
     assert server.serve(settings, lambda: settings) == 1
     assert capsys.readouterr().err.startswith("nothing can be kept in ")
+
+
+def test_workers_that_are_slow_to_start_are_waited_for_instead_of_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[uvicorn.Config] = []
+
+    class Workers:
+        def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], *_: object) -> None:
+            seen.append(config)
+            sockets[0].close()
+
+        def run(self) -> None:
+            """Starts none."""
+
+    monkeypatch.setenv(SHARED_FOLDER, "")  # so that what is set here is taken back
+    monkeypatch.setattr(server, "_Workers", Workers)
+    monkeypatch.setattr(server, "configure_logging", lambda _: None)
+    settings = Settings(data_dir=tmp_path, server=ServerSettings(port=0, workers=2))
+    assert server.serve(settings, lambda: settings) == 0
+    assert [config.timeout_worker_healthcheck >= 30 for config in seen] == [True]

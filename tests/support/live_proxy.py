@@ -21,7 +21,7 @@ from proxy.demo.agent import raise_defects
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 """No wait of a working test comes near it, also on a busy machine."""
 
 

@@ -94,7 +94,7 @@ async def _is_found_again(stage: Stage) -> bool:
     return False
 
 
-async def buckets_that_fail(_: Extent) -> list[Tried]:
+async def buckets_that_fail(extent: Extent) -> list[Tried]:
     """Each trouble under running requests."""
     first = Tried("A bucket that hangs or is away costs one request ten seconds", "24 new results in one request")
     others = Tried(
@@ -109,11 +109,13 @@ async def buckets_that_fail(_: Extent) -> list[Tried]:
         for at, trouble in enumerate(_TROUBLES):
             await kept.begin(trouble)
             heard, seconds = await _timed(stage, _results(100 * at, 24))
-            held = heard.status == 200 and seconds < LIMIT_SECONDS + SLACK_SECONDS and not _named(stage)
+            held = (
+                heard.status == 200 and seconds < LIMIT_SECONDS + extent.patience * SLACK_SECONDS and not _named(stage)
+            )
             first.note(f"{trouble}: status {heard.status} after {seconds:.1f} s, {len(_named(stage))} cut", held=held)
             for number in range(5):
                 heard, seconds = await _timed(stage, _results(100 * at + 50 + number, 1), "sk-another")
-                held = heard.status == 200 and seconds < AT_ONCE_SECONDS
+                held = heard.status == 200 and seconds < extent.patience * AT_ONCE_SECONDS
                 others.note(f"{trouble}: status {heard.status} after {seconds:.2f} s", held=held)
             status, why = await _ready(stage)
             ready.note(f"{trouble}: {status}, {why!r}", held=status == 200 and why != "")
@@ -133,7 +135,7 @@ async def _refuse_as_too_long(_: Request, writer: asyncio.StreamWriter) -> None:
     writer.write(whole(400, TOO_LONG))
 
 
-async def late_buckets(_: Extent) -> list[Tried]:
+async def late_buckets(extent: Extent) -> list[Tried]:
     """Each response takes a second."""
     tried = Tried("Artifacts are kept side by side", f"60 new results, a bucket {LATE_SECONDS:g} s late")
     async with bucket() as kept, staged(**_SETTINGS) as stage:
@@ -142,17 +144,18 @@ async def late_buckets(_: Extent) -> list[Tried]:
         await kept.begin("")
         names = _named(stage)
         unread = await _unread(stage, names)
-        held = heard.status == 200 and seconds < LIMIT_SECONDS + SLACK_SECONDS
+        held = heard.status == 200 and seconds < LIMIT_SECONDS + extent.patience * SLACK_SECONDS
         tried.note(f"status {heard.status} after {seconds:.1f} s", held=held)
         tried.note(f"{len(names)} of 60 cut, not read back: {unread[:3]}", held=len(names) == 60 and not unread)
     return [tried]
 
 
-async def buckets_that_lie(_: Extent) -> list[Tried]:
+async def buckets_that_lie(extent: Extent) -> list[Tried]:
     """Responses that are wrong, a bucket that is deleted, and credentials that expire."""
     return await _with_troubles(
         S3,
         ("garbage", "truncated", "expired", "deleted"),
+        extent.patience,
         serves=Tried(
             "A bucket that answers wrongly fails no request", "garbage, half responses, expired credentials, no bucket"
         ),
@@ -177,6 +180,7 @@ async def _of_another_cloud(service: Service, extent: Extent) -> list[Tried]:
     return await _with_troubles(
         service,
         troubles,
+        extent.patience,
         serves=Tried(f"A bucket of {service.cloud} in trouble fails no request", ", ".join(troubles)),
         keeps=Tried(
             f"Nothing is cut that a bucket of {service.cloud} has not kept", "what was cut meanwhile, read afterwards"
@@ -187,7 +191,14 @@ async def _of_another_cloud(service: Service, extent: Extent) -> list[Tried]:
 
 
 async def _with_troubles(
-    service: Service, troubles: Sequence[str], *, serves: Tried, keeps: Tried, back: Tried, memory: Tried
+    service: Service,
+    troubles: Sequence[str],
+    patience: float,
+    *,
+    serves: Tried,
+    keeps: Tried,
+    back: Tried,
+    memory: Tried,
 ) -> list[Tried]:
     settings = {**_SETTINGS, "artifacts": {**_SETTINGS["artifacts"], "url": service.url}}
     async with bucket(service) as kept, staged(**settings) as stage:
@@ -201,7 +212,7 @@ async def _with_troubles(
                 await kept.begin(trouble)
             for number in range(5):
                 heard, seconds = await _timed(stage, _results(100 * at + 10 * number, 6))
-                held = heard.status == 200 and seconds < LIMIT_SECONDS + SLACK_SECONDS
+                held = heard.status == 200 and seconds < LIMIT_SECONDS + patience * SLACK_SECONDS
                 serves.note(f"{trouble}: status {heard.status} after {seconds:.1f} s", held=held)
             named = {found[0].decode() for body in stage.upstream.bodies for found in NAME.finditer(body)}
             if trouble == "deleted":

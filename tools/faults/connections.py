@@ -59,7 +59,7 @@ async def connections(extent: Extent) -> list[Tried]:
             files, memory = _files(stage), _megabytes(stage)
             held = [await asyncio.open_connection("127.0.0.1", stage.port) for _ in range(idle)]
             async with open_streams(stage, streams, whole):
-                await ask_quickly(stage, beside)
+                await ask_quickly(stage, beside, extent.patience)
                 grown = _megabytes(stage) - memory
             for _reader, writer in held:
                 writer.close()
@@ -74,7 +74,7 @@ async def connections(extent: Extent) -> list[Tried]:
     return [beside, whole, ends]
 
 
-async def too_many_files(_: Extent) -> list[Tried]:
+async def too_many_files(extent: Extent) -> list[Tried]:
     """More connections than the process may open files for."""
     tried = Tried(
         "Beyond the limit of open files nothing spins, and it passes", "connections over `ulimit -n`, then released"
@@ -94,7 +94,10 @@ async def too_many_files(_: Extent) -> list[Tried]:
             with contextlib.suppress(OSError):
                 status = (await stage.ask(chat())).status
         seconds = time.perf_counter() - begun
-        tried.note(f"{status} {seconds:.1f} s after the release", held=status == 200 and seconds < _QUICK_SECONDS)
+        tried.note(
+            f"{status} {seconds:.1f} s after the release",
+            held=status == 200 and seconds < extent.patience * _QUICK_SECONDS,
+        )
         lines = stage.log().count(b"\n")
         tried.note(f"{lines} lines in the log", held=lines < 1_000)
     return [tried]

@@ -43,7 +43,7 @@ _LARGE: Final = COMPLETION[:-1] + b" " * 20_000_000 + b"}"
 _SCRATCH: Final = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
-async def in_front(_: Extent) -> list[Tried]:
+async def in_front(extent: Extent) -> list[Tried]:
     """Each front with the settings that docs and deploy/ give."""
     serves = Tried("A front passes requests and streams whole", " and ".join(FRONTS))
     hides = Tried(
@@ -70,12 +70,12 @@ async def in_front(_: Extent) -> list[Tried]:
             sent = stage.upstream.bodies[-1]
             held = NAME.search(sent) is not None and str(stage.folder).encode() not in sent
             hides.note(f"{name}: no path of this machine in a notice", held=held)
-            await _leaving(name, behind, leaves)
-            await _slow_reader(name, stage, behind, slow)
+            await _leaving(name, behind, leaves, extent.patience * _LEFT_SECONDS)
+            await _slow_reader(name, stage, behind, slow, extent.patience * _QUICK_SECONDS)
     return [serves, hides, leaves, slow]
 
 
-async def _leaving(name: str, behind: Stage, tried: Tried) -> None:
+async def _leaving(name: str, behind: Stage, tried: Tried, most_seconds: float) -> None:
     go_on = asyncio.Event()
 
     async def think(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -97,14 +97,14 @@ async def _leaving(name: str, behind: Stage, tried: Tried) -> None:
         await reader.read(100)
         writer.close()
         begun = time.perf_counter()
-        while behind.upstream.in_work and time.perf_counter() - begun < _LEFT_SECONDS:
+        while behind.upstream.in_work and time.perf_counter() - begun < most_seconds:
             await asyncio.sleep(0.05)
         tried.note(f"{name}: {number} is still in work", held=not behind.upstream.in_work)
     go_on.set()
     behind.upstream.answer = accept
 
 
-async def _slow_reader(name: str, stage: Stage, behind: Stage, tried: Tried) -> None:
+async def _slow_reader(name: str, stage: Stage, behind: Stage, tried: Tried, most_seconds: float) -> None:
     async def large(_: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(whole(200, _LARGE))
 
@@ -121,7 +121,7 @@ async def _slow_reader(name: str, stage: Stage, behind: Stage, tried: Tried) -> 
     for number in range(5):
         begun = time.perf_counter()
         heard = await behind.ask(chat())
-        is_quick = time.perf_counter() - begun < _QUICK_SECONDS
+        is_quick = time.perf_counter() - begun < most_seconds
         tried.note(f"{name}: request {number} beside it: {heard.status}", held=heard.status == 200 and is_quick)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while piece := await reader.read(1_000_000):

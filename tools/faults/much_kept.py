@@ -43,7 +43,7 @@ async def much_kept(extent: Extent) -> list[Tried]:
         begun = time.perf_counter()
         await restart(stage)
         seconds = time.perf_counter() - begun
-        starts.note(f"started in {seconds:.1f} s", held=seconds < _START_SECONDS)
+        starts.note(f"started in {seconds:.1f} s", held=seconds < extent.patience * _START_SECONDS)
         slowest = 0.0
         while b'"artifacts_swept"' not in stage.log() and time.perf_counter() - begun < _SWEPT_SECONDS:
             at = time.perf_counter()
@@ -52,7 +52,7 @@ async def much_kept(extent: Extent) -> list[Tried]:
             if heard.status != 200:
                 starts.note(f"a request beside the sweep: {heard.status}", held=False)
             await asyncio.sleep(0.2)
-        starts.note(f"a request beside the sweep took {slowest:.1f} s", held=slowest < _QUICK_SECONDS)
+        starts.note(f"a request beside the sweep took {slowest:.1f} s", held=slowest < extent.patience * _QUICK_SECONDS)
         swept = next(json.loads(line) for line in stage.log().splitlines() if b'"artifacts_swept"' in line)
         held = 0 < swept["removed"] <= _REMOVED and swept["kept_bytes"] <= quota
         sweeps.note(f"{swept['removed']:,} removed, {swept['kept']:,} kept, {swept['kept_bytes']:,} bytes", held=held)

@@ -35,7 +35,7 @@ _LOOK_UP_SECONDS: Final = 5.0
 _SLACK_SECONDS: Final = 2.0
 _TROUBLES: Final = {"fails": b"name is unknown", "hangs": b"was not resolved within", "slow": b""}
 """What the error says; empty: there is none."""
-_LIMIT_SECONDS: Final = 10.0 + _QUICK_SECONDS
+_LIMIT_SECONDS: Final = 10.0
 """That a request may take whose upstream's name does not resolve: the default of `upstream.connect_timeout_seconds`."""
 _RESOLVER: Final = f"""
 import socket, time
@@ -79,13 +79,14 @@ async def _started(folder: Path, upstream: Upstream, address: str) -> AsyncItera
         await ended(stage)
 
 
-async def names(_: Extent) -> list[Tried]:
+async def names(extent: Extent) -> list[Tried]:
     """The name of the upstream resolves otherwise, late, or not at all."""
     moved = Tried("A name that moved to another address costs no request", "requests after the move")
     says = Tried("A name that does not resolve is named as the cause", "a request and `/readyz`, failing and hanging")
     back = Tried("A name that resolves again is used within five seconds", "requests beside look-ups that still hang")
     beside = Tried("A look-up that hangs delays no other request", "/healthz beside requests that wait for it")
     upstream = Upstream()
+    most_seconds = _LIMIT_SECONDS + extent.patience * _QUICK_SECONDS
     with tempfile.TemporaryDirectory(prefix="faults-") as made:
         folder, said = Path(made), Path(made) / "resolver"
         (folder / "sitecustomize.py").write_text(_RESOLVER.format(path=str(said)))
@@ -119,20 +120,26 @@ async def names(_: Extent) -> list[Tried]:
                     await asyncio.sleep(0.5)
                     at = time.perf_counter()
                     is_well = await stage.is_well()
-                    beside.note(f"{trouble}: {is_well}", held=is_well and time.perf_counter() - at < _QUICK_SECONDS)
+                    beside.note(
+                        f"{trouble}: {is_well}",
+                        held=is_well and time.perf_counter() - at < extent.patience * _QUICK_SECONDS,
+                    )
                     for heard in await waiting:
                         seconds = time.perf_counter() - begun
-                        held = words in heard.body and (heard.status == 200) == (not words) and seconds < _LIMIT_SECONDS
+                        held = words in heard.body and (heard.status == 200) == (not words) and seconds < most_seconds
                         says.note(f"{trouble}: {heard.status} {heard.body[:200]!r} in {seconds:.0f} s", held=held)
                     if words:
                         why = await _why_not_ready(stage)
                         says.note(f"{trouble}: /readyz says {why!r}", held=why != "")
                     said.write_text("127.0.0.1")
                     at = time.perf_counter()
-                    while not await _answers(stage) and time.perf_counter() - at < _LIMIT_SECONDS:
+                    while not await _answers(stage) and time.perf_counter() - at < most_seconds:
                         pass  # it waited with others for the last look-up that hung
                     seconds = time.perf_counter() - at
-                    back.note(f"after {trouble}: {seconds:.1f} s", held=seconds < _LOOK_UP_SECONDS + _SLACK_SECONDS)
+                    back.note(
+                        f"after {trouble}: {seconds:.1f} s",
+                        held=seconds < _LOOK_UP_SECONDS + extent.patience * _SLACK_SECONDS,
+                    )
                     for number in range(10):
                         back.note(f"after {trouble}: request {number}", held=await _answers(stage))
         server.close()

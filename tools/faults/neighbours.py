@@ -88,14 +88,14 @@ async def open_streams(stage: Stage, count: int, streams: Tried) -> AsyncIterato
         streams.note(f"stream {number}: {one.status}", held=one.is_whole and one.body == EVENTS)
 
 
-async def ask_quickly(stage: Stage, beside: Tried) -> None:
+async def ask_quickly(stage: Stage, beside: Tried, patience: float) -> None:
     """Small requests, one after another, each of which has to be answered soon."""
     for number in range(20):
         begun = time.perf_counter()
         heard = await stage.ask(chat())
         is_well = await stage.is_well()
         seconds = time.perf_counter() - begun
-        held = heard.status == 200 and is_well and seconds < _QUICK_SECONDS
+        held = heard.status == 200 and is_well and seconds < patience * _QUICK_SECONDS
         beside.note(f"request {number}: {heard.status} after {seconds:.1f} s", held=held)
 
 
@@ -105,11 +105,11 @@ async def idle_streams(extent: Extent) -> list[Tried]:
     streams = Tried("No stream is lost, however many are open", f"{count} streams that say nothing for a while")
     beside = Tried("Small requests are answered beside them", f"requests beside {count} open streams")
     async with staged() as stage, open_streams(stage, count, streams):
-        await ask_quickly(stage, beside)
+        await ask_quickly(stage, beside, extent.patience)
     return [streams, beside]
 
 
-async def large_beside_small(_: Extent) -> list[Tried]:
+async def large_beside_small(extent: Extent) -> list[Tried]:
     """A result of 50 MB is planned while a client asks whether the proxy is well."""
     tried = Tried("A large request delays no other request", "/healthz beside a request of 50 MB")
     placeholder = "the result"
@@ -121,7 +121,7 @@ async def large_beside_small(_: Extent) -> list[Tried]:
             begun = time.perf_counter()
             is_well = await stage.is_well()
             seconds = time.perf_counter() - begun
-            tried.note(f"after {seconds:.1f} s", held=is_well and seconds < _QUICK_SECONDS)
+            tried.note(f"after {seconds:.1f} s", held=is_well and seconds < extent.patience * _QUICK_SECONDS)
             await asyncio.sleep(0.05)
         tried.note(f"the large one: {(await large).status}", held=(await large).status == 200)
     return [tried]

@@ -57,7 +57,7 @@ _FLOODS: Final = (b"\n", b"\r\n", b"\r", b": c\n", b": c\n\n", b":\r\r", b"data:
 _FLOOD_BYTES: Final = 2_000_000
 
 
-async def floods(_: Extent) -> list[Tried]:
+async def floods(extent: Extent) -> list[Tried]:
     """An upstream sends millions of lines that say nothing, a client millions of messages or chunks; others ask."""
     beside = Tried(
         "One tenant's flood delays no other tenant", "/healthz beside 2 MB of blank lines, tiny messages or chunks"
@@ -67,14 +67,16 @@ async def floods(_: Extent) -> list[Tried]:
         for line in _FLOODS:
             for begins in (b"", EVENTS.partition(b"\n\n")[0] + b"\n\n"):
                 stage.upstream.answer = partial(_flood, begins + line * (_FLOOD_BYTES // len(line)) + b"\n" + EVENTS)
-                heard = await _beside(beside, stage, asyncio.create_task(stage.ask(chat(stream=True))))
+                heard = await _beside(beside, stage, asyncio.create_task(stage.ask(chat(stream=True))), extent.patience)
                 beside.note(f"{line!r}: {heard.status}", held=heard.is_whole and heard.body.endswith(EVENTS))
         many = b'{"model": "m", "messages": [' + b",".join([b'{"role": "user", "content": "x"}'] * 1_000_000) + b"]}"
-        heard = await _beside(beside, stage, asyncio.create_task(stage.ask(many)))
+        heard = await _beside(beside, stage, asyncio.create_task(stage.ask(many)), extent.patience)
         refused.note(f"a million messages: {heard.status}", held=heard.status == 400 and b"items" in heard.body)
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n".encode()
         head += b"transfer-encoding: chunked\r\n\r\n"
-        heard = await _beside(beside, stage, asyncio.create_task(stage.send(head, b"1\r\n \r\n" * 1_000_000)))
+        heard = await _beside(
+            beside, stage, asyncio.create_task(stage.send(head, b"1\r\n \r\n" * 1_000_000)), extent.patience
+        )
         refused.note(f"one-byte chunks: {heard.status}", held=heard.status == 400 and b"chunks" in heard.body)
     return [beside, refused]
 
@@ -85,12 +87,12 @@ async def _flood(body: bytes, _: Request, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def _beside(tried: Tried, stage: Stage, flood: asyncio.Task[Heard]) -> Heard:
+async def _beside(tried: Tried, stage: Stage, flood: asyncio.Task[Heard], patience: float) -> Heard:
     while not flood.done():
         begun = time.perf_counter()
         is_well = await stage.is_well()
         seconds = time.perf_counter() - begun
-        tried.note(f"after {seconds:.1f} s", held=is_well and seconds < _QUICK_SECONDS)
+        tried.note(f"after {seconds:.1f} s", held=is_well and seconds < patience * _QUICK_SECONDS)
         await asyncio.sleep(0.05)
     return await flood
 
@@ -117,7 +119,9 @@ async def waiting_requests(extent: Extent) -> list[Tried]:
             begun = time.perf_counter()
             status = (await stage.ask(with_result(long_text(number, 2_000)), key="sk-another")).status
             seconds = time.perf_counter() - begun
-            beside.note(f"{status} after {seconds:.1f} s", held=status == 200 and seconds < _QUICK_SECONDS)
+            beside.note(
+                f"{status} after {seconds:.1f} s", held=status == 200 and seconds < extent.patience * _QUICK_SECONDS
+            )
         memory.note(f"{(found := stage.memory_megabytes())} MB while they waited", held=found < _MOST_MEGABYTES)
         thinking.refuse.set()
         for number, one in enumerate(asked):
