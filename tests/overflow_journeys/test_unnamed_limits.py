@@ -21,6 +21,7 @@ class Unnamed:
 
     limit: int
     refusal: bytes
+    """`{over}` in it is the excess."""
     refused: list[int] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
 
@@ -29,7 +30,8 @@ class Unnamed:
         (self.refused if tokens > self.limit else self.taken).append(tokens)
         usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
         taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
-        await (saying(400, self.refusal) if tokens > self.limit else taken)(connection, request)
+        refusal = self.refusal.replace(b"{over}", str(tokens - self.limit).encode())
+        await (saying(400, refusal) if tokens > self.limit else taken)(connection, request)
 
     async def turn(self, stage: Stage, tokens: int, **more: Any) -> tuple[int, str | None]:
         """The status that the client sees, and the sends that it took."""
@@ -82,6 +84,15 @@ async def test_a_session_that_is_already_long_converges(tmp_path: Path, refusal:
     assert len(failed) <= 2, seen
     assert seen[-6:] == [(200, "1")] * 6
     assert len(server.refused) <= 6, server.refused
+
+
+@pytest.mark.parametrize("limit", [36_000, 17_000, 9_000])
+async def test_a_refusal_that_states_only_its_excess_is_met_once(tmp_path: Path, limit: int) -> None:
+    server = Unnamed(limit, b'{"error":"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)"}')
+    async with staged(tmp_path) as stage:
+        seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
+    assert seen == [(200, "2")] + [(200, "1")] * 11
+    assert max(server.taken) > limit / 3
 
 
 @SAYINGS

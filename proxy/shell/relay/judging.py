@@ -153,9 +153,10 @@ class Judge:
             model, counted_by = counted.request.known_as, counted.inputs.counted_by
             self._learning.note_count(model, counted_by, estimate_tokens, verdict.prompt, counted.tenant)
 
-    def search_after(self, refused: Planned, counted: Planned | None = None) -> Search | None:
+    def search_after(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> Search | None:
         """The search for a limit after a refusal that names none, in the model's tokens; None if the size of the
-        request is unknown. `counted`: another plan for the same request, whose counter counts."""
+        request is unknown. `counted`: another plan for the same request, whose counter counts. A refusal that states
+        only its excess would also refuse the estimate without that."""
         if not refused.request.shape.is_whole:
             return None
         scale = 1.0
@@ -166,6 +167,8 @@ class Judge:
         known = self._learning.search(refused.request.known_as, refused.tenant)
         if reply > size and (known is None or reply > known.reply):  # rather both together are too much
             size, reply = size + reply, 0
+        if verdict.excess is not None and verdict.unit is Unit.TOKENS and verdict.excess < size:
+            size -= verdict.excess
         fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
         return self._learning.search_after(refused.request.known_as, size, reply, refused.tenant, scale, fixed)
 
@@ -181,7 +184,7 @@ class Judge:
     def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
         smaller prompt is accepted. So is one of a prompt that cannot be compared: it bounds second sends."""
-        search = self.search_after(refused, counted)
+        search = self.search_after(verdict, refused, counted)
         if search is None:
             return
         if verdict.is_overflow and not verdict.may_be_echo and _is_comparable(refused, is_refused=True):
@@ -201,7 +204,7 @@ class Judge:
         if attempt.kind is AttemptKind.FEWER_BYTES:
             self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
         if attempt.kind is AttemptKind.EMERGENCY and refusal.names_no_limit and is_accepted:
-            if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
+            if refusal.is_suspect and (search := self.search_after(refusal, refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
             self._learning.note_passed(sent.request.known_as, sent.tokens_after, sent.tenant, is_first=False)
         if attempt.kind is not AttemptKind.WITHOUT_MEDIA:

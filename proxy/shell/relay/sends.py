@@ -163,7 +163,7 @@ class Sends:
         if outcome.is_final or not self._retries:
             return None  # nearly always: the situation need not be described
         refused, verdict = sent.planned, outcome.verdict
-        attempts = () if pending.is_last else next_attempts(outcome, self._situation(pending), pending.cures)
+        attempts = () if pending.is_last else next_attempts(outcome, self._situation(pending, verdict), pending.cures)
         if not attempts:
             if verdict.names_no_limit:
                 self._judge.learn_search(verdict, refused)
@@ -178,7 +178,7 @@ class Sends:
             asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
             if asking is not None:
                 return Send(attempt, asking.with_reply(attempt.reply_tokens), refused, verdict)
-            attempt, planned = await self._planned(pending, attempts)
+            attempt, planned = await self._planned(pending, attempts, verdict)
             if attempt.kind is AttemptKind.EMERGENCY:
                 planned = self._taught(verdict, refused, planned)
             if not _may_replace(attempt, planned, refused):
@@ -187,11 +187,11 @@ class Sends:
                 return None
         return Send(attempt, planned.with_reply(attempt.reply_tokens), refused, verdict)
 
-    def _situation(self, pending: PendingRequest) -> Situation:
+    def _situation(self, pending: PendingRequest, verdict: Verdict) -> Situation:
         """Input to the retry strategy."""
         first = pending.first
         plan = first.plan
-        search = self._judge.search_after(first)
+        search = self._judge.search_after(verdict, first)
         guess = None if search is None else int(search.guess / first.inputs.budget.ratio)
         return Situation(
             estimate_tokens=plan.after.tokens,
@@ -210,13 +210,15 @@ class Sends:
             count_may_be_wrong=plan.budget.count_may_be_wrong,
         )
 
-    async def _planned(self, pending: PendingRequest, attempts: Sequence[Attempt]) -> tuple[Attempt, Planned]:
+    async def _planned(
+        self, pending: PendingRequest, attempts: Sequence[Attempt], verdict: Verdict
+    ) -> tuple[Attempt, Planned]:
         """The first attempt whose plan keeps to its goal, or the last one; it names the goal as the plan counts."""
         planned, terms = pending.planned, None
         for attempt in attempts:
             if attempt.terms is not None and attempt.terms is not terms:
                 terms = attempt.terms
-                planned = await self._made(pending, terms)
+                planned = await self._made(pending, terms, verdict)
             goal = attempt.goal_tokens
             goal = None if goal is None else _as_counted(goal, pending.planned, planned)
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
@@ -226,24 +228,24 @@ class Sends:
             attempt = replace(attempt, reply_tokens=None)
         return attempt, planned
 
-    async def _made(self, pending: PendingRequest, terms: Terms) -> Planned:
+    async def _made(self, pending: PendingRequest, terms: Terms, verdict: Verdict) -> Planned:
         """The plan on these terms; what it takes out is kept, or it says that it is not."""
         again, refused = pending.again or self._planner.again, pending.planned
         planned = await again(refused, terms)
         if planned.inputs.counted_by != refused.inputs.counted_by:
-            terms = self._recounted(terms, refused, planned)
+            terms = self._recounted(terms, refused, planned, verdict)
             if terms != planned.inputs.terms:
                 planned = await again(refused, terms)
         return planned if await self._is_safe(planned, pending.tenant) else await again(refused, _unkept(terms))
 
-    def _recounted(self, terms: Terms, refused: Planned, planned: Planned) -> Terms:
+    def _recounted(self, terms: Terms, refused: Planned, planned: Planned, verdict: Verdict) -> Terms:
         """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
         if terms.goal_tokens is not None:
             goal, most = terms.goal_tokens, terms.most_tokens
             most = None if most is None else _as_counted(most, refused, planned)
             terms = terms._replace(goal_tokens=_as_counted(goal, refused, planned), most_tokens=most)
         if terms.supposed is not refused.inputs.terms.supposed:
-            terms = terms._replace(supposed=self._judge.search_after(refused, planned))
+            terms = terms._replace(supposed=self._judge.search_after(verdict, refused, planned))
         return terms
 
     def _taught(self, verdict: Verdict, refused: Planned, planned: Planned) -> Planned:
