@@ -249,6 +249,11 @@ class Wire(ABC):
         and the upstream's words, which may name the place."""
         return request.unsealed()
 
+    def lacks_reasoning(self, _: Request) -> bool:
+        """Whether a running tool loop lacks the reasoning that the API demands there; a rendered request does not need
+        it."""
+        return False
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
         return self.result_of(call.id, text)
@@ -362,8 +367,11 @@ def repaired(wire: Wire, request: Request, refusal: str, lacking: str) -> Reques
     left out, and nothing else changes. `refusal`: the upstream's words, which name the call if only the upstream
     has it; `lacking`: the text of a result that lacks."""
     if request.shape.is_whole:
+        found = unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat)
+        if not found:  # the reasoning lacks, which a rendered request does not need
+            return replace(request, healed=(0,))
         return request.repaired(
-            unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
+            found,
             lambda message, call: wire.message(wire.missing_result(message, call, lacking)),
         )
     result = wire.result(OwnCall(0, wire.unanswered_in(refusal), "", b""), lacking)

@@ -176,7 +176,9 @@ class Planned(Struct):
 
     @property
     def _is_rendered(self) -> bool:
-        return self.plan.changed or self.offered or bool(self.members) or self.request.added_bytes > 0
+        request = self.request
+        is_edited = self.plan.changed or bool(request.healed) or request.added_bytes > 0
+        return is_edited or self.offered or bool(self.members)
 
     def left_to_the_upstream(self) -> Planned | None:
         """A copy that has the upstream drop old messages that it stores; None if it has no such member."""

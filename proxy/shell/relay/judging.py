@@ -296,8 +296,8 @@ def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
 
 
 def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
-    """Whether the history holds sealed reasoning, or calls and results that do not pair up, where that was refused. A
-    call that cannot be seen is known only if the refusal names it."""
+    """Whether the history holds sealed reasoning, or calls and results that do not pair up or lack their reasoning,
+    where that was refused. A call that cannot be seen is known only if the refusal names it."""
     request, wire = planned.request, planned.wire
     if verdict.kind is VerdictKind.SEAL:
         return any(message.unsealed() is not message for message in request.conversation)
@@ -305,7 +305,8 @@ def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
         return False
     if not request.shape.is_whole:
         return bool(wire.continues(request) and wire.unanswered_in(verdict.upstream_message))
-    return bool(unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat))
+    is_unpaired = bool(unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat))
+    return is_unpaired or wire.lacks_reasoning(request)
 
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:

@@ -117,6 +117,10 @@ def _thinks(request: Request) -> bool:
     return kind_of(jsontext.opened(request.members.get(_THINKING))) == "enabled"
 
 
+def _lacks_thinking(request: Request, messages: Sequence[Message]) -> bool:
+    return _thinks(request) and not begins_with_thinking(messages)
+
+
 def _may_hold_images(raw: bytes) -> bool:
     return raw.find(_IMAGE) >= 0
 
@@ -175,7 +179,7 @@ class Messages(Wire):
         message must start with a thinking block".
         """
         listed = joined(messages, request.conversation.messages)
-        if _thinks(request) and not begins_with_thinking(messages):
+        if _lacks_thinking(request, messages):
             members = {**members, _THINKING: _DISABLED}
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 
@@ -199,6 +203,10 @@ class Messages(Wire):
         is_in_loop = named is not None and int(named[1]) >= count_of_items(sent[: loop_start(sent)])
         left = request if is_in_loop else request.unsealed(loop_start(request.conversation.messages))
         return request.unsealed() if left is request else left
+
+    def lacks_reasoning(self, request: Request) -> bool:
+        """As after a round whose reply limit left no room for thinking."""
+        return _lacks_thinking(request, request.conversation.messages)
 
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
         """The texts of `system`, without Claude Code's first block."""
