@@ -49,12 +49,13 @@ class Exchange:
         self._tap: Tap
 
     async def is_open(self) -> bool:
-        """Whether the connection is open, as far as the kernel knows: the pool may hold some that were closed while the
-        loop was busy, and what was sent into one of them must not be sent again."""
+        """Whether the connection is open, as far as the kernel knows, and silent: the pool may hold some that were
+        closed while the loop was busy, and what was sent into one of them must not be sent again. Bytes that a server
+        sends before a request, such as a 408, would be taken for the response to it."""
         transport = self._protocol.transport
         if transport is not None and _has_news(transport):
             await notice_what_was_closed()
-        return self._protocol.is_connected()
+        return self._protocol.is_connected() and not self._protocol.should_close
 
     async def run(self, request: bytes, body: Outgoing) -> None:
         """Send a request and read the head of its response. Raises what aiohttp's protocol does, and TimeoutError if

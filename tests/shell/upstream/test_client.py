@@ -521,6 +521,31 @@ async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used(
         assert scripted.connections == 10
 
 
+async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        for _ in range(2):
+            await connection.request()
+            await connection.send(OK)
+            await said.wait()
+            await connection.send(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        assert await post(upstream) == b"ok"
+        exchanges = upstream._exchanges
+        assert exchanges is not None
+        protocol = exchanges._idle[0][0].protocol
+        assert protocol is not None
+        arrived = asyncio.Event()
+        receive = protocol.data_received
+        monkeypatch.setattr(protocol, "data_received", lambda data: (receive(data), arrived.set()))
+        said.set()
+        await soon(arrived.wait())
+        assert await post(upstream) == b"ok"
+        assert scripted.connections == 2
+
+
 async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
     requests = 0
 
