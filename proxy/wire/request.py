@@ -50,6 +50,24 @@ def _never(_: object) -> bool:
     return False
 
 
+class ReasoningLimit(NamedTuple):
+    """A limit of reasoning, in tokens, that must stay below the limit of the reply."""
+
+    place: Path
+    disabled: bytes
+    """The value of the member that disables reasoning."""
+
+
+LEAST_REASONING_TOKENS: Final = 1024
+"""The least limit of reasoning: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
+THINKING: Final = ReasoningLimit(("thinking", "budget_tokens"), b'{"type":"disabled"}')
+"""Anthropic's, also in its chat completions and behind gateways: "`max_tokens` must be greater than
+`thinking.budget_tokens`" (github.com/router-for-me/CLIProxyAPI/issues/338)."""
+REASONING: Final = ReasoningLimit(("reasoning", "max_tokens"), b'{"effort":"none"}')
+"""OpenRouter's: "`max_tokens` must be strictly higher than the reasoning budget".
+https://openrouter.ai/docs/guides/best-practices/reasoning-tokens"""
+
+
 class RequestShape(NamedTuple):
     """The names of a request's members in a wire. Its functions have names, so that a request can be pickled."""
 
@@ -80,6 +98,7 @@ class RequestShape(NamedTuple):
     """Whether items of the message list may add tools."""
     window: Path = ()
     """The place in a JSON body that states the window of this request, in tokens; empty if the API has none."""
+    reasoning_limits: tuple[ReasoningLimit, ...] = ()
     streams: bool = False
     """Whether a JSON body that does not say so asks for a stream."""
 
@@ -291,11 +310,24 @@ def options_in(shape: RequestShape, members: Mapping[str, Raw]) -> RequestOption
 
 
 def limiting(shape: RequestShape, members: Mapping[str, Raw], tokens: int) -> Mapping[str, Raw]:
-    """The member of a JSON body that limits the reply to so many tokens, by the name that the body uses for it."""
+    """The members of a JSON body that limit the reply to so many tokens, by the name that the body uses for it. A limit
+    of reasoning that is not lower becomes the least one, in every turn the same, as each change of it costs the prompt
+    cache; beyond that, reasoning is disabled."""
     limit = _limit_in(shape, members)
-    name, *inside = limit[0] if limit else shape.reply_limits[-1]
+    found = {}
+    for place, disabled in shape.reasoning_limits:
+        if (_tokens_at(place, members) or 0) >= tokens:
+            is_room = tokens > LEAST_REASONING_TOKENS
+            found[str(place[0])] = _with(place, members, LEAST_REASONING_TOKENS)[1] if is_room else disabled
+    name, raw = _with(limit[0] if limit else shape.reply_limits[-1], members, tokens)
+    return {**found, name: raw}
+
+
+def _with(place: Path, members: Mapping[str, Raw], tokens: int) -> tuple[str, bytes]:
+    """The name and value of a member with this number at a place in it."""
+    name, *inside = place
     raw = members[str(name)] if isinstance(jsontext.opened(members.get(str(name))), dict) else b"{}"
-    return {str(name): jsontext.spliced(raw, {tuple(inside): jsontext.dump(tokens)})}
+    return str(name), jsontext.spliced(raw, {tuple(inside): jsontext.dump(tokens)})
 
 
 def _limit_in(shape: RequestShape, members: Mapping[str, Raw]) -> tuple[Path, int] | None:

@@ -226,6 +226,29 @@ def test_the_reply_limit_is_a_whole_number_above_nothing(members, limit):
     assert CHAT_COMPLETIONS.limiting(request, 7) == {name: b"7"}
 
 
+@pytest.mark.parametrize("wire", [CHAT_COMPLETIONS, RESPONSES])
+@pytest.mark.parametrize(
+    ("reasoning", "tokens", "limited"),
+    [
+        ({"max_tokens": 4_000, "exclude": True}, 5_000, None),
+        ({"max_tokens": 4_000, "exclude": True}, 4_000, {"max_tokens": 1_024, "exclude": True}),
+        ({"max_tokens": 4_000}, 1_024, {"effort": "none"}),
+        ({"effort": "high"}, 300, None),
+        (None, 300, None),
+    ],
+)
+def test_a_lower_reply_limit_leaves_reasoning_less_or_disables_it(wire, reasoning, tokens, limited):
+    request = wire.parse(json.dumps({wire.shape.messages: [], "reasoning": reasoning}).encode())
+    found = wire.limiting(request, tokens)
+    assert ("reasoning" in found, json.loads(found.get("reasoning", b"null"))) == (limited is not None, limited)
+
+
+def test_a_lower_reply_limit_leaves_less_thinking_in_a_chat():
+    request = CHAT_COMPLETIONS.parse(b'{"messages":[],"thinking":{"type":"enabled", "budget_tokens":2000}}')
+    assert json.loads(CHAT_COMPLETIONS.limiting(request, 1_500)["thinking"])["budget_tokens"] == 1_024
+    assert CHAT_COMPLETIONS.limiting(request, 800) == {"thinking": b'{"type":"disabled"}', "max_tokens": b"800"}
+
+
 NESTED = SHAPE._replace(reply_limits=(("options", "most"),), window=("options", "window"), streams=True)
 """Of an API that streams by default and has its limits in a member together."""
 

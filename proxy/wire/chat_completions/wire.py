@@ -19,7 +19,7 @@ from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result
 from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.json_messages import OwnTool, names_in
 from proxy.wire.protocol import Wire, error_in_body, patterns_of
-from proxy.wire.request import Request, RequestShape
+from proxy.wire.request import REASONING, THINKING, Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES, EventSplitter
 
 # Tools
@@ -63,7 +63,12 @@ def _may_hold_files(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape(
-    "messages", (("max_completion_tokens",), ("max_tokens",)), _read, _may_hold_images, _may_hold_files
+    "messages",
+    (("max_completion_tokens",), ("max_tokens",)),
+    _read,
+    _may_hold_images,
+    _may_hold_files,
+    reasoning_limits=(THINKING, REASONING),
 )
 """The newer of the two limits takes precedence."""
 

@@ -34,7 +34,7 @@ from proxy.wire.messages.reading import (
 )
 from proxy.wire.messages.replies import AnswerBody, AnswerStream, counted_in, result_of
 from proxy.wire.protocol import Wire
-from proxy.wire.request import Request, RequestShape
+from proxy.wire.request import THINKING, Request, RequestShape
 from proxy.wire.streams import TAIL_BYTES
 
 # Tools
@@ -99,10 +99,6 @@ _TRIAL_TOKENS: Final = 256
 """Limit of a reply to three words; the API requires one."""
 _THREAD: Final = "thread"
 _THINKING: Final = "thinking"
-_DISABLED: Final = b'{"type":"disabled"}'
-_BUDGET: Final = "budget_tokens"
-_LEAST_BUDGET_TOKENS: Final = 1024
-"""Limit of thinking: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
 _PLACE: Final = re.compile(r"messages\.(\d{1,6})\.")
 """Matches "messages.1.content.0: Invalid `signature` in `thinking` block"."""
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
@@ -137,6 +133,7 @@ SHAPE: Final = RequestShape(
     _may_hold_files,
     may_continue=may_continue,
     reads_anew=changes_what_was_read,
+    reasoning_limits=(THINKING,),
 )
 _HELD: Final = SHAPE._replace(is_whole=False)
 """Shape of a request that continues a conversation that the upstream holds."""
@@ -180,19 +177,8 @@ class Messages(Wire):
         """
         listed = joined(messages, request.conversation.messages)
         if _lacks_thinking(request, messages):
-            members = {**members, _THINKING: _DISABLED}
+            members = {**members, _THINKING: THINKING.disabled}
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
-
-    def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
-        """ "`max_tokens` must be greater than `thinking.budget_tokens`": a budget that is not lower becomes the least
-        one, in every turn the same, as each change of it costs the prompt cache; beyond that, thinking is disabled."""
-        members, raw = super().limiting(request, tokens), request.members.get(_THINKING, b"")
-        thinking = jsontext.opened(raw)
-        budget = thinking.get(_BUDGET) if isinstance(thinking, dict) else None
-        if type(budget) is not int or budget < tokens:
-            return members
-        least = jsontext.spliced(raw, {(_BUDGET,): jsontext.dump(_LEAST_BUDGET_TOKENS)})
-        return {**members, _THINKING: least if tokens > _LEAST_BUDGET_TOKENS else _DISABLED}
 
     def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
         """Without that of finished turns. That of a running tool loop goes if the refusal names a place in it, or none

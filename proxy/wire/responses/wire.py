@@ -19,7 +19,7 @@ from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.wire.json_messages import MAX_NAMES, OwnTool, Reader
 from proxy.wire.protocol import Wire, patterns_of
-from proxy.wire.request import Request, RequestShape, read_request
+from proxy.wire.request import REASONING, Request, RequestShape, read_request
 from proxy.wire.responses.items import ADDITIONAL_TOOLS, Kind, head_of
 from proxy.wire.responses.message import (
     ResponsesMessage,
@@ -133,6 +133,7 @@ SHAPE: Final = RequestShape(
     _may_hold_files,
     may_continue=_may_continue,
     may_be_plain=True,
+    reasoning_limits=(REASONING,),
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
