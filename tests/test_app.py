@@ -6,7 +6,7 @@ from proxy import app
 from proxy.shell.models.learning import Learning
 
 
-def test_the_metrics_tell_what_is_learned_by_the_application_that_runs_and_of_every_upstream(tmp_path: Path) -> None:
+def test_the_metrics_show_what_the_running_application_learned_for_every_upstream(tmp_path: Path) -> None:
     inherited = app.Inherited()
     former, *now = (Learning(tmp_path / name, "http://h/v1") for name in ("a", "b", "c"))
     for number, learning in enumerate((former, *now)):

@@ -118,7 +118,7 @@ def test_all_that_belongs_to_the_service_selects_its_pods() -> None:
     assert own | {name for made in listed["configMapGenerator"] for name in made["files"]} == files
 
 
-def test_replicas_find_the_server_of_what_they_learn_and_it_lets_nobody_else_in() -> None:
+def test_replicas_reach_the_state_server_and_nothing_else_may() -> None:
     found = manifests()
     service, deployment = found["valkey", "Service"], found["valkey", "Deployment"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -172,7 +172,7 @@ def test_what_the_monitoring_of_compose_mounts_is_there() -> None:
     assert job["static_configs"] == [{"targets": [f"context-proxy:{Settings().server.port}"]}]
 
 
-def test_nobody_is_stopped_before_running_answers_may_end() -> None:
+def test_no_pod_is_stopped_before_running_responses_may_end() -> None:
     grace = Settings().server.shutdown_grace_seconds
     pod = manifests()["standalone", "Deployment"]["spec"]["template"]["spec"]
     pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]

@@ -167,7 +167,7 @@ async def test_former_services_that_still_answer_are_stopped_with_the_server(tmp
     assert await early == "on"
 
 
-async def test_services_that_cannot_start_take_nobodys_place(tmp_path: Path, made: list[Made]) -> None:
+async def test_services_that_cannot_start_replace_none(tmp_path: Path, made: list[Made]) -> None:
     server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="off")))
     await server.start()
     with pytest.raises(SettingsRefused, match="nothing can be served with these settings: OSError"):
@@ -177,14 +177,14 @@ async def test_services_that_cannot_start_take_nobodys_place(tmp_path: Path, mad
     assert [one.ended for one in made] == [True, False]
 
 
-async def test_the_server_is_told_why_the_first_services_cannot_start(tmp_path: Path, made: list[Made]) -> None:
+async def test_the_server_learns_why_the_first_services_cannot_start(tmp_path: Path, made: list[Made]) -> None:
     failed = await Server(create_app(settings(tmp_path, mode="off"), lambda: settings(tmp_path))).start()
     assert failed["type"] == "lifespan.startup.failed"
     assert "OSError: it is off" in failed["message"]
     assert len(made) == 1
 
 
-async def test_the_server_is_told_what_could_not_be_closed(tmp_path: Path, made: list[Made]) -> None:
+async def test_the_server_learns_what_could_not_be_closed(tmp_path: Path, made: list[Made]) -> None:
     server = Server(create_app(settings(tmp_path, mode="observe"), lambda: settings(tmp_path)))
     await server.start()
     failed = await server.tell("shutdown")
@@ -221,7 +221,7 @@ async def test_a_hangup_before_the_start_is_not_lost(
         ("https://127.0.0.1/v1", "127.0.0.1", False),
     ],
 )
-def test_an_upstream_that_is_the_proxy_itself_is_told_apart(upstream: str, host: str, is_itself: bool) -> None:
+def test_an_upstream_that_is_the_proxy_itself_is_recognised(upstream: str, host: str, is_itself: bool) -> None:
     reason = leads_here({"upstream": UpstreamSettings(base_url=upstream)}, host, 8787)
     assert reason == (f"upstream.base_url: must not be the proxy itself, found {upstream}" if is_itself else "")
 

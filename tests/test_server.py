@@ -22,7 +22,9 @@ def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pyt
     assert not os.path.exists(folder)
 
 
-def test_without_a_place_for_it_each_tells_its_own_and_the_log_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 

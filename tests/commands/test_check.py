@@ -16,7 +16,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def test_right_settings_are_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_settings_are_confirmed_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("upstream: {base_url: http://host:1, api_key: sk-canary}\nmode: observe\n")
     assert main(["check", "--config", str(file), "--port", "9", "--data-dir", str(tmp_path / "kept")]) == 0
@@ -68,7 +68,7 @@ def test_so_it_is_by_another_name_of_this_machine() -> None:
 @pytest.mark.parametrize(
     ("artifacts", "is_said"), [("{}", True), ("{url: 'memory://'}", True), ("{url: 'file:///shared'}", False)]
 )
-def test_replicas_that_share_only_with_the_same_secret_are_told_so(
+def test_replicas_without_a_common_secret_are_reported(
     artifacts: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "config.yaml"

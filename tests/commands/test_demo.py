@@ -70,7 +70,7 @@ def test_the_demo_is_held_with_the_real_proxy(capsys: pytest.CaptureFixture[str]
     assert "Directly the agent died at turn 6 of 24; through the proxy it found the answer in" in shown
 
 
-def test_a_demo_that_is_told_to_stop_takes_its_proxy_along() -> None:
+def test_a_demo_that_is_stopped_stops_its_proxy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     command = [sys.executable, "-c", START, "--turns", "44", "--port", port]
@@ -117,7 +117,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("flags", "is_open"), [((), True), (("--once",), False)])
-def test_who_watches_is_told_where_the_dashboard_is_while_it_is_open(
+def test_the_address_of_the_dashboard_is_shown_while_it_is_open(
     flags: tuple[str, ...], is_open: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
@@ -142,7 +142,7 @@ def test_who_watches_is_told_where_the_dashboard_is_while_it_is_open(
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "65536", "8e3", "٣"])
-def test_a_wrong_number_is_told_with_the_allowed_ones(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_number_is_reported_with_the_allowed_range(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         options("--port", port)
     assert f"must be a whole number from 0 to 65535, found {port!a}" in capsys.readouterr().err
@@ -177,7 +177,7 @@ def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
     assert "truncate_tool_output" not in shown
 
 
-def test_a_wide_table_tells_what_the_proxy_did() -> None:
+def test_a_wide_table_shows_what_the_proxy_did() -> None:
     shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 120)
     assert max(map(len, shown.splitlines())) <= 120
     assert "Agent sent   Model saw   What the proxy did" in shown
@@ -218,7 +218,7 @@ def test_on_a_terminal_bars_stand_for_the_lines() -> None:
     assert "turn 2 refused" in shown
 
 
-def test_each_turn_is_told_once_off_a_terminal_and_on_one() -> None:
+def test_each_turn_is_reported_once_with_or_without_a_terminal() -> None:
     contest = held((READ, DIED), (READ, CUT, DONE))
     for is_terminal in (True, False):
         console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, color_system=None)

@@ -64,7 +64,7 @@ def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
     assert lines[-1] == "A request goes through."
 
 
-def test_the_window_is_told_with_who_says_so(tmp_path: Path) -> None:
+def test_the_window_is_shown_with_its_source(tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
     )  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_pa
 
 
 @pytest.mark.parametrize(("key", "says"), [(None, "none is set here"), ("sk-other-canary", "refuses upstream.api_key")])
-def test_a_key_that_is_missing_or_refused_is_told_and_never_shown(key: str | None, says: str, tmp_path: Path) -> None:
+def test_a_missing_or_refused_key_is_reported_and_never_shown(key: str | None, says: str, tmp_path: Path) -> None:
     with serving(upstream()) as url:
         found = list(examined(settings_for(url, tmp_path, api_key=key)))
     assert states(found)["key"] == "wrong"
@@ -104,7 +104,7 @@ def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp
     ("status", "advice"),
     [(404, "--model NAME"), (401, "another key"), (429, "wait"), (400, "message"), (500, "its log")],
 )
-def test_a_refusal_is_told_in_the_upstreams_words_with_what_to_do(status: int, advice: str, tmp_path: Path) -> None:
+def test_a_refusal_is_reported_in_the_upstreams_words_with_advice(status: int, advice: str, tmp_path: Path) -> None:
     with serving(upstream(answer={"error": {"message": "It is \x1b[31m so."}}, status=status)) as url:
         console = Console(file=io.StringIO(), width=200)
         assert doctor(settings_for(url, tmp_path, api_key=KEY), "named", console) == 1
@@ -265,7 +265,7 @@ def reaching(url: str, folder: Path) -> Diagnosis:
     return next(finding for finding in examined(settings_for(url, folder)) if finding.about == "upstream")
 
 
-def test_an_https_address_of_a_plain_server_and_an_unknown_host_are_told_apart(tmp_path: Path) -> None:
+def test_an_https_address_of_a_plain_server_and_an_unknown_host_are_distinguished(tmp_path: Path) -> None:
     with serving(upstream()) as url:
         plain = next(
             f for f in examined(settings_for(url.replace("http:", "https:"), tmp_path)) if f.about == "upstream"

@@ -91,7 +91,7 @@ def test_what_came_with_the_request_does_not_steer_the_terminal(explain):
     assert "[bold]bold" in output, "markup is text"
 
 
-def test_as_json_it_tells_the_same(explain):
+def test_json_output_has_the_same_content(explain):
     status, output, _ = explain(conversation(), "--json", "--model", "other")
     found = json.loads(output)
     assert status == 0
@@ -180,7 +180,7 @@ def test_the_upstream_is_asked_for_the_window_as_a_proxy_asks_it(explain):
     assert found["upstream"] == {"base_url": url, "listed": True, "reason": None}
 
 
-def test_an_upstream_that_says_nothing_is_told_where_the_window_hangs_on_it(explain):
+def test_an_upstream_without_a_list_is_mentioned_if_the_window_depends_on_it(explain):
     _, output, _ = explain(conversation(2), window=None)
     assert "was asked for the window and did not list its models: " in " ".join(output.split())
     assert "did not list" not in explain(conversation(2))[1]

@@ -181,7 +181,7 @@ def test_a_missing_extra_is_noticed_at_the_start(
         load(flags=flags)
 
 
-def test_every_variable_that_is_set_is_a_header_that_tells_tenants_apart():
+def test_every_variable_that_is_set_is_a_header_that_separates_tenants():
     headers = client_keys(dict.fromkeys(VARIABLES, "secret"))
     assert len(headers) == len(VARIABLES)
     assert {name for name, _ in headers} == KEY_HEADERS

@@ -83,7 +83,7 @@ def test_of_the_newest_message_no_more_than_needed_is_described():
     assert base64_of(png(3, 3)) not in batch.messages[-1].decode()
 
 
-def test_images_that_pass_as_nobody_states_anything_are_limited_too():
+def test_images_for_a_model_of_unknown_modalities_are_limited_too():
     content = [image_part(png(3, 2 + number)) for number in range(6)]
     content.append({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}})
     made = planned([user(content)], limited(2, ToolImages.KEEP, reads=None))

@@ -197,7 +197,7 @@ def test_what_is_not_routed_keeps_its_bytes_and_the_order_stays(history, reads, 
 
 @given(histories(), TARGETS)
 @thorough
-def test_when_nobody_states_anything_every_part_stays(history, target):
+def test_for_an_unknown_model_every_part_stays(history, target):
     def without_text(content):
         return [one for one in content if "text" not in one] if isinstance(content, list) else []
 

@@ -566,7 +566,7 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
     assert not re.search(r"\son\w+=|<script>|<style|style=", answer.text)
 
 
-def test_the_page_is_small_and_is_told_words_for_every_reason(stage: World):
+def test_the_page_is_small_and_has_words_for_every_reason(stage: World):
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 70_000
     told = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["reasons"]
     assert told == {reason.value: [reason.one, reason.several] for reason in Reason}

@@ -43,7 +43,7 @@ def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour: s
     assert turns[-1].refusal.startswith("400")
 
 
-def test_the_refusal_is_told_with_its_code_and_the_servers_words(tmp_path: Path) -> None:
+def test_the_refusal_is_shown_with_its_code_and_the_servers_words(tmp_path: Path) -> None:
     last = work(16_000, "openai", tmp_path)[-1]
     start = "400 context_length_exceeded: This model's maximum context length is 16000 tokens. However, your messages "
     assert last.refusal.startswith(f"{start}resulted in {last.conversation_tokens} tokens (")

@@ -147,7 +147,7 @@ def test_limits_of_the_list_are_checked(build: Any) -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit"), limit
 
 
-def test_a_dry_run_tells_what_a_real_request_then_gets_and_leaves_no_trace(build: Any) -> None:
+def test_a_dry_run_shows_what_a_real_request_then_gets_and_leaves_no_trace(build: Any) -> None:
     world = build(8_000)
     body = json.dumps(growing(12)).encode()
     before = kept_in(world.folder)

@@ -132,7 +132,7 @@ def test_what_cannot_fit_does_not_end_the_session(build: Any) -> None:
 
 
 @pytest.mark.usefixtures("counted_as_gpt_4o")
-def test_a_window_smaller_than_anybody_said_is_found_out_unseen_and_remembered(build: Any) -> None:
+def test_a_window_smaller_than_stated_is_discovered_transparently_and_remembered(build: Any) -> None:
     world = build(8_000, defaults={"context_window": None}, models=[])
     messages = [SYSTEM, TASK]
     for number in range(12):

@@ -157,7 +157,7 @@ def test_a_private_network_is_closed_unless_it_is_opened(build: Any, site: Site)
     assert site.asked == []
 
 
-def test_the_log_tells_the_host_and_no_more_of_an_address(build: Any, site: Site) -> None:
+def test_the_log_has_only_the_host_of_an_address(build: Any, site: Site) -> None:
     world = build(media=FETCHING, models=SEEING)
     site.pictures["/a.png"] = png()
     world.ask(asking(image(site.url("/a.png")), image(site.url("/gone.png"))))

@@ -47,7 +47,7 @@ def taught(build: Any, share: float) -> World:
 
 
 @pytest.mark.parametrize("share", [0.85, 1.6], ids=["fewer", "more"])
-def test_header_log_and_decisions_tell_sizes_in_the_models_tokens(share: float, build: Any) -> None:
+def test_header_log_and_decisions_report_sizes_in_the_models_tokens(share: float, build: Any) -> None:
     world = taught(build, share)
     answer = world.ask(prose(7_000))
     sizes = told(answer.headers["x-context-proxy-tokens"])

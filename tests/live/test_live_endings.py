@@ -467,7 +467,7 @@ async def test_the_end(stories: tuple[Any, ...], start: Any, connect: Any) -> No
     await asyncio.gather(*(story(partial(asyncio.to_thread, start), connect) for story in stories))
 
 
-async def test_a_port_that_is_taken_is_told_in_one_line(proxy: Any) -> None:
+async def test_a_port_that_is_taken_is_reported_in_one_line(proxy: Any) -> None:
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", proxy.base_url, "--port", str(proxy.port)]
     second = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]

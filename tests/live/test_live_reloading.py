@@ -92,7 +92,7 @@ async def test_a_stream_goes_on_while_the_next_request_has_the_new_settings(
     assert done["outcome"] == "answered"
 
 
-async def test_wrong_settings_change_nothing_and_are_told(config: Path, start: Any) -> None:
+async def test_invalid_settings_change_nothing_and_are_reported(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
     write(config, "mode: observe\nserver: {prot: 1}\nupstream: {api_key: sk canary}\n")
     found = await reload_by_request(proxy)

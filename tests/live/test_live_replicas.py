@@ -119,7 +119,7 @@ def test_three_replicas_behind_nginx_send_what_one_would_send(
     assert _came_since(before, replicas, TURNS) == [TURNS / 3] * 3
 
 
-def test_a_conversation_stays_on_a_replica_if_nginx_is_told_so(
+def test_a_conversation_stays_on_a_replica_with_the_nginx_setting(
     replicas: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = set()

@@ -138,7 +138,7 @@ async def test_an_upgrade_to_http2_is_no_websocket(proxy: Any, client: Any) -> N
         assert (await client.answer())[0] == 200
 
 
-async def test_who_looks_whether_anybody_is_there_is_told(proxy: Any, client: Any) -> None:
+async def test_a_probe_of_the_base_url_gets_an_answer(proxy: Any, client: Any) -> None:
     """Claude Code does, with a key or without; the same connection then serves what comes."""
     client.ask("HEAD /", None, "host: proxy.example", "x-forwarded-for: 1.2.3.4")
     status, pairs = await client.head()
@@ -257,7 +257,7 @@ async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any
         ("/favicon.ico", "the API is at http://localhost/v1"),
     ],
 )
-async def test_a_path_that_nobody_knows_gets_a_hint(path: str, hint: str, proxy: Any, client: Any) -> None:
+async def test_an_unknown_path_gets_a_hint(path: str, hint: str, proxy: Any, client: Any) -> None:
     client.ask(f"POST {path}", LONG_BODY)
     status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_path")

@@ -15,7 +15,7 @@ import httpx
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_on_a_terminal_the_address_of_the_dashboard_is_told(tmp_path: Path) -> None:
+def test_on_a_terminal_the_address_of_the_dashboard_is_shown(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:9/v1", "--port", "0"]
     command += ["--data-dir", str(tmp_path)]

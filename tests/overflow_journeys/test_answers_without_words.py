@@ -44,7 +44,7 @@ async def test_a_stream_without_an_answer_is_tried_again_shorter_whatever_window
 
 @pytest.mark.parametrize(("language", "words"), [("en", "an empty success"), ("zh", "内容为空")])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_who_is_answered_with_nothing_twice_is_told_so(
+async def test_two_empty_answers_are_reported_to_the_client(
     tmp_path: Path, stream: bool, language: str, words: str
 ) -> None:
     async with staged(tmp_path, language=language) as stage:
@@ -57,7 +57,7 @@ async def test_who_is_answered_with_nothing_twice_is_told_so(
         assert len(stage.model.bodies) == 2
 
 
-async def test_a_refusal_and_then_nothing_is_told_as_well(tmp_path: Path) -> None:
+async def test_a_refusal_followed_by_an_empty_answer_is_reported_too(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(12_000)) as stage:
         stage.model.plays(saying(400, too_long(8_000, 9_500)), saying(200, b"", EVENTS))
         answer = await stage.ask(conversation(9_500, stream=True))
@@ -105,7 +105,7 @@ async def test_a_short_request_that_is_answered_with_nothing_is_not_sent_again(t
         assert (answer.status, answer.body, answer.attempts) == (200, b"{}", "1")
 
 
-async def test_a_400_without_a_word_is_tried_again_shorter_where_nobody_knows_the_window(
+async def test_a_400_without_a_word_is_retried_shorter_if_the_window_is_unknown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Cerebras, and gateways: https://github.com/can1357/oh-my-pi/issues/1251"""

@@ -136,7 +136,7 @@ async def test_a_second_refusal_after_blanks_is_the_json_of_the_body(tmp_path: P
     [(saying(502, b"<html>Bad Gateway</html>", "text/html"), "Bad Gateway"), (resetting, "cannot be reached")],
     ids=["page", "reset"],
 )
-async def test_a_second_send_that_fails_is_told_in_the_body(
+async def test_a_second_send_that_fails_is_reported_in_the_body(
     body: bytes, first: bytes, refusal: bytes, failure: Scene, message: str, tmp_path: Path
 ) -> None:
     async with staged(tmp_path, **SETTINGS) as stage:

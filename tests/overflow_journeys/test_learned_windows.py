@@ -175,7 +175,7 @@ async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, err
             assert stage.model.bodies == [body]
 
 
-async def test_a_refusal_of_which_the_conversation_tells_word_for_word_is_healed_all_the_same(tmp_path: Path) -> None:
+async def test_a_refusal_whose_words_the_conversation_quotes_is_still_healed(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(20_000)) as stage:
         words = json.loads(openai_error("prompt is too long for this model, shorten it please"))["error"]["message"]
         body = conversation(15_000, model="m", user=words)

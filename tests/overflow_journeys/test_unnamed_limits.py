@@ -197,7 +197,7 @@ async def test_words_of_the_request_itself_begin_no_search(tmp_path: Path, reply
         assert estimate(stage.model.bodies[0]) > 14_000
 
 
-async def test_the_proxys_own_refusal_states_no_figure_that_nobody_sent(tmp_path: Path) -> None:
+async def test_the_proxys_own_refusal_states_no_invented_figure(tmp_path: Path) -> None:
     refusal = without_numbers()
     hopeless = {"model": "m", "messages": [{"role": "system", "content": "Never leave this out. " * 4_000}]}
     async with staged(tmp_path) as stage:

@@ -144,7 +144,7 @@ async def test_without_a_file_the_client_gets_the_refusal_and_the_log_says_why(
     assert [line["problem"] for line in lines] == ["No space left on device"]
 
 
-async def test_nobody_waits_for_room_because_others_wait_for_a_model(
+async def test_requests_waiting_for_a_model_take_no_room_from_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "Workload", functools.partial(Workload, 200_000))

@@ -48,7 +48,7 @@ async def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_pa
         assert estimate(stage.model.bodies[0]) < 6_000
 
 
-async def test_one_exact_refusal_of_a_model_that_nobody_knows_fits_the_next_turns_at_their_first_send(
+async def test_after_one_exact_refusal_of_an_unknown_model_the_next_turns_fit_at_their_first_send(
     tmp_path: Path,
 ) -> None:
     """The upstream counts a third more than the proxy does, and its window is a fraction of the default."""

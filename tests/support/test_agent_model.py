@@ -219,7 +219,7 @@ def refused(path: str, form: str, *, stream: bool) -> Answer:
 
 
 @WIRE
-def test_a_limit_holds_for_ever_and_is_told_truly(path):
+def test_a_limit_holds_for_ever_and_is_reported_truthfully(path):
     model = AgentModel(refuses=Refuses("vllm", turn=3))
     agent = Agent(model, path)
     agent.turn()
@@ -253,7 +253,7 @@ def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     assert answer["usage"]["input_tokens"] == model.limit
 
 
-def test_a_response_that_nobody_holds_is_told_so():
+def test_an_unknown_response_id_is_refused():
     agent = Agent(AgentModel(), RESPONSES, previous_response_id="resp_9")
     said = json.loads(agent.ask().body)["error"]
     assert (said["code"], said["param"]) == ("previous_response_not_found", "previous_response_id")

@@ -171,7 +171,7 @@ RULES = {
 
 
 @pytest.mark.parametrize(("valid", "broken", "words"), RULES.values(), ids=RULES)
-def test_a_rule_is_kept_or_told(valid, broken, words):
+def test_a_broken_rule_is_reported(valid, broken, words):
     assert complaints(valid) == []
     assert [told for told in complaints(broken) if told.startswith(words)], complaints(broken)
 

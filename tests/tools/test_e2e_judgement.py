@@ -70,7 +70,7 @@ def test_a_run_in_which_the_proxy_heals_is_without_fault():
         (run(*HEALED, seen("a", turn=4), seen("b", "a", turn=5)), "1 cuts where all would have fitted"),
     ],
 )
-def test_each_fault_is_told(wrong, words):
+def test_each_fault_is_reported(wrong, words):
     assert [fault for fault in wrong.faults if fault.startswith(words)], wrong.faults
 
 
@@ -177,7 +177,7 @@ def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
     ],
     ids=["whole", "cut", "died"],
 )
-def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_told(
+def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_reported(
     exchanges: int, window: int, output: str, is_right: bool
 ) -> None:
     found = ollama_run(exchanges, window, output)

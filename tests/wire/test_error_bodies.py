@@ -278,7 +278,7 @@ def test_a_param_that_is_a_sentence_is_a_text():
         ({"seed": 7}, (Figures(), "")),
     ],
 )
-def test_sizes_are_told_by_the_members_they_stand_in(members: dict[str, int], stated: tuple[Figures, str]):
+def test_sizes_are_recognised_by_their_members(members: dict[str, int], stated: tuple[Figures, str]):
     report = reported(**members)
     assert (report.stated, report.limit_path) == stated
 
@@ -299,7 +299,7 @@ def test_of_a_success_endings_and_counts_are_reported():
     assert (report.texts, report.codes) == ([], [])
 
 
-def test_a_success_in_plain_text_and_one_without_a_word_are_told_apart():
+def test_a_success_in_plain_text_and_an_empty_one_are_distinguished():
     said, silent = report_of(200, [], b"Input is too long"), report_of(200, [], b"")
     assert (said.is_bare_text, said.is_silent, said.body_bytes) == (True, False, 17)
     assert (silent.is_bare_text, silent.is_silent) == (False, True)
@@ -387,7 +387,7 @@ def test_usage_and_empty_messages_are_answers(body):
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"error": {"code": 400, "message": ""}}', b"  \n"])
 @pytest.mark.parametrize("status", [400, 413])
-def test_a_refusal_without_a_word_is_suspect_of_a_long_request_to_a_model_nobody_knows(status: int, body: bytes):
+def test_an_empty_refusal_of_a_long_request_to_an_unknown_model_is_suspect(status: int, body: bytes):
     verdict = judge_answer(status, [], body, sent=Sent(40_000, window_is_certain=False))
     assert (verdict.kind, verdict.is_suspect) == (VerdictKind.UNKNOWN, True)
 

@@ -185,7 +185,7 @@ def test_a_declared_content_of_any_length_is_found(frame, file):
         json.dumps({"filename": "a.pdf", "data": "done"}),
     ],
 )
-def test_a_short_text_that_nobody_declares_to_be_binary_stays(text):
+def test_a_short_text_not_declared_as_binary_stays(text):
     assert replaced(text) == (text, [])
 
 
@@ -518,7 +518,7 @@ def test_a_name_beside_a_content_or_in_its_metadata_is_its_name(part, stated):
             assert attachment_of(part | {inner: part[inner] | stated}).name == "b.bin"
 
 
-def test_what_is_fetched_is_called_as_it_was_found_when_nobody_states_a_name():
+def test_fetched_content_without_a_stated_name_is_named_after_its_url():
     assert attachment_of(URL_PART).fetched(PNG, "image/png", "c.png").name == "c.png"
 
 

@@ -217,7 +217,7 @@ def test_a_list_without_end_is_cut() -> None:
     assert len(parse(json.dumps(entries).encode()).models) == MAX_MODELS
 
 
-def test_a_list_tells_whether_it_states_windows() -> None:
+def test_a_list_shows_whether_it_states_windows() -> None:
     assert parse(b'[{"id": "a"}, {"id": "b", "context_length": 4096}]').states_a_window
     assert not parse(b'[{"id": "a"}]').states_a_window
 

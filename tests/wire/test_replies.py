@@ -20,7 +20,7 @@ def over(*rounds):
     return usage
 
 
-def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote():
+def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote():
     usage = over({"asked": 10, "asked_cached": 4, "said": 2, "both": 12})
     assert usage.for_client({"asked": 15, "asked_cached": 9, "said": 3, "both": 18, "tier": "flex"}) == {
         "asked": 10,
@@ -40,12 +40,12 @@ def test_the_record_has_the_tokens_of_all_rounds_under_its_own_names():
     }
 
 
-def test_a_round_that_nobody_counted_changes_nothing():
+def test_an_uncounted_round_changes_nothing():
     assert over({}, {"asked": 5, "said": 2}).for_client({}) == {"asked": 5, "said": 2}
     assert Usage().for_client({}) == Usage().totals({}) == {}
 
 
-def test_a_total_that_the_upstream_did_not_tell_is_not_made_up():
+def test_a_total_that_the_upstream_did_not_report_is_not_made_up():
     assert "both" not in over({"asked": 5}).for_client({"said": 2})
     assert over({"asked": 5}).for_client({"said": "2", "both": 7})["both"] == 7
 

@@ -298,7 +298,7 @@ def test_results_of_a_later_turn_that_name_no_call_answer_those_that_are_known()
 
 
 @given(bodies(), st.data())
-def test_rendering_changes_what_it_is_told_to_and_nothing_else(pieces, data):
+def test_rendering_changes_the_given_members_and_nothing_else(pieces, data):
     request, added = parse_or_none(joined(pieces)), data.draw(messages())
     if request is None:
         return
@@ -377,7 +377,7 @@ def test_a_request_without_seals_counts_the_messages_that_it_changed():
     assert left.conversation[1] is request.conversation[1]
 
 
-def test_a_request_without_its_older_seals_is_continued_and_told_in_the_next_turn():
+def test_a_request_without_its_older_seals_is_continued_and_recognised_in_the_next_turn():
     def turn(*said):
         return json.dumps({"messages": [{"role": "user", "content": "a"}, *said]}).encode()
 

@@ -259,7 +259,7 @@ def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([0.5, 1.0, 1.7]))
-def test_people_are_told_sizes_in_the_tokens_of_the_model(before, after, ratio):
+def test_sizes_are_reported_in_the_models_tokens(before, after, ratio):
     budget, report = Budget(10**6, ratio=ratio), MessageReport("tool", "ls", 100, 40)
     (told,) = in_model_tokens([replace(report, tokens_before=before, tokens_after=after)], budget)
     assert (told.tokens_before, told.tokens_after) == (budget.model_tokens(before), budget.model_tokens(after))

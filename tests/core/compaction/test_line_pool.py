@@ -62,7 +62,7 @@ def test_the_items_of_a_list_are_a_plan_unless_they_look_like_a_secret_or_belong
     assert len(traces(plan=[{"step": "word " * 5_000}])[0].plan) == 2_002
 
 
-def test_what_is_written_is_told_however_short_but_switches_and_patterns_are_not():
+def test_written_text_is_quoted_however_short_but_flags_and_patterns_are_not():
     assert traces(file_path="a", new_string="x")[0].written == ("x",)
     assert traces(pattern="x", path="a")[0].written == ()
 
@@ -135,11 +135,11 @@ def test_an_id_that_returns_names_the_newer_call():
     ]
 
 
-def test_what_the_agent_wrote_itself_is_told_too():
+def test_the_agents_own_text_is_quoted_too():
     assert told(writing("def written_function():")) == [("src/a.py", ["def written_function():"])]
 
 
-def test_what_an_edit_replaced_is_not_told_and_what_it_wrote_stands_in_its_place():
+def test_text_that_an_edit_replaced_is_not_quoted_and_its_new_text_is():
     read = reading("def one_function():\n    stale_value = 1\n    return stale_value\ndef two_function():")
     edit = editing("    stale_value = 1\n    return stale_value", "    fresh_value = 2\n    return fresh_value")
     expected = ["def one_function():", "    fresh_value = 2", "    return fresh_value", "def two_function():"]
@@ -185,7 +185,7 @@ def test_a_file_that_was_written_anew_has_no_older_lines():
     ]
 
 
-def test_a_line_that_is_read_again_is_told_once():
+def test_a_line_that_was_read_twice_is_quoted_once():
     text = "def one_function():\ndef two_function():"
     assert told(reading(text), reading(text)) == [("src/a.py", text.split("\n"))]
 
@@ -220,7 +220,7 @@ def test_what_was_read_last_comes_first():
     assert sources == [f"src/{n}.py" for n in range(30 - len(sources), 30)]
 
 
-def test_what_a_person_said_is_not_told_but_output_in_user_messages_is():
+def test_a_users_words_are_not_quoted_but_tool_output_in_user_messages_is():
     assert told([user("Please look at some_function")]) == []
     assert told([user("Observation: some_function is here")]) == [("", ["Observation: some_function is here"])]
 
@@ -239,7 +239,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_what_looks_like_a_secret_is_never_told(secret):
+def test_text_that_looks_like_a_secret_is_never_quoted(secret):
     assert told(reading(f"{secret} for_the_service\ndef harmless_function():")) == [
         ("src/a.py", ["def harmless_function():"])
     ]
@@ -249,11 +249,11 @@ def test_what_looks_like_a_secret_is_never_told(secret):
 @pytest.mark.parametrize(
     "line", ["token = self.next_token(position)", "def check_password(password: str) -> bool:", "secret_name: str"]
 )
-def test_code_about_secrets_is_told(line):
+def test_code_about_secrets_is_quoted(line):
     assert told(reading(line)) == [("src/a.py", [line])]
 
 
-def test_notices_of_ours_and_names_of_artifacts_are_not_told():
+def test_our_notices_and_artifact_names_are_not_quoted():
     name = Artifact(b"x", "read_file").id
     assert told(reading(f"[context-proxy: some_notice]\nsee {name} there\nplain_name here")) == [
         ("src/a.py", ["plain_name here"])
@@ -271,7 +271,7 @@ def test_the_pool_is_bounded_and_keeps_what_was_seen_last():
 
 
 @given(valid_histories(), st.integers(0, 3_000), st.integers(1, 50))
-def test_what_is_told_is_lines_that_were_left_out_within_the_room_and_the_same_again(history, room, split):
+def test_quoted_lines_are_omitted_ones_fit_the_room_and_are_deterministic(history, room, split):
     gone = entries(*history)
     pool = LinePool().extended(gone[:split]).extended(gone[split:])
     found = pool.quoted([], (), room, COUNTER)
@@ -288,12 +288,12 @@ def test_what_is_told_is_lines_that_were_left_out_within_the_room_and_the_same_a
 
 
 @given(TEXTS)
-def test_any_text_can_be_told(text):
+def test_any_text_can_be_quoted(text):
     for _, lines in told(reading(text)):
         assert lines
 
 
-def test_lines_of_forty_exchanges_ago_are_told_while_newer_ones_leave_room():
+def test_lines_of_forty_exchanges_ago_are_quoted_while_newer_ones_leave_room():
     old = reading("def very_old_function():", path="src/old.py")
     texts = ["\n".join(f"value_{n}_{i} = 1" for i in range(30)) for n in range(40)]
     rest = [message for n, text in enumerate(texts) for message in reading(text, path=f"src/{n}.py")]

@@ -52,21 +52,21 @@ def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit
     assert sum(map(COUNTER.count, quoted)) <= 600
 
 
-def test_each_call_that_is_left_out_is_told_once_by_tool_and_path_where_it_was_made_last():
+def test_each_omitted_call_is_listed_once_by_tool_and_path_at_its_last_position():
     gone = [*step("a.py"), *step("b.py"), *step("a.py")]
     assert told(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
     later = extended(extended((), gone, ()), step("b.py"), ())
     assert told(later) == ["read_file a.py", "read_file b.py"]
 
 
-def test_a_long_command_is_told_by_its_beginning_and_a_call_without_arguments_by_its_tool():
+def test_a_long_command_is_listed_by_its_beginning_and_a_call_without_arguments_by_its_tool():
     long = entries(*exchange(["out"], arguments='{"command": "' + "make it so " * 90 + '"}'))
     assert told(extended((), long, ())) == ["read_file " + ("make it so " * 90)[:110].strip()]
     bare = entries(*exchange(["out"], arguments="{}"))
     assert told(extended((), bare, ())) == ["read_file"]
 
 
-def test_what_the_model_said_is_told_by_its_beginning_before_what_it_did():
+def test_the_models_words_are_listed_by_their_beginning_before_its_calls():
     thread = extended((), step("a.py", words="I see.\nThe cause is " + "here and " * 60), ())
     said, done = told(thread)
     assert said.startswith("I see. The cause is here and")
@@ -78,7 +78,7 @@ def answer(text):
     return {"role": "assistant", "content": text}
 
 
-def test_the_question_at_the_end_of_a_long_answer_is_told_with_its_beginning_where_a_user_replied():
+def test_the_question_that_ends_a_long_answer_is_listed_with_its_beginning_if_a_user_replied():
     long = "I see.\n" + "The cause is here. " * 40
     ends = answer(f"{long}\nShall I change it?")
     assert told(extended((), entries(ends), ()))[0].endswith(" … Shall I change it?")
@@ -93,13 +93,13 @@ def planning(*steps, name="todo"):
     return entries(*exchange(["ok"], tool=name, arguments=listed))
 
 
-def test_of_the_plans_of_a_tool_the_last_is_told():
+def test_only_the_last_plan_of_a_tool_is_listed():
     thread = extended(extended((), planning("read", "write"), ()), planning("read", "test"), ())
     assert told(thread) == ["todo read", "todo: read; test"]
     assert told(extended(thread, planning("ask", name="plan"), ()))[-2:] == ["plan ask", "plan: ask"]
 
 
-def test_a_plan_is_not_told_where_a_newer_one_stands():
+def test_a_plan_is_not_listed_if_a_newer_one_is_kept():
     note = OmissionNote().extended(planning("read", "write"), [])
     for kept, is_told in ((entries(user("Go on.")), True), (planning("read", "test"), False)):
         placed = note.placed(kept, notices(), COUNTER, NoteRoom(2_000, 500, 500), 99)
@@ -113,7 +113,7 @@ def test_a_call_without_a_name_that_stays_takes_nothing_from_the_note():
     assert "\n- todo: read; write" in placed.note
 
 
-def test_the_newest_steps_are_told_within_their_room_and_words_have_a_room_of_their_own():
+def test_the_newest_steps_fit_their_share_and_words_have_a_share_of_their_own():
     gone = [entry for n in range(100) for entry in step(f"src/file_{n}.py", words=f"Now file number {n}.")]
     quoted = told(extended((), gone, ()), step_tokens=100)
     assert quoted[-2:] == ["Now file number 99.", "read_file src/file_99.py"]
@@ -137,7 +137,7 @@ def test_what_is_remembered_is_bounded_and_the_newest_stays():
     assert thread[-1].text.startswith("request 299 ")
 
 
-def test_without_room_nothing_is_told():
+def test_without_room_nothing_is_quoted():
     assert told(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
     assert told(extended((), [*entries(user("x"))], ()), 100, 100) == []
 
@@ -174,7 +174,7 @@ def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_b
     assert second.artifacts[0].suffix == "json"
 
 
-def test_the_note_tells_what_was_asked_then_what_was_done_and_said_then_lines():
+def test_the_note_lists_requests_then_steps_and_words_then_lines():
     call = exchange(["def parse_line and other_symbol"], arguments='{"path": "a.py"}', words="I see.")
     gone = entries(user("Look into\n    src/main.py"), *call, user("And then?"))
     note = placed([None, None, None, None, *entries(*[user("x")] * 4, user("now"))[4:]], gone).note
@@ -286,7 +286,7 @@ def test_the_note_goes_with_its_message_when_that_is_cut_later():
     assert moved.edit.becomes == digest.note + "cut"
 
 
-def test_the_note_tells_lines_of_what_is_gone_within_its_room():
+def test_the_note_quotes_omitted_lines_within_its_room():
     note = placed(LEFT, GONE).note
     assert "Please look into src/main.py" in note
     assert note.endswith("\ndef parse_line and other_symbol]\n")
@@ -298,7 +298,7 @@ def test_the_note_tells_lines_of_what_is_gone_within_its_room():
         assert room * 0.8 < digest.size.tokens <= room * 1.05
 
 
-def test_a_line_whose_names_the_kept_messages_say_is_not_told_again():
+def test_a_line_whose_names_are_in_kept_messages_is_not_quoted():
     gone = entries(
         *exchange(["parse_line is here"], arguments='{"path": "a.py"}'),
         *exchange(["only_here is this"], arguments='{"path": "b.py"}'),
@@ -314,7 +314,7 @@ def test_before_the_first_cut_there_is_no_note():
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
 
 
-def test_a_note_that_is_not_told_takes_up_nothing_and_all_stays_kept():
+def test_a_note_that_is_not_written_costs_nothing_and_everything_stays_stored():
     digest = placed(LEFT, GONE).without_note()
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
     assert (len(digest.artifacts), digest.messages) == (1, 3)

@@ -251,7 +251,7 @@ def test_the_promised_size_is_the_size_of_what_is_sent(history, budget, language
 
 @given(any_histories(), budgets(), LANGUAGES)
 @thorough
-def test_the_blocks_tell_what_became_of_each_message(history, budget, language):
+def test_the_blocks_show_what_became_of_each_message(history, budget, language):
     base = Size(100, 300, 310)
     found = conversation(history)
     made = planned(found, pipeline(budget, language=language), base)
@@ -334,7 +334,7 @@ def test_what_fits_is_neither_refused_nor_given_up(history, budget):
 
 @given(valid_histories(), budgets())
 @thorough
-def test_whatever_is_left_out_is_told_of(history, budget):
+def test_every_omission_is_mentioned_in_the_note(history, budget):
     made = planned(history, pipeline(budget))
     assert bool(left_out(made)) == (Reason.OMISSION_NOTE in [edit.reason for edit in made.edits])
 

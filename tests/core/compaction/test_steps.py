@@ -101,7 +101,7 @@ def cut(made):
 
 
 @pytest.mark.parametrize("budget", [Budget(4_000), Budget(10**9, 12_000), Budget(10**9, None, 12_000)])
-def test_the_newest_result_is_cut_to_what_fits_and_is_told_of_the_whole(budget):
+def test_the_newest_result_is_cut_to_what_fits_with_a_notice_about_the_whole(budget):
     made = planned([system(), user(), *exchange([LOG])], pipeline(budget, limits=UNCUT))
     assert made.fits
     edit = cut(made)[3]
@@ -143,7 +143,7 @@ def text_of(made, position):
     return ChatMessage.read(made.messages[position]).content()
 
 
-def test_a_last_user_message_that_does_not_fit_is_cut_in_its_middle_and_told_of_the_whole():
+def test_a_last_user_message_that_does_not_fit_is_cut_in_the_middle_with_a_notice_about_the_whole():
     made = planned([system(), user("Read this. " + LOG + " What is wrong?")], pipeline(Budget(4_000)))
     assert made.fits
     told = text_of(made, 1)

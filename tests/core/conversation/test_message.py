@@ -39,7 +39,7 @@ def test_a_content_is_the_same_whether_it_stands_as_base64_or_plain(content, cou
 
 
 @given(st.binary(max_size=300))
-def test_its_length_is_told_without_opening_it_and_never_too_small(content):
+def test_its_length_is_known_without_parsing_it_and_never_too_small(content):
     told = Attachment(Shape.FILE, base64.b64encode(content).decode()).byte_count
     assert len(content) <= told <= len(content) + 2
     assert Attachment(Shape.FILE, plain=content).byte_count == len(content)

@@ -95,7 +95,7 @@ ARTIFACT = Artifact(b"x", "shot", "png")
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("why", list(OmissionReason))
-def test_every_reason_is_told_in_both_languages(language, why):
+def test_every_reason_exists_in_both_languages(language, why):
     text = description(
         PNG, why, ARTIFACT, notices(language), name="a.png", byte_count=2_000, pixels=(3, 2), limit=5_000_000
     )
@@ -125,7 +125,7 @@ def test_what_stands_on_the_web_can_be_handed_to_a_sub_agent():
     assert "sub-agent" not in description(PNG, OmissionReason.MODEL, None, offered, address="file-1")
 
 
-def test_the_limit_that_was_passed_is_told_in_its_unit():
+def test_the_exceeded_limit_is_reported_in_its_unit():
     large = description(PNG, OmissionReason.TOO_LARGE, None, notices(), limit=5_000_000)
     wide = description(PNG, OmissionReason.TOO_MANY_PIXELS, None, notices(), limit=5_000_000)
     assert "over the limit of 5 MB." in large
@@ -195,7 +195,7 @@ def test_the_diagnosis_says_all_that_is_known():
         (FetchError.NOT_FOUND, "there is nothing at this address (any more)."),
     ],
 )
-def test_a_limit_is_told_in_its_unit(obstacle, english):
+def test_a_limit_is_reported_in_its_unit(obstacle, english):
     assert not_fetched(URL, Unfetched(obstacle, limit=2.5), "en").endswith(english)
 
 

@@ -128,9 +128,7 @@ SETS = st.frozensets(st.sampled_from(Modality))
 
 
 @given(st.none() | SETS, SETS, st.booleans(), st.sampled_from(Modality))
-def test_a_refusal_counts_for_more_than_what_is_stated_and_what_nobody_states_is_neither_yes_nor_no(
-    stated, refused, is_strict, modality
-):
+def test_a_refusal_outweighs_a_statement_and_without_either_the_answer_is_unknown(stated, refused, is_strict, modality):
     reads = Routes(stated, refused, is_strict).reads(modality)
     if modality in refused:
         assert reads is False
@@ -153,7 +151,7 @@ def test_the_place_is_the_reason_only_where_nothing_is_known_of_the_model(routes
     assert routes.why_not(Modality.VISION, can_hold=can_hold) is why
 
 
-def test_what_a_model_must_read_is_told_by_what_the_parts_of_a_message_say_of_themselves():
+def test_what_a_model_must_read_follows_from_the_declared_types_of_the_parts():
     parts = [image_part(), file_part(b"x"), audio_part(), {"type": "text", "text": "a"}]
     message = ChatMessage.read(spelled({"role": "user", "content": parts}))
     assert modalities_in(message) == {Modality.VISION, Modality.FILE, Modality.AUDIO}

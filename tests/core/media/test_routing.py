@@ -75,7 +75,7 @@ PARTS = {
 
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("role", ["user", "tool", "function", "assistant"])
-def test_what_came_as_media_stays_when_nobody_states_what_the_model_reads(name, role):
+def test_media_stay_if_the_models_modalities_are_unknown(name, role):
     content = [part("look"), PARTS[name][0]]
     assert routed(role, content, target=ToolImages.KEEP) == (content, [])
 
@@ -380,7 +380,7 @@ def test_what_was_refused_is_not_read_whatever_is_stated():
     assert after[1] == file_part(PDF)
 
 
-def test_a_strict_operator_sends_text_alone_when_nobody_states_anything():
+def test_in_strict_mode_only_text_is_sent_to_an_unknown_model():
     after, _ = routed("user", [image_part()], None, is_strict=True)
     assert "cannot read this kind" in after[0]["text"]
 
@@ -425,7 +425,7 @@ def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
     assert edit.moved.parts[0].text == "[attachment 1 of the result of a tool]"
 
 
-def test_a_stated_place_holds_though_nobody_states_what_the_model_reads():
+def test_a_configured_place_holds_even_if_the_models_modalities_are_unknown():
     after, edits = routed("tool", [image_part()], None, ToolImages.USER_AFTER_BATCH)
     assert moved(edits)[1] == image_part()
     assert routed("tool", [mcp_block()], None, ToolImages.USER_AFTER_BATCH) == ([mcp_block()], [])
@@ -489,7 +489,7 @@ def test_no_path_stands_beside_an_image_where_the_agent_sees_no_folder():
 
 
 @pytest.mark.parametrize("reads", [SEEING, TEXT, None])
-def test_a_failure_is_told_in_the_place_of_the_image(reads):
+def test_a_failure_is_described_in_place_of_the_image(reads):
     content, edits = routed_with("user", [image(), image("https://example.org/b")], {URL: GONE}, reads)
     assert content[0]["type"] == "text"
     assert content[0]["text"].startswith(f"[cannot fetch] {URL}\nStatus: failed; HTTP code: 404;")
@@ -524,13 +524,13 @@ def test_what_no_model_reads_is_described():
     assert "Models do not read this format." in content[0]["text"]
 
 
-def test_a_fetched_image_over_a_limit_is_described_whoever_reads_it():
+def test_a_fetched_image_over_a_limit_is_described_for_every_model():
     for reads in (SEEING, None):
         assert "over the limit" in routed_with("user", [image()], {URL: FETCHED}, reads, max_bytes=10)[0][0]["text"]
         assert "pixels" in routed_with("user", [image()], {URL: FETCHED}, reads, max_image_pixels=2)[0][0]["text"]
 
 
-def test_an_empty_artifact_is_told():
+def test_an_empty_artifact_is_described():
     content, _ = routed_with("tool", [image(HELD)], {HELD: Fetched(b"", "", "a")}, None)
     assert "It is empty." in content[0]["text"]
 
@@ -596,7 +596,7 @@ def test_a_structured_result_that_names_an_image_shows_it(result):
     assert set(json.loads(content[0]["text"])) == set(result)
 
 
-def test_an_artifact_that_a_result_names_is_not_called_base64_where_nobody_says_what_the_model_reads():
+def test_an_artifact_named_by_a_result_is_not_taken_for_base64_if_modalities_are_unknown():
     result = json.dumps({"routing": "image_url", "artifact": HELD})
     content, edits = routed_with("tool", result, {HELD: FETCHED}, None)
     assert "It is not known whether the current model can read this kind of file." in json.loads(content)["content"]

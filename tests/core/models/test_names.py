@@ -50,7 +50,7 @@ UNLIKE = """gpt-4-0613 gpt-4-1106 mistral-large-2402 gpt-4-32k gpt-4o-mini deeps
 
 
 @pytest.mark.parametrize("name", UNLIKE.split())
-def test_what_may_tell_models_apart_stays(name: str) -> None:
+def test_distinguishing_parts_of_a_name_stay(name: str) -> None:
     assert plainest(name) == name
 
 
@@ -73,7 +73,7 @@ def test_a_path_is_its_last_part() -> None:
     assert last_part("openrouter/anthropic/claude-sonnet-4/") == "claude-sonnet-4"
 
 
-def test_a_plain_word_tells_nothing() -> None:
+def test_a_plain_word_identifies_no_provider() -> None:
     assert tells_nothing("auto")
     assert not tells_nothing("gpt-4")
 
@@ -135,7 +135,7 @@ ADDRESSES = {
         ("http://127.0.0.1:1234/v1", ()),
     ],
 )
-def test_an_address_tells_whose_it_is(base_url: str, providers: tuple[str, ...]) -> None:
+def test_an_address_identifies_its_provider(base_url: str, providers: tuple[str, ...]) -> None:
     assert served_at(base_url, ADDRESSES) == providers
 
 
@@ -153,6 +153,6 @@ def test_a_name_may_name_its_provider() -> None:
     assert named_in("llama3.1:8b", "llama3.1:8b", providers) == ((), "llama3.1:8b")
 
 
-def test_a_vendor_is_told_by_the_name() -> None:
+def test_a_vendor_is_recognised_by_the_name() -> None:
     assert vendor_of("claude-sonnet-4") == "anthropic"
     assert vendor_of("gpt-oss-20b") == vendor_of("phi-4") == ""

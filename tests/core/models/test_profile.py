@@ -27,7 +27,7 @@ def test_a_refusal_counts_for_more_than_what_is_stated_and_nothing_is_neither_ye
 
 
 @pytest.mark.parametrize("certainty", Certainty)
-def test_a_window_is_certain_where_somebody_who_must_know_has_told_it(certainty):
+def test_a_window_from_an_authoritative_source_is_certain(certainty):
     profile = ModelProfile("m", window_tokens=9, certainty=certainty)
     assert profile.window_is_guessed is (certainty is Certainty.GUESSED)
     assert profile.certain_window_tokens == (9 if certainty in (Certainty.STATED, Certainty.LEARNED) else None)
@@ -56,7 +56,7 @@ def tools(*names):
         ([], AgentFileAccess.NOTHING),
     ],
 )
-def test_the_best_way_to_a_file_is_told_by_the_names(names, reach):
+def test_the_best_way_to_a_file_follows_from_the_tool_names(names, reach):
     assert reach_with(CHAT_COMPLETIONS.tool_names(tools(*names))) is reach
 
 

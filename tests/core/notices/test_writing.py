@@ -128,7 +128,7 @@ def test_long_lines_are_read_on_by_bytes_as_a_page_of_lines_would_be_cut_at_the_
     assert ExcerptLimits().admit(text.encode()[first - 1 :][:size].decode(errors="replace"))
 
 
-def test_other_tools_are_told_of_lines_however_long_these_are():
+def test_other_tools_get_line_numbers_however_long_the_lines_are():
     shown = excerpt("x" * 200_000, ExcerptLimits())
     assert "from line 1 on" in notices(reach=AgentFileAccess.PAGE).truncated(shown, Artifact(b"x"), ())
 

@@ -187,7 +187,7 @@ def test_numbers_prove_what_no_sentence_says():
     assert refused(400, "Your turn has 9000 tokens; the context window is 8192 tokens").is_overflow
 
 
-def test_prompt_and_reply_are_told_apart_by_their_numbers():
+def test_prompt_and_reply_are_distinguished_by_their_numbers():
     template = (
         "maximum context length is 8192 tokens. However, you requested {} tokens "
         "({} in the messages, {} in the completion)"
@@ -323,7 +323,7 @@ def test_a_success_that_holds_nothing_is_suspect_when_the_request_is_long():
 
 @pytest.mark.parametrize("codes", [{}, {"code": "400"}])
 @pytest.mark.parametrize("status", [400, 413])
-def test_a_refusal_without_a_word_is_suspect_only_of_a_long_request_to_a_model_nobody_knows(status: int, codes):
+def test_an_empty_refusal_is_suspect_only_for_a_long_request_to_an_unknown_model(status: int, codes):
     def is_suspect(tokens: int, *, certain: bool) -> bool:
         verdict = refused(status, sent=Sent(tokens, None, 128_000, certain), **codes)
         assert verdict.kind is VerdictKind.UNKNOWN
@@ -703,7 +703,7 @@ def test_a_pair_keeps_its_roles_in_chinese(template, subject, bound, pair):
 
 
 @given(st.sampled_from(JOINT), LIMITS, st.data())
-def test_a_prompt_that_fits_without_its_reply_is_told_from_one_that_does_not(template, limit, data):
+def test_a_prompt_that_fits_without_its_reply_is_distinguished_from_one_that_does_not(template, limit, data):
     prompt = data.draw(st.integers(min_value=limit // 2 + 1, max_value=limit - 1))
     reply = data.draw(st.integers(min_value=limit - prompt + 1, max_value=limit - 1))
     verdict = judged(template.format(limit=limit, prompt=prompt, reply=reply, total=prompt + reply))

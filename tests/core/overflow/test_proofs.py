@@ -136,7 +136,7 @@ RATIOS = st.none() | st.floats(0.5, 3.0)
         (4_000, Counted(500, 99), 1.0, True, None),
     ],
 )
-def test_a_cut_is_told_by_what_was_counted(
+def test_a_silent_cut_is_recognised_by_the_count(
     estimate: int, counted: Counted, ratio: float | None, own: bool, window: int | None
 ) -> None:
     assert window_of_a_cut(estimate, counted, ratio, is_exact=ratio == 1.0, may_be_far=own) == window
@@ -162,7 +162,7 @@ SCREEN, SMALL = ((1_280, 800), None), ((640, 480), None)
 ONE, OTHER = image_key(*SCREEN), image_key(*SMALL)
 
 
-def test_images_are_told_by_their_size_and_detail():
+def test_images_are_identified_by_size_and_detail():
     def message(*parts):
         return ChatMessage.read(json.dumps({"role": "user", "content": list(parts)}).encode())
 
@@ -197,7 +197,7 @@ def test_what_one_size_costs_is_seen_and_then_believed(count, cost, text):
     assert costs_seen({SCREEN: count}, learned, estimate, text + count * cost, 1.0) == {}, "it is no news"
 
 
-def test_a_new_size_is_told_apart_from_those_that_are_known():
+def test_a_new_size_is_distinguished_from_known_ones():
     counter = with_images_of("gpt-4o", TEXTS, ((ONE, 1_600),))
     estimate = 100 + 3 * 1_600 + 2 * tokens_of_image(counter, *SMALL)
     assert costs_seen({SCREEN: 3, SMALL: 2}, counter, estimate, 100 + 3 * 1_600 + 2 * 2_000, 1.0) == {OTHER: 2_000}

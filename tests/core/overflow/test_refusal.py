@@ -45,14 +45,14 @@ def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what
         (Budget(10**6, None, 3_000), "maximum context length is 3000 bytes. However, your messages resulted in"),
     ],
 )
-def test_a_limit_in_another_unit_is_told_in_that_unit(budget, words):
+def test_a_limit_in_another_unit_is_reported_in_that_unit(budget, words):
     made, told = refused(budget=budget)
     assert words in told
     assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in told
 
 
 @pytest.mark.parametrize(("language", "end"), [("en", "already left out."), ("zh", "发给 gpt-x 的大小。")])
-def test_a_room_that_is_only_guessed_is_not_told(language, end):
+def test_a_guessed_room_is_not_reported(language, end):
     made, told = refused(language, Budget(2_000, room_is_guessed=True, room_chars=3_000))
     assert made.after.tokens > 2_000
     assert told.startswith("This model's maximum context length is 3000 characters.")
@@ -60,13 +60,13 @@ def test_a_room_that_is_only_guessed_is_not_told(language, end):
     assert "2,000" not in told
 
 
-def test_a_window_that_was_guessed_too_small_is_not_told_once_more_is_known_to_fit():
+def test_a_guessed_window_is_not_reported_once_more_is_known_to_fit():
     _, told = refused(budget=Budget(2_000, room_is_guessed=True).for_one_send(5_000), window_tokens=4_000)
     assert told.startswith("This model's maximum context length is 5000 tokens.")
     assert "0 in the completion" in told
 
 
-def test_a_window_that_the_upstream_has_just_told_is_not_told_larger():
+def test_a_window_just_stated_by_the_upstream_is_not_reported_larger():
     made = planned(HISTORY, pipeline(Budget(2_000)))
     told = does_not_fit(made, "gpt-x", 1_500, "en", window_is_stated=True)
     window, requested = map(int, re.findall(r"(\d+) tokens", told)[:2])
@@ -74,7 +74,7 @@ def test_a_window_that_the_upstream_has_just_told_is_not_told_larger():
     assert requested == made.after.tokens * 1_500 // 2_000 > window
 
 
-def test_a_plan_that_fits_by_our_count_is_told_by_the_sizes_of_the_upstream():
+def test_a_plan_that_fits_by_our_count_is_reported_in_the_upstreams_sizes():
     made = planned([user("x")], pipeline(Budget(2_000)))
     assert made.fits
     told = does_not_fit(made, "gpt-x", 4_000, "en", sizes=(5_000, 4_000))
@@ -98,7 +98,7 @@ def test_where_tools_are_too_much_they_are_named_and_first():
     assert "tool list" in told
 
 
-def test_a_message_without_a_role_is_told_all_the_same():
+def test_a_message_without_a_role_is_reported_like_others():
     assert "messages[0] (?, " in does_not_fit(planned([{"content": "x"}], pipeline(Budget(1))), "m", 10, "en")
 
 
@@ -125,7 +125,7 @@ def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_
     ("language", "page"),
     [("en", "a page of read_file after messages[2] ("), ("zh", "messages[2] 之后的一页 read_file（")],
 )
-def test_positions_are_the_clients_and_what_was_put_in_is_told_as_such(language, page):
+def test_positions_are_the_clients_and_insertions_are_marked_as_such(language, page):
     history = [*HISTORY, user("more")]
     made = planned(history, pipeline(Budget(2_000)))
     told = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
@@ -147,7 +147,7 @@ def test_members_besides_the_messages_are_named_apart_from_the_tool_list(languag
     assert not re.search("tool list|工具列表", re.split("Shorten|请缩短", alone)[0])
 
 
-def test_a_limit_that_nobody_has_named_is_not_told():
+def test_an_unknown_limit_is_not_reported():
     made = planned([{"role": "user", "content": "x " * 4_000}], pipeline(Budget(100)))
     told = does_not_fit(made, "m", 128_000, "en", is_unnamed=True)
     assert told.startswith("Your input exceeds the context window of this model. That is the request for m ")

@@ -16,7 +16,7 @@ from proxy.core.overflow.report import (
 
 
 @pytest.mark.parametrize(("status", "is_success"), [(199, False), (200, True), (299, True), (300, False), (400, False)])
-def test_a_success_is_told_by_the_status(status, is_success):
+def test_a_success_is_recognised_by_the_status(status, is_success):
     assert ErrorReport(status).is_success is is_success
 
 
@@ -39,7 +39,7 @@ def test_only_a_refusal_of_the_prompt_with_its_reply_or_without_says_that_the_re
         (VerdictKind.PROMPT, 6_000, 14_810, False),
     ],
 )
-def test_a_rate_that_the_request_alone_is_over_is_told_by_its_numbers(kind, limit, requested, is_over):
+def test_a_rate_that_one_request_exceeds_is_recognised_by_its_numbers(kind, limit, requested, is_over):
     assert Verdict(kind, limit=limit, requested=requested).is_over_rate is is_over
 
 

@@ -199,7 +199,7 @@ def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it
     assert second(uncounted, 413, over_rate(6_000, 7_100)).kind is AttemptKind.EMERGENCY, "the reply is not in that sum"
 
 
-def test_where_an_unconfirmed_estimate_cannot_tell_whether_a_rate_counted_the_reply_both_readings_fit():
+def test_if_an_unconfirmed_estimate_leaves_open_whether_a_rate_counted_the_reply_both_readings_fit():
     unsure = Situation(4_005, 16_000, 24_000, 512, edited=False, original_could_fit=True, count_may_be_wrong=True)
     sends = after(unsure, 429, over_rate(5_000, 5_147))
     assert [attempt.kind for attempt in sends] == [AttemptKind.EMERGENCY] * 3

@@ -50,7 +50,7 @@ def test_an_artifact_is_found_in_its_path_or_url(named):
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", "[]", "7", '{"id": 7}', '{"id": "../../etc/passwd"}', "{", "null"])
-def test_what_names_no_artifact_is_told_apart(arguments):
+def test_an_invalid_artifact_name_is_recognised(arguments):
     assert wanted_by(arguments) is None
 
 
@@ -116,7 +116,7 @@ ARTIFACT = "tool_sh_0123456789abcdef.txt"
         RangeOutside("lines 5-9 of 3"),
     ],
 )
-def test_a_call_that_cannot_be_answered_is_told_which_artifact_and_why_in_one_line(error, language):
+def test_a_call_that_cannot_be_answered_gets_the_artifact_and_the_cause_in_one_line(error, language):
     said = own.failed(ARTIFACT, error, language)
     assert said.startswith(MARK)
     assert said.endswith("]\n")
@@ -138,7 +138,7 @@ def test_an_english_reason_is_the_message_of_the_error():
     assert "at most 7" in own.failed(ARTIFACT, BadArtifactQuery("at most 7", param="grep"), "en")
 
 
-def test_a_bound_that_was_passed_is_told_in_chinese():
+def test_an_exceeded_bound_is_reported_in_chinese():
     assert str(MAX_PATTERN_CHARACTERS) in own.failed(ARTIFACT, BadArtifactQuery("x", param="grep"), "zh")
     assert str(MAX_CONTEXT) in own.failed(ARTIFACT, BadArtifactQuery("x", param="context"), "zh")
 
@@ -158,13 +158,13 @@ def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
 
 
 @LANGUAGES
-def test_a_call_that_names_nothing_is_told_so(language):
+def test_a_call_that_names_nothing_gets_an_error(language):
     assert own.notice("unnamed", language).startswith(MARK)
     assert own.notice("unnamed", "en") != own.notice("unnamed", "zh")
 
 
 @LANGUAGES
-def test_a_search_that_cannot_be_made_is_told_why_in_one_line(language):
+def test_a_search_that_cannot_be_made_gets_the_cause_in_one_line(language):
     said = own.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
     assert said.startswith(MARK)
     assert said.endswith("]\n")

@@ -66,7 +66,7 @@ def test_an_excerpt_says_how_much_is_shown_of_how_much(text, limits):
 
 @given(LOGS, BOTH_ENDS)
 @thorough
-def test_what_is_rescued_stands_in_the_gap_once_and_tells_of_a_failure(text, limits):
+def test_each_rescued_line_is_in_the_gap_once_and_reports_a_failure(text, limits):
     shown = excerpt(text, limits)
     assume(shown.rescued)
     assert len(set(shown.rescued)) == len(shown.rescued)
@@ -112,7 +112,7 @@ def test_the_end_gets_more_than_the_beginning():
     assert 9_990 <= len(shown.head) + len(shown.tail) <= 10_000
 
 
-def test_what_lines_that_tell_of_failures_do_not_need_goes_to_beginning_and_end():
+def test_room_that_failure_lines_do_not_need_goes_to_beginning_and_end():
     text = "row\n" * 5_000 + "error: why\n" + "row\n" * 5_000
     shown = excerpt(text, ExcerptLimits(9_000, 10_000))
     assert shown.rescued == ("error: why",)
@@ -162,18 +162,18 @@ def test_the_cause_in_the_middle_of_one_long_line_is_shown_with_what_stands_arou
     assert (shown.kept_lines, shown.total_lines) == (1, 1)
 
 
-def test_many_failures_on_one_line_are_told_once():
+def test_many_failures_on_one_line_are_shown_once():
     shown = excerpt("fine\n" * 900 + "error 12345 " * 900 + "\n" + "fine\n" * 900, ExcerptLimits(2_000, 4_000))
     assert len(shown.rescued) == 1
 
 
-def test_many_failures_are_bounded_and_the_first_ones_told():
+def test_many_failures_are_bounded_and_the_first_ones_shown():
     text = "fine\n" * 900 + "".join(f"error number {number}\n" for number in range(5_000)) + "fine\n" * 900
     shown = excerpt(text, ExcerptLimits(2_000, 8_000))
     assert shown.rescued == tuple(f"error number {number}" for number in range(40))
 
 
-def test_the_same_failure_again_and_again_is_told_once():
+def test_a_repeated_failure_is_shown_once():
     shown = excerpt("fine\n" * 900 + "error: the same\n" * 900 + "fine\n" * 900, ExcerptLimits(2_000, 4_000))
     assert shown.rescued == ("error: the same",)
 

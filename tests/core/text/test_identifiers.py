@@ -14,7 +14,7 @@ from proxy.core.text.lines import utf8_length
 
 @given(TEXTS)
 @settings(deadline=None)
-def test_names_are_told_once_and_stand_in_the_text(text):
+def test_names_are_listed_once_and_occur_in_the_text(text):
     found = names_in(text)
     assert len(set(found)) == len(found)
     assert all(name in text and 6 <= len(name) <= 80 for name in found)

@@ -148,7 +148,7 @@ def test_no_width_or_no_height_is_no_size(file):
 
 
 @pytest.mark.parametrize("side", [65_536, 2**31 - 1, 2**32 - 1])
-def test_an_absurd_side_is_told_for_whoever_bounds_pixels(side):
+def test_an_absurd_side_is_returned_for_callers_that_bound_pixels(side):
     assert image_size(png(side, side)) == (side, side)
 
 

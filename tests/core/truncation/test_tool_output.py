@@ -229,7 +229,7 @@ def test_an_error_in_the_middle_stays():
     assert "FATAL: the cause" in cut_text(text)
 
 
-def test_names_that_stand_only_in_the_gap_are_told():
+def test_names_that_occur_only_in_the_gap_are_listed():
     shown = cut_text("an ordinary line\n" * 9_000 + "def only_in_the_middle(\n" + "an ordinary line\n" * 9_000)
     assert "only_in_the_middle" in shown.partition("Names in what is left out: ")[2]
 

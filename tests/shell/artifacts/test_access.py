@@ -58,7 +58,7 @@ def test_who_came_through_a_reverse_proxy_may_be_anywhere(name: bytes) -> None:
     assert not is_on_this_machine(scope(headers=[(name, b"10.0.0.1")]))
 
 
-def test_a_client_on_this_machine_is_told_the_path_and_others_the_address() -> None:
+def test_a_client_on_this_machine_gets_the_path_and_others_the_url() -> None:
     url, keys = "http://proxy:8787/artifacts", ("Authorization: Bearer",)
     assert way(scope()) == ArtifactAccess("/kept", url, keys)
     assert way(scope("10.0.0.6")) == ArtifactAccess(None, url, keys)

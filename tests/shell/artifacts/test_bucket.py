@@ -137,7 +137,7 @@ def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket: Open) 
     assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY}
 
 
-def test_listing_begins_where_it_is_told_to(open_bucket: Open) -> None:
+def test_listing_begins_at_the_requested_key(open_bucket: Open) -> None:
     bucket = open_bucket()
     for key in (".meta/a.1", ".meta/ab.1", ".meta/ab.2", ".meta/b.1", "ab"):
         bucket.put(key, b"1234")
@@ -177,7 +177,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, error: Exception, calls: list[object
 @pytest.mark.parametrize(
     ("error", "reason"), [(SILENT, "no answer in time"), (NOT_THERE, "no connection: Connection refused")]
 )
-def test_a_call_without_a_response_lets_the_next_ones_fail_at_once_whoever_makes_them(
+def test_after_a_call_without_a_response_all_next_calls_fail_at_once(
     monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
     bucket, calls, now = Bucket("memory://"), [], 0.0
@@ -377,7 +377,7 @@ async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(
     assert "canary" not in str(logs)
 
 
-async def test_nobody_at_the_endpoint_is_a_failure_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endpoint_without_a_server_is_a_failure_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

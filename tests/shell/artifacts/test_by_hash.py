@@ -42,7 +42,7 @@ class LosesRecords:
         return frozenset(artifact.id for artifact in artifacts if artifact.id.endswith(".json"))
 
 
-async def test_what_is_kept_is_found_by_its_tenant_and_nobody_else(kept):
+async def test_a_stored_artifact_is_found_by_its_tenant_only(kept):
     assert await kept.by_hash.keep([(WHOLE, RECORD)], MINE) == frozenset()
     record, stored = await kept.by_hash.find(WHOLE.hash, MINE)
     assert (record, await kept.by_hash.content(stored)) == (RECORD, WHOLE.content)
@@ -64,7 +64,7 @@ async def test_a_record_that_is_broken_leads_nowhere(kept):
         await kept.by_hash.find(WHOLE.hash, MINE)
 
 
-def test_a_hash_tells_the_name_and_the_bytes():
+def test_a_hash_leads_to_the_name_and_the_bytes():
     others = (
         Artifact(WHOLE.content, "Read"),
         Artifact(WHOLE.content + b"x", "Bash"),

@@ -31,7 +31,7 @@ NAME = Artifact(b"content", "sh").id
 
 
 @given(NAMES, TENANTS)
-def test_every_object_of_an_artifact_tells_which_one_it_belongs_to(name, tenant):
+def test_every_object_of_an_artifact_names_the_artifact(name, tenant):
     assert is_artifact(name)
     assert artifact_of(name) == (name, True)
     assert artifact_of(metadata_key(name, tenant)) == (name, False)
@@ -83,7 +83,7 @@ def test_the_object_of_a_stranger_belongs_to_no_artifact(key):
         (TimeoutError("SECRET"), "no answer in time"),
     ],
 )
-def test_a_failure_is_told_in_the_words_of_the_system_and_never_in_its_own(error, reason):
+def test_a_failure_is_reported_in_the_systems_words(error, reason):
     assert reason_of(error) == reason
 
 

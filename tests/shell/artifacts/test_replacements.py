@@ -24,7 +24,7 @@ def kept() -> Replacements:
     return Replacements()
 
 
-def test_what_stands_in_its_place_is_found_for_the_tenant_of_the_request_and_nobody_else(kept: Replacements) -> None:
+def test_replacement_text_is_found_only_for_the_requests_tenant(kept: Replacements) -> None:
     kept.add("r", MINE, [cut("an excerpt")], [LOG])
     assert kept.find("r", MINE, LOG.id) == "an excerpt"
     assert kept.find("r", OTHERS, LOG.id) is None

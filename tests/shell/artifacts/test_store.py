@@ -218,7 +218,7 @@ async def test_every_tenant_has_a_note_of_his_own(folder: Path) -> None:
     assert all_files(folder) == {LOG.id, f".meta/{LOG.id}.{TENANT}.json", f".meta/{LOG.id}.{OTHER}.json"}
 
 
-async def test_nobody_replaces_what_another_tenant_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_tenant_replaces_what_another_one_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact_module, "DIGEST_CHARACTERS", 2)  # of 16: two contents with one name are soon found
     kept = Artifact(b"line\n" * 1000)
     same_name = (Artifact(b"%d" % number) for number in range(10_000))
@@ -350,7 +350,7 @@ async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
     assert [line["reason"] for line in logs if line["log_level"] == "warning"] == [os.strerror(errno.EFBIG)]
 
 
-async def test_a_disk_with_room_for_a_small_file_but_for_no_artifact_is_told(
+async def test_a_disk_with_room_for_a_small_file_only_is_reported(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = PrivateFolder.put

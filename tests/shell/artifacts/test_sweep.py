@@ -174,7 +174,7 @@ def test_a_pass_that_is_stopped_removes_nothing(tmp_path: Path, now: float) -> N
     assert names(tmp_path) == {artifact.id}
 
 
-def test_a_pass_ends_soon_after_it_is_told_to(tmp_path: Path, now: float) -> None:
+def test_a_pass_ends_soon_after_it_is_stopped(tmp_path: Path, now: float) -> None:
     for n in range(5):
         stored(tmp_path, n, idle_seconds=2 * WEEK, now=now)
     looks = iter([False] * (10 + 2))  # for each object that is listed, then for each artifact

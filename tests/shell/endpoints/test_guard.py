@@ -54,7 +54,7 @@ def test_a_client_on_this_machine_needs_a_key_only_if_there_is_one(local, keyed,
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.7", "192.168.1.2", "2001:db8::1", "::ffff:10.0.0.7", "testclient", "", None])
-def test_a_client_elsewhere_is_told_apart_by_the_address_of_its_connection(local, keyed, peer):
+def test_a_remote_client_is_recognised_by_the_address_of_its_connection(local, keyed, peer):
     assert refusal(local, peer) is NotFromHere
     assert refusal(keyed, peer) is KeyNeeded
 

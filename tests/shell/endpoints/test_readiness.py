@@ -117,7 +117,7 @@ async def test_a_look_under_way_ends_with_the_proxy():
     await Readiness({}, {}).close()
 
 
-async def test_a_store_that_can_be_written_is_no_trouble_and_nobody_sees_the_trial(tmp_path: Path):
+async def test_a_writable_store_is_ready_and_the_trial_write_leaves_no_trace(tmp_path: Path):
     store = ArtifactStore(PrivateFolder(tmp_path / "kept"), retention_days=1, max_bytes=1_000_000)
     assert await store.trouble() is None
     assert await store.trouble() is None

@@ -353,7 +353,7 @@ async def test_no_refusal_is_written_into_a_response_that_has_begun(ends: bool) 
     assert (socket.is_ended, socket.is_closed) == (True, False)
 
 
-async def test_a_finished_response_is_not_told_to_stop() -> None:
+async def test_a_finished_response_is_not_stopped() -> None:
     stopped = list[str]()
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:

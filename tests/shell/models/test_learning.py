@@ -176,7 +176,7 @@ def test_only_the_tenant_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) 
     assert window(found, by="one") is None
 
 
-def test_a_window_that_refusals_without_words_tell_of_binds_all_once_two_tenants_have_met_them(tmp_path: Path) -> None:
+def test_a_window_learned_from_empty_refusals_binds_all_once_two_tenants_have_met_them(tmp_path: Path) -> None:
     found = learning(tmp_path)
     refused(found, 20_000, "one")
     assert (guess(found, "one"), guess(found, "new")) == (10_000, None)

@@ -177,9 +177,7 @@ async def test_a_second_key_confirms_on_one_replica_what_a_first_has_met_on_anot
         await one.comes_to(8_192, "c0" * 16)
 
 
-async def test_replicas_that_tell_tenants_apart_in_different_ways_share_nothing(
-    tmp_path: Path, server: StateServer
-) -> None:
+async def test_replicas_that_separate_tenants_differently_share_nothing(tmp_path: Path, server: StateServer) -> None:
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server, "beef")
     async with running(one):
         one.meets(8_192)
@@ -211,7 +209,7 @@ async def test_without_the_server_each_learns_alone_and_with_it_again_they_agree
         assert one.window(ALICE) == 4_096
 
 
-async def test_a_server_that_has_lost_everything_is_told_again_even_if_a_newcomer_was_there_first(
+async def test_a_server_that_lost_everything_is_refilled_even_if_a_newcomer_was_first(
     tmp_path: Path, server: StateServer
 ) -> None:
     one, two, newcomer = (Replica(tmp_path / name, server) for name in ("one", "two", "newcomer"))
@@ -283,7 +281,7 @@ async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_compar
         assert one.window() == 8_192
 
 
-async def test_a_defect_is_told_and_the_next_comparison_made(
+async def test_a_defect_is_logged_and_the_next_comparison_made(
     tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
     def fail(*_: object) -> None:
@@ -299,7 +297,7 @@ async def test_a_defect_is_told_and_the_next_comparison_made(
         await two.comes_to(8_192)
 
 
-async def test_a_server_that_accepts_and_says_nothing_delays_nobody(tmp_path: Path, server: StateServer) -> None:
+async def test_a_silent_server_delays_no_request(tmp_path: Path, server: StateServer) -> None:
     async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await gate.wait()
         writer.close()

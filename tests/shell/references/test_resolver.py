@@ -284,7 +284,7 @@ async def test_the_number_of_references_of_one_request_is_bounded(
     assert await House(folder, web).of(remote("a"), remote("b"), remote("c")) == [fetched(), fetched(), None]
 
 
-async def test_the_log_tells_the_host_and_never_the_path(folder: Path) -> None:
+async def test_the_log_has_the_host_and_never_the_path(folder: Path) -> None:
     with capture_logs() as lines:
         here = House(folder, Web(a=fetched()))
         for _ in range(2):

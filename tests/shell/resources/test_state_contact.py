@@ -53,7 +53,7 @@ async def test_a_server_that_is_not_there_is_a_fact_and_no_error() -> None:
     await contact.close()
 
 
-async def test_a_defect_is_told_as_one_and_ends_nothing() -> None:
+async def test_a_defect_is_logged_as_one_and_ends_nothing() -> None:
     contact = StateContact(URL, lambda: "5eed")
 
     async def broken() -> None:

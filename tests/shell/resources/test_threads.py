@@ -164,7 +164,7 @@ async def test_nothing_waits_behind_threads_that_all_hang() -> None:
     threads.shutdown()
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+async def test_abandoned_work_is_not_begun() -> None:
     threads, leave, done = DaemonThreads(1, "left"), threading.Event(), []
     threads.submit(leave.wait)
     left = asyncio.create_task(threads.run(PATIENCE_SECONDS, done.append, 1))
@@ -178,7 +178,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     threads.shutdown()
 
 
-async def test_what_goes_wrong_is_told() -> None:
+async def test_errors_are_logged() -> None:
     threads = DaemonThreads(1, "wrong")
     with pytest.raises(ZeroDivisionError):
         await threads.run(PATIENCE_SECONDS, divmod, 7, 0)

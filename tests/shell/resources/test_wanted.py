@@ -42,12 +42,12 @@ async def test_without_other_requests_a_thread_does_not_pause(turns: list[float]
     assert turns == []
 
 
-def test_on_the_event_loop_nobody_has_to_go_first(turns: list[float]) -> None:
+def test_on_the_event_loop_no_task_has_to_go_first(turns: list[float]) -> None:
     assert step() == []
     assert turns == []
 
 
-async def test_work_that_nobody_waits_for_stops_at_the_next_message() -> None:
+async def test_abandoned_work_stops_at_the_next_message() -> None:
     begun, over = threading.Event(), threading.Event()
     outcome: list[str] = []
 

@@ -95,7 +95,7 @@ def test_changes_are_made_one_after_another_each_of_what_the_one_before_has_left
     assert shared(tmp_path).read() == {"count": 6}
 
 
-def test_a_broken_file_is_replaced_by_the_next_change_and_told_to_who_reads(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_to_readers_and_replaced_by_the_next_change(tmp_path: Path) -> None:
     (tmp_path / "learned.json").write_bytes(b'{"a": ')
     mine = shared(tmp_path)
     with pytest.raises(ValueError, match="truncated"):
@@ -105,7 +105,7 @@ def test_a_broken_file_is_replaced_by_the_next_change_and_told_to_who_reads(tmp_
     assert mine.read() == {"a": 1}
 
 
-def test_a_worker_that_holds_the_lock_for_ever_stops_nobody(tmp_path: Path) -> None:
+def test_a_worker_that_holds_the_lock_for_ever_stops_no_other(tmp_path: Path) -> None:
     handle = os.open(tmp_path / "learned.lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -142,7 +142,7 @@ async def test_pieces_of_a_body_are_counted_as_they_come() -> None:
     assert share.held_bytes == 5
 
 
-async def test_a_small_request_waits_for_nobody() -> None:
+async def test_a_small_request_never_waits() -> None:
     workload = Workload(100)
     large, waiting, small = (workload.share() for _ in range(3))
     await workload.take(large, SMALL_BYTES + 1)
@@ -207,7 +207,7 @@ async def test_who_sends_slowly_loses_its_place_while_others_wait() -> None:
     late.leave()
 
 
-async def test_nobody_is_hurried_for_the_time_in_which_it_was_held_up() -> None:
+async def test_time_in_the_queue_does_not_count_against_a_sender() -> None:
     workload = Workload(100_000)
     first, second, third = (Sender(workload) for _ in range(3))
     for sender in (first, second, third):

@@ -35,7 +35,7 @@ def finished(name: str = "req", blocks: tuple[MessageReport, ...] = BLOCKS, **me
     return Finished(0.0, cast(Line, line), blocks)
 
 
-def test_a_summary_tells_where_the_tokens_went():
+def test_a_summary_shows_where_the_tokens_went():
     summary = finished(model="m", edits={"old_exchange": 1}).summary()
     assert summary["message_tokens"] == {"kept": 180, "cut": 250, "left_out": 500}
     assert (summary["messages_left_out"], summary["model"]) == (1, "m")

@@ -77,7 +77,7 @@ def told(*entries: Entry, by: Ledger) -> list[Entry]:
     return [replace(one, id=number) for one, number in zip(entries, by.add(entries), strict=True)]
 
 
-def test_what_a_replica_tells_has_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
+def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
     ledger.add([entry("here", 1_000.5)])
     heard = told(entry("a", 1_000.0), entry("b", 1_001.0), by=other)

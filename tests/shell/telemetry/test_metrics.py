@@ -136,7 +136,7 @@ def waited(seconds: float, client: str = "codex") -> RequestRecord:
     return record
 
 
-def test_waits_for_the_first_byte_are_told_by_client_model_and_upstream(metrics: Metrics) -> None:
+def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metrics: Metrics) -> None:
     for seconds, client in ((0.5, "codex"), (2.0, "codex"), (4.0, "crush")):
         metrics.finished(waited(seconds, client))
     told = {name: value for name, value in values(metrics).items() if name.startswith("upstream_first_byte")}
@@ -156,7 +156,7 @@ def test_waits_do_not_pile_up_where_nothing_reads_them(metrics: Metrics, monkeyp
     assert values(metrics)["upstream_first_byte_seconds_count{codex,,api.test}"] == 100
 
 
-def test_money_is_told_by_client_for_models_that_have_a_price(metrics: Metrics) -> None:
+def test_costs_are_reported_by_client_for_models_with_a_price(metrics: Metrics) -> None:
     prices = {"m": Price(2.0, 1.0, 8.0)}
     metrics.follow([], {"api.test": prices.get})
     for client, model, upstream in (
@@ -269,7 +269,7 @@ sys.stdout.write(metrics.exposed().decode())
 """
 
 
-def test_workers_that_share_a_folder_tell_the_sum_and_the_dead_have_nothing_under_way(tmp_path: Path) -> None:
+def test_workers_that_share_a_folder_report_the_sum_and_dead_ones_have_no_running_requests(tmp_path: Path) -> None:
     environment = {**os.environ, SHARED_FOLDER: str(tmp_path)}
     told = subprocess.run(
         [sys.executable, "-c", TWO_WORKERS], env=environment, capture_output=True, text=True, check=True

@@ -140,7 +140,7 @@ async def test_the_wait_for_images_is_not_the_proxys_own_time(monkeypatch: pytes
     assert (line["own_ms"], "lookup_ms" in line) == (2500.0, False)
 
 
-async def test_the_headers_tell_sizes_attempts_and_edits() -> None:
+async def test_the_headers_report_sizes_attempts_and_edits() -> None:
     planned = await planned_for(body(LONG))
     plan = planned.plan
     headers = dict(RequestRecord("req-1", started=0.0, planned=planned).headers())

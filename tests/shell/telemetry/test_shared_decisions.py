@@ -177,7 +177,7 @@ async def test_replicas_with_different_secrets_show_each_other_nothing(tmp_path:
         assert await two.ids() == []
 
 
-async def test_without_the_server_each_shows_what_it_has_and_tells_the_rest_when_it_is_back(
+async def test_without_the_server_each_replica_shows_its_own_rows_and_publishes_them_once_it_is_back(
     tmp_path: Path, server: StateServer
 ) -> None:
     """The server keeps nothing over its restart."""

@@ -370,7 +370,7 @@ def test_a_size_may_have_zeros_before_it(size: bytes) -> None:
 
 
 @given(st.integers(1, LONGEST_CHUNK))
-def test_the_length_of_a_whole_chunk_tells_how_it_begins(size: int) -> None:
+def test_the_length_of_a_whole_chunk_determines_how_it_begins(size: int) -> None:
     whole = chunk(b"x" * size)
     line = SIZE_LINES[len(whole)]
     if len(whole) <= LONGEST_CHUNK:

@@ -46,7 +46,7 @@ def test_a_proxy_that_writes_the_json_anew_is_judged_by_the_text() -> None:
         _check(b'{"choices":[]}', verbatim=False)
 
 
-def test_an_error_is_wrong_and_its_text_is_told() -> None:
+def test_an_error_is_wrong_and_its_text_is_reported() -> None:
     with pytest.raises(WrongAnswer, match="status 502: no upstream"):
         _check(b"no upstream", status=502)
 
@@ -78,7 +78,7 @@ def test_a_request_over_the_window_has_to_be_changed_on_its_way() -> None:
         _check(json_answer(b"a shorter one") + b" ", fits=False)
 
 
-def test_where_nobody_knows_whether_it_fits_both_are_right_as_long_as_the_answer_is_whole() -> None:
+def test_if_fit_is_unknown_both_outcomes_are_right_as_long_as_the_answer_is_whole() -> None:
     _check(json_answer(_SENT), fits=None)
     _check(json_answer(b"a shorter one"), fits=None)
     with pytest.raises(WrongAnswer, match="bytes instead of"):

@@ -51,5 +51,5 @@ def test_a_list_of_names_and_a_block_with_a_line_missing_do_not_count() -> None:
     assert tally.shares() == {"real": 44.4, "edits": 33.3, "lines": 50.0}
 
 
-def test_what_nobody_needed_is_all_there() -> None:
+def test_content_that_needed_no_cut_is_all_there() -> None:
     assert Tally().shares() == {"real": 100.0, "edits": 100.0, "lines": 100.0}

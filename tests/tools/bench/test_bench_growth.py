@@ -19,7 +19,7 @@ def test_cuts_that_fall_on_other_turns_in_each_run_are_not_lost() -> None:
     assert growth.typical([[8.0, 1.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 7.0]]) == [8.0, 1.0, 1.0]
 
 
-def test_of_two_runs_the_one_with_the_lower_total_is_told() -> None:
+def test_the_run_with_the_lower_total_is_reported() -> None:
     assert growth.typical([[9.0, 2.0], [1.0, 8.0]]) == [1.0, 8.0]
 
 

@@ -112,7 +112,7 @@ def test_small_requests_end_with_the_last_one_beside_them(model: Running) -> Non
     assert len(seen.answer_ms) < 5_000
 
 
-def test_a_wrong_answer_beside_is_told(model: Running) -> None:
+def test_a_wrong_answer_beside_is_reported(model: Running) -> None:
     seen = run(_beside(model.port, "growing_2mb_cut", requests=5_000, most=1))
 
     assert seen.wrong == "growing_2mb_cut: a request over the window was forwarded as it came"
@@ -149,13 +149,13 @@ def test_cpu_is_read_before_after_each_and_at_the_end(model: Running) -> None:
     assert each == sorted(each)
 
 
-def test_a_request_that_should_have_been_cut_and_was_not_is_told(model: Running) -> None:
+def test_a_missing_cut_is_reported(model: Running) -> None:
     seen = run(_job(model.port, "growing_2mb_cut", requests=1))
 
     assert seen.wrong == "growing_2mb_cut: a request over the window was forwarded as it came"
 
 
-def test_a_path_that_the_upstream_does_not_know_is_told(model: Running) -> None:
+def test_a_path_unknown_to_the_upstream_is_reported(model: Running) -> None:
     seen = run(msgspec.structs.replace(_job(model.port), path="/v1/other"))
 
     assert seen.wrong is not None
@@ -200,7 +200,7 @@ def test_a_wrong_answer_ends_the_job_and_is_no_sample(answer: bytes, why: str) -
     assert seen.answer_ms == []
 
 
-def test_nobody_listening_is_told_and_not_raised() -> None:
+def test_a_refused_connection_is_reported_and_not_raised() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
 

@@ -72,7 +72,7 @@ def test_a_conversation_that_is_written_anew_is_of_other_words_and_under_another
     assert runs[0][0].workload != runs[1][0].workload  # another one comes first
 
 
-def test_small_requests_beside_large_ones_are_told_by_their_99th_percentile() -> None:
+def test_small_requests_beside_large_ones_are_reported_by_their_99th_percentile() -> None:
     waits = {1: [1.0] * 200, 2: [1.0] * 190 + [2.0] * 10, 3: [1.0] * 99 + [9.0] * 101, 4: [1.0] * 99}
     client = _Client(lambda job: Seen(answer_ms=waits[job.port], answered_beside=50, seconds=2.0))
     session = _session(client)

@@ -22,7 +22,7 @@ def test_files_are_counted_by_type_and_misses_are_named(tmp_path: Path, monkeypa
     assert said[-2].split() == ["all", "3", "66.67%", "66.67%"]
 
 
-def test_a_type_that_bytes_cannot_tell_counts_as_text():
+def test_a_type_that_bytes_do_not_reveal_counts_as_text():
     assert media_types.right("text/csv", "text/plain")
     assert not media_types.right("application/json", "text/plain")
     assert not media_types.right("text/csv", "image/png")

@@ -48,7 +48,7 @@ def test_the_server_that_only_forwards_is_held_to_a_target_of_its_own() -> None:
     assert cells[1:] == ["0.470 ms", "0.100 ms", "4.7×", "≤ 4.6×", "**no**"]
 
 
-def test_the_load_that_was_reached_is_told_with_the_figure() -> None:
+def test_the_load_that_was_reached_is_reported_with_the_figure() -> None:
     results = Results()
     for name, figure, reached in ((OURS, 25.0, 24_400.0), (NGINX, 12.5, 24_900.0)):
         results.add("streams", name, figure)

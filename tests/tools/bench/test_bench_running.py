@@ -67,7 +67,7 @@ def _python(code: str) -> Callable[[int, int, Path], list[str]]:
     return lambda port, _, folder: [sys.executable, "-c", code, str(port), str(folder)]
 
 
-def test_a_proxy_that_ends_at_once_is_told_with_its_last_words() -> None:
+def test_a_proxy_that_ends_at_once_is_reported_with_its_last_words() -> None:
     hopeless = Contender("hopeless", "1", _python("print('no such flag')"))
 
     with upstream() as model, pytest.raises(DidNotStart, match="no such flag"), proxy(hopeless, model.port):

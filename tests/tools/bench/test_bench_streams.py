@@ -80,14 +80,14 @@ def test_each_stream_is_checked_as_a_whole(model: Running, monkeypatch: pytest.M
     assert {status for status, _ in checked} == {200}
 
 
-def test_a_stream_that_lacks_an_event_is_told(model: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_lacks_an_event_is_reported(model: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = streams_together(1, pace_ms=_PACE_MS, events=_EVENTS)
     monkeypatch.setitem(WORKLOADS, "more", replace(asked, events=_EVENTS + 1))
 
     assert "bytes instead of" in str(run(_job(model.port, "more", requests=1)).wrong)
 
 
-def test_a_stream_that_is_cut_off_is_told() -> None:
+def test_a_truncated_stream_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

@@ -23,7 +23,7 @@ def test_every_endpoint_has_a_section_with_its_parameters() -> None:
                 assert f"<td><code>{parameter['name']}</code></td><td>{parameter['in']}" in found
 
 
-def test_every_model_of_a_response_is_told_once_with_its_members() -> None:
+def test_every_response_model_is_listed_once_with_its_members() -> None:
     page = api_page.render()
     for name, model in api_page.described()["components"]["schemas"].items():
         assert page.count(f'<section id="{name}">') == 1

@@ -81,7 +81,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
     assert "tool_calls" not in choice["message"]
 
 
-def test_a_usage_that_only_one_round_tells_is_told():
+def test_a_usage_from_only_one_round_is_reported():
     answer = AnswerBody()
     read(answer, body(said_by("a"), usage={"total_tokens": 3}))
     answer.next_round()

@@ -149,7 +149,7 @@ def test_an_own_call_in_the_first_event_leaves_the_role():
 
 
 @pytest.mark.parametrize("indexes", [(0, 0), (None, None)], ids=["all 0", "none"])
-def test_calls_that_a_server_does_not_number_are_told_apart_by_their_ids(indexes):
+def test_calls_without_an_index_are_distinguished_by_their_ids(indexes):
     stream = AnswerStream()
     told = b""
     for call, index in zip((OWN, OTHER), indexes, strict=True):
@@ -212,7 +212,7 @@ def test_what_is_no_json_passes_in_any_round():
     assert stream.last_words() == b"data: [DONE]"
 
 
-def test_a_usage_that_is_in_the_last_event_of_text_is_told_once():
+def test_a_usage_in_the_last_event_of_text_is_reported_once():
     stream = AnswerStream()
     event = chunk([choice({"content": "Hm.", "tool_calls": [OWN]}, "tool_calls")], usage=USAGE)
     told = stream.feed(event + DONE)

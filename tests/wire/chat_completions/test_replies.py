@@ -35,7 +35,7 @@ USAGES = st.builds(
 
 
 @given(st.lists(USAGES, min_size=1, max_size=4))
-def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(rounds):
+def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(rounds):
     usage = AnswerUsage()
     for one in rounds[:-1]:
         usage.add(one)
@@ -80,7 +80,7 @@ def said(**members: bytes):
     return said_in(members)
 
 
-def test_our_calls_are_told_from_the_clients_and_each_keeps_its_bytes():
+def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
     found = said(tool_calls=b"[" + THEIRS + b"," + OURS + b"]")
     (own,) = found.own
     assert (own.position, own.id, own.arguments, own.raw) == (1, "c1", "{}", OURS)

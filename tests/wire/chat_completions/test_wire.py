@@ -55,7 +55,7 @@ def test_who_is_offered_the_tool(tools, offered, policy):
 
 
 @pytest.mark.parametrize("others", [{"n": 2}, {"functions": []}])
-def test_no_tool_where_nobody_could_answer_its_calls(others):
+def test_no_tool_is_added_if_its_calls_could_not_be_answered(others):
     assert with_tool(members(WEATHER, **others), "always") is None
 
 

@@ -69,7 +69,7 @@ def test_of_three_rounds_the_first_one_names_the_answer():
     assert (told["id"], told["content"]) == ("msg_1", [text("1"), text("2"), text("3")])
 
 
-def test_a_usage_that_only_one_round_tells_is_not_told():
+def test_a_usage_from_only_one_round_is_not_reported():
     answer = AnswerBody()
     read(answer, body_of_answer([OWN], usage=START_USAGE))
     answer.next_round()

@@ -112,7 +112,7 @@ def test_a_block_of_a_kind_that_is_not_known_is_not_put_together():
     assert stream.end() is None
 
 
-def test_an_error_behind_our_call_is_told_and_no_round_follows():
+def test_an_error_after_our_call_is_forwarded_and_no_round_follows():
     stream = AnswerStream()
     error = event("error", error={"type": "overloaded_error"})
     assert stream.feed(START + OUR_CALL + error) == START + error

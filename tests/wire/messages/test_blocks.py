@@ -65,7 +65,7 @@ def test_whatever_stands_in_a_content_nothing_raises(content):
         ("text", "", None),
     ],
 )
-def test_a_block_of_text_is_told_by_its_type(block, kind, said):
+def test_a_text_block_is_recognised_by_its_type(block, kind, said):
     assert (kind_of(block), text_in(block)) == (kind, said)
 
 
@@ -90,7 +90,7 @@ def test_a_block_of_text_is_told_by_its_type(block, kind, said):
         (7, []),
     ],
 )
-def test_of_any_block_the_texts_count_and_what_nobody_can_read_does_not(block, said):
+def test_texts_of_any_block_count_and_unreadable_content_does_not(block, said):
     assert list(texts_of([block])) == said
 
 

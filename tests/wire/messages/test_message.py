@@ -77,7 +77,7 @@ def test_what_stands_elsewhere_is_named_by_its_address_and_its_last_part():
         {},
     ],
 )
-def test_a_source_of_which_nobody_can_tell_what_it_is_holds_nothing(source):
+def test_an_unknown_source_holds_no_media(source):
     assert of("image", source) is None
 
 
@@ -434,7 +434,7 @@ def test_images_among_parts_are_those_that_came_and_those_that_are_shown():
 
 
 @pytest.mark.parametrize(("written", "text"), [(b'{"x":  1}', '{"x":  1}'), (b'{"x":  "\xff"}', '{"x":"\\udcff"}')])
-def test_an_input_is_told_as_it_is_written_where_it_can_be_read(written, text):
+def test_a_readable_input_is_shown_as_written(written, text):
     call = b'{"type":"tool_use","id":"a","name":"b","input":' + written + b"}"
     (argument,) = ApiMessage.read(b'{"role":"assistant","content":[' + call + b"]}").arguments()
     assert argument.text == text

@@ -99,7 +99,7 @@ def test_a_text_of_a_result_is_changed_and_all_else_keeps_its_bytes(others):
     assert found == [user([result(1, [text("short"), IMAGE], is_error=True, **MARK), *others])]
 
 
-def test_what_stands_before_a_compaction_is_one_message_that_nobody_reads():
+def test_everything_before_a_compaction_is_one_opaque_message():
     compaction = assistant([{"type": "compaction", "content": "so far"}, text("on")])
     old = [user("a" * 9999), assistant([text("b")])]
     ignored, kept, asked = read(*old, compaction, user("go on"))
@@ -229,7 +229,7 @@ def test_a_compaction_may_change_what_was_read_and_nothing_else_does():
     assert not changes_what_was_read(spelled(assistant([text("a compaction")])))
 
 
-def test_items_that_nobody_looks_into_are_written_as_they_came():
+def test_uninspected_items_are_written_unchanged():
     message = ignored([b"7", b'{"role": "user"}'])
     assert (message.text(), message.must_stay, list(message.texts())) == ("", True, [])
     assert joined([message], [message]) == b'[7,{"role": "user"}]'

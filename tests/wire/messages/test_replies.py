@@ -42,11 +42,11 @@ def test_the_prompt_is_what_the_cache_had_what_it_got_and_the_rest(fresh, got, h
     )
 
 
-def test_of_a_stream_the_first_event_tells_the_prompt_and_the_last_one_the_reply():
+def test_the_first_event_of_a_stream_reports_the_prompt_and_the_last_one_the_reply():
     assert counted_in(START + END) == Counted(423, 7, 400)
 
 
-def test_a_prompt_that_the_last_event_tells_again_is_counted_once():
+def test_a_prompt_that_the_last_event_repeats_is_counted_once():
     newer = event("message_delta", delta={}, usage={**START_USAGE, "output_tokens": 9})
     assert counted_in(START + newer) == counted_in(newer) == Counted(423, 9, 400)
 
@@ -76,7 +76,7 @@ def test_only_whole_numbers_are_counts():
     assert numbers_in("input_tokens") == {}
 
 
-def test_nobody_knows_a_prompt_of_which_only_the_cached_part_is_told():
+def test_a_prompt_with_only_its_cached_part_reported_is_unknown():
     assert prompt_in({"cache_read_input_tokens": 7}) is None
     assert prompt_in({"cache_read_input_tokens": 7, "input_tokens": 0}) == 7
 
@@ -108,7 +108,7 @@ def after(rounds):
 
 
 @given(st.lists(USAGES, min_size=1, max_size=4), USAGES)
-def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(rounds, last):
+def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(rounds, last):
     told = after(rounds).for_client(last)
     assert {name: told[name] for name in PROMPT} == {name: rounds[0][name] for name in PROMPT}
     assert told["output_tokens"] == sum(one["output_tokens"] for one in [*rounds, last])
@@ -123,7 +123,7 @@ def test_the_record_holds_the_tokens_of_all_rounds(rounds, last):
     assert after(rounds).totals(last) == (expected if prompt or reply else {})
 
 
-def test_a_part_of_a_usage_is_told_as_a_part():
+def test_a_partial_usage_is_reported_as_partial():
     usage = after([{"input_tokens": 5, "output_tokens": 2}])
     assert usage.for_client({"input_tokens": 90}) == {"input_tokens": 5}
     assert usage.for_client({"output_tokens": 3, "cache_read_input_tokens": 8}) == {
@@ -132,13 +132,13 @@ def test_a_part_of_a_usage_is_told_as_a_part():
     }
 
 
-def test_the_first_round_is_the_first_though_nobody_counted_it():
+def test_the_first_round_is_the_first_even_if_uncounted():
     usage = after([{}, {"input_tokens": 5, "output_tokens": 2}])
     assert usage.for_client({"input_tokens": 9}) == {"input_tokens": 9}
     assert usage.totals({}) == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
-def test_nobody_counted_is_no_count():
+def test_a_missing_count_is_no_count():
     assert AnswerUsage().totals({}) == AnswerUsage().for_client({}) == {}
 
 
@@ -149,7 +149,7 @@ THEIRS = b'{ "type":"tool_use","id":"t2","name":"ls","input":{} }'
 THOUGHT = b'{"type": "thinking", "thinking": "hm", "signature": "s=="}'
 
 
-def test_our_calls_are_told_from_the_clients_and_each_keeps_its_bytes():
+def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
     found = said_in([THOUGHT, THEIRS, OURS])
     (own,) = found.own
     assert (own.position, own.id, own.raw) == (1, "t1", OURS)
@@ -167,7 +167,7 @@ def test_a_message_is_mixed_where_the_client_has_something_to_answer_too(blocks,
 
 
 @pytest.mark.parametrize("odd", [b"7", b"null", b"{}", b'"read_artifact"', b"{"])
-def test_what_is_no_call_is_nobodys(odd):
+def test_a_block_that_is_no_call_belongs_to_neither_side(odd):
     found = said_in([odd])
     assert (found.own, found.others) == ((), ())
 

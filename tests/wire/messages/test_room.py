@@ -39,14 +39,14 @@ def test_both_sizes_of_a_refusal_are_those_of_the_request_as_it_came():
     assert sizes_of(replace(made, after=made.before), 1_200, counted) == (3_333, 1_100)
 
 
-def test_where_no_limit_is_known_the_one_that_is_told_is_less_than_the_prompt():
+def test_without_a_known_limit_the_reported_one_is_below_the_prompt():
     made = planned(100_000)
     prompt, most = sizes_of(made, 128_000, Verdict(VerdictKind.PROMPT))
     assert prompt == made.before.tokens
     assert most == prompt - 1
 
 
-def test_of_a_limit_in_bytes_its_share_of_the_tokens_is_told():
+def test_a_limit_in_bytes_is_reported_as_its_share_of_the_tokens():
     made = planned(100_000)
     bound = replace(made, budget=Budget(100_000, None, made.before.bytes // 2))
     prompt, most = sizes_of(bound, 128_000, Verdict(VerdictKind.ACCEPTED))

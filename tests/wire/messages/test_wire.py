@@ -167,13 +167,13 @@ def test_a_request_without_a_number_is_given_none():
     assert "request_id" not in json.loads(MESSAGES.error(MalformedRequest("x")))
 
 
-def test_an_overflow_is_told_in_the_one_sentence_that_clients_know():
+def test_an_overflow_is_reported_in_the_one_sentence_that_clients_recognise():
     error = ContextOverflow("words", sizes=(9, 7), advice="Shorten it.")
     told = json.loads(MESSAGES.error(error))["error"]
     assert told == {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 7 maximum. Shorten it."}
 
 
-def test_an_overflow_of_which_no_size_is_known_is_told_in_its_own_words():
+def test_an_overflow_of_unknown_size_is_reported_in_its_own_words():
     assert json.loads(MESSAGES.error(ContextOverflow("words")))["error"]["message"] == "words"
 
 
@@ -406,7 +406,7 @@ def test_without_one_or_with_a_word_of_a_refusal_it_may_be_none(evidence):
     assert not MESSAGES.is_plainly_a_reply(evidence)
 
 
-def test_the_end_of_an_answer_tells_what_was_counted_and_that_it_is_whole():
+def test_the_end_of_an_answer_reports_the_counts_and_that_it_is_whole():
     assert MESSAGES.counted(START + END) == Counted(423, 7, 400)
     assert [MESSAGES.is_complete(told) for told in (START + END, START)] == [True, False]
 
@@ -423,7 +423,7 @@ def test_each_answer_is_read_anew():
         assert MESSAGES.reply(stream=True).feed(START + END) == START + END
 
 
-def test_errors_are_told_in_the_shape_of_the_api():
+def test_errors_have_the_shape_of_the_api():
     kind = {"type": "error", "error": {"type": "invalid_request_error", "message": "x"}}
     assert json.loads(MESSAGES.error(MalformedRequest("x"), "req-1")) == {**kind, "request_id": "req-1"}
     assert json.loads(MESSAGES.error_in_body(400, b"x")) == kind

@@ -77,7 +77,7 @@ def test_an_item_is_known_by_its_type(name, kind):
         (b'{"type":"message","role":"assistant","id":7}', Head(Kind.MESSAGE, "message", "assistant", is_own=True)),
     ],
 )
-def test_what_leaves_its_type_out_or_is_odd_is_told_by_the_rest(raw, found):
+def test_an_item_without_a_usual_type_is_recognised_by_its_other_members(raw, found):
     assert head_of(raw) == found
 
 
@@ -195,7 +195,7 @@ def test_what_a_model_reads_of_an_item_is_its_text(item, texts):
 @pytest.mark.parametrize(
     "item", [{"type": "hologram", "light": 7}, {"type": "tool_search_output", "tools": []}, [1], {}]
 )
-def test_what_cannot_be_told_counts_by_its_bytes(item):
+def test_unknown_content_counts_by_its_bytes(item):
     assert read(item) == [json.dumps(item)]
 
 
@@ -229,7 +229,7 @@ def test_the_walk_through_an_output_is_as_deep_as_it_is():
         ("input_image", []),
     ],
 )
-def test_the_media_of_an_item_are_told_by_their_types(item, media):
+def test_the_media_of_an_item_are_recognised_by_their_types(item, media):
     assert list(media_in(item)) == media
 
 

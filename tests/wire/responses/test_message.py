@@ -231,7 +231,7 @@ def test_what_later_messages_rest_on_must_stay(item, must_stay):
     assert read(item).must_stay is must_stay
 
 
-def test_only_what_nobody_knows_is_a_companion_by_itself():
+def test_only_an_unknown_item_is_a_companion_on_its_own():
     assert read({"type": "hologram"}).is_companion
     assert not any(read(item).is_companion for item in (user("hi"), CALL, {"type": "compaction"}))
 
@@ -268,7 +268,7 @@ def test_reasoning_may_neither_be_changed_nor_left_out():
     assert list(message.texts()) == [((1, "content", 0, "text"), "so")]
 
 
-def test_a_message_is_told_part_by_part():
+def test_a_message_is_described_part_by_part():
     at, (text, image, odd, plain) = read(user([said("a"), IMAGE, 7, "b"])).parts()
     assert at == (0, "content")
     assert (text.text, plain.text, odd.text, image.text) == ("a", "b", None, None)
@@ -319,7 +319,7 @@ def test_a_message_may_hold_media_if_a_part_is_no_plain_one(part, found):
 
 
 @pytest.mark.parametrize("name", ["input_image", "computer_screenshot", "image", "image_generation_call"])
-def test_images_are_told_by_the_names_of_their_parts(name):
+def test_images_are_recognised_by_the_names_of_their_parts(name):
     assert may_hold_images(json.dumps({"type": name}).encode())
     assert not may_hold_images(json.dumps({"type": "input_text", "text": f'"{name}"'}).encode())
 

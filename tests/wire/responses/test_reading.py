@@ -104,7 +104,7 @@ def test_a_word_of_the_model_behind_an_exchange_is_its_own() -> None:
     assert not any(message.must_stay or message.is_companion for message in messages)
 
 
-def test_what_nobody_knows_goes_with_the_message_before_it() -> None:
+def test_an_unknown_item_belongs_to_the_message_before_it() -> None:
     messages = read(USER, {"type": "hologram"}, call(), {"type": "hologram"}, output())
     assert [message.is_companion for message in messages] == [False, True, False, True, False]
     assert not any(message.must_stay for message in messages)

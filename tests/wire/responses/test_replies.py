@@ -44,7 +44,7 @@ def over(rounds):
 
 
 @given(ROUNDS)
-def test_the_client_is_told_of_its_own_prompt_and_of_all_that_the_model_wrote(rounds):
+def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(rounds):
     written = sum(one["output_tokens"] for one in rounds)
     assert over(rounds[:-1]).for_client(rounds[-1]) == {
         "input_tokens": rounds[0]["input_tokens"],
@@ -79,7 +79,7 @@ def told(status, body):
     return found
 
 
-def test_an_error_in_a_stream_is_told_to_all_kinds_of_clients():
+def test_an_error_in_a_stream_reaches_every_kind_of_client():
     error = ContextOverflow("too long", param="input")
     first, second = told(400, error_body(error))
     assert (first["type"], first["code"], first["param"]) == ("error", "context_length_exceeded", "input")
@@ -162,7 +162,7 @@ def words(text):
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
-def test_our_calls_are_told_from_those_of_the_client_by_their_place_among_all_calls():
+def test_our_calls_are_separated_from_the_clients_by_their_place_among_all_calls():
     found = said(SEALED, FETCH, SEARCH, OWN, EXEC)
     assert [(call.position, call.id, call.arguments) for call in found.own] == [(1, "o", '{"id": "x"}')]
     assert [call.raw for call in found.own] == items(OWN)

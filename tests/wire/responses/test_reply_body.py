@@ -107,7 +107,7 @@ def usage(prompt, reply):
     return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
 
 
-def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
+def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
     answer = ReplyBody()
     read(answer, body(OWN, usage=usage(100, 10)))
     assert answer.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
@@ -124,7 +124,7 @@ def test_the_usage_of_a_first_round_stands_as_it_came():
     assert json.loads(answer.last_words())["usage"] == {"input_tokens": 100, "output_tokens": 10}
 
 
-def test_a_usage_that_only_one_round_tells_is_told_as_it_came():
+def test_a_usage_from_only_one_round_is_reported_unchanged():
     answer = ReplyBody()
     read(answer, body(OWN, usage=usage(100, 10)))
     answer.next_round()

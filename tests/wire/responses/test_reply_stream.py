@@ -115,7 +115,7 @@ def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places, k
     assert response["id"] == f"resp_{1:024d}"
 
 
-def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
+def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
     stream = ReplyStream()
     told = fed(stream, came_of(Reply("", (READS,)), prompt=100))
     assert stream.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
@@ -182,7 +182,7 @@ def test_an_item_without_an_index_is_the_client_s_and_in_no_list():
     assert b'"output":[]' in stream.last_words()
 
 
-def test_every_event_that_ends_a_stream_is_told():
+def test_every_event_that_ends_a_stream_is_recognised():
     stream = ReplyStream()
     failed = written({"type": "response.failed", "response": {"error": {"code": "server_error"}}, "sequence_number": 3})
     told = fed(stream, came_of(Reply("", (READS,))) + written({"type": "error", "sequence_number": 2}) + failed)
@@ -298,7 +298,7 @@ def test_reasoning_waits_until_it_is_known_whose_item_it_belongs_to():
 
 
 @pytest.mark.parametrize("calls", [(READS,), (READS, FETCHES)])
-def test_of_a_model_that_is_stopped_reasoning_before_our_call_alone_is_not_told(calls):
+def test_reasoning_before_our_lone_call_of_a_stopped_model_is_not_shown(calls):
     stream = ReplyStream()
     told = fed(stream, came_of(Reply("", calls, "hm"), kept=True))
     assert stream.end() is not None

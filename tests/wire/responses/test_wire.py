@@ -328,7 +328,7 @@ def test_a_text_becomes_an_item_beside_others():
         ({"truncation": "disabled"}, SHAPE),
     ],
 )
-def test_what_stands_elsewhere_is_told_by_the_members(members, shape):
+def test_content_held_elsewhere_is_recognised_by_the_members(members, shape):
     assert read(USER, **members).shape == shape
 
 
@@ -412,7 +412,7 @@ def test_a_choice_of_tools_is_read_from_the_request():
     assert not RESPONSES.forces_a_call({})
 
 
-def test_images_are_told_by_the_names_of_parts_and_members():
+def test_images_are_recognised_by_the_names_of_parts_and_members():
     assert RESPONSES.may_hold_images(b'{"type":"image_generation_call"}')
     assert not RESPONSES.may_hold_images(b'{"type":"input_text","text":"an image"}')
     assert RESPONSES.may_name_images(b'{"type":"input_image","image_url":"https://example.org"}')
@@ -559,5 +559,5 @@ def test_a_refusal_names_the_call_that_has_no_output(refusal, call_id):
     assert RESPONSES.unanswered_in(refusal) == call_id
 
 
-def test_a_failure_in_the_middle_of_a_stream_is_told_as_an_event():
+def test_a_failure_in_the_middle_of_a_stream_is_reported_as_an_event():
     assert RESPONSES.error_in_stream(502, b"Bad gateway").startswith(b"event: error\n")
