@@ -14,5 +14,5 @@ def test_the_metrics_show_what_the_running_application_learned_for_every_upstrea
         learning.note_cut(f"m{number}", 8_192, None)
     inherited.metrics.follow([former], {})
     inherited.metrics.follow(now, {})
-    told = inherited.metrics.exposed().decode()
-    assert [f'model="m{number}"' in told for number in range(3)] == [False, True, True]
+    reported = inherited.metrics.exposed().decode()
+    assert [f'model="m{number}"' in reported for number in range(3)] == [False, True, True]

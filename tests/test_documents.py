@@ -97,7 +97,7 @@ def test_to_change_one_thing_few_modules_are_opened() -> None:
     assert opened["the words of a notice"] == opened["the API that agents speak"] == 1
 
 
-def test_every_decision_stands_in_the_index() -> None:
+def test_every_decision_is_in_the_index() -> None:
     index = (DOCS / "decisions" / "index.md").read_text()
     pages = sorted(path.name for path in (DOCS / "decisions").glob("0*.md"))
     assert re.findall(r"\]\((0[^)]+)\)", index) == pages

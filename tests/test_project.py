@@ -59,7 +59,7 @@ def test_every_setting_has_its_docstring():
     assert silent == []
 
 
-def test_the_version_stands_in_one_place():
+def test_the_version_is_in_one_place():
     assert "version" in PROJECT["project"]["dynamic"]
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "proxy/__init__.py"
     assert metadata.version("context-proxy") == __version__

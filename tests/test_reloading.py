@@ -39,7 +39,7 @@ def test_what_cannot_change_stays_as_it_was_and_is_named(tmp_path: Path) -> None
     assert not (tmp_path / "other").exists()
 
 
-def test_every_setting_that_is_said_to_stay_is_one() -> None:
+def test_every_setting_documented_as_fixed_exists() -> None:
     for name in FIXED:
         reloading._value(Settings(), name)
 

@@ -12,5 +12,5 @@ def test_a_server_loads_nothing_that_only_some_requests_need() -> None:
         "unwanted = {'proxy.core.overflow.words', 'tiktoken', 'httpx', 're2', 'obstore'}\n"
         "print(sorted(unwanted & {*sys.modules}))\n"
     )
-    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"
+    reported = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert reported.stdout == "[]\n"

@@ -83,7 +83,7 @@ def test_changes_are_tried_on_three_pythons_from_the_oldest_on() -> None:
     assert len(tried) == 3
 
 
-def test_only_the_job_that_publishes_may_ask_for_the_index() -> None:
+def test_only_the_publishing_job_may_request_an_index_token() -> None:
     publish = workflow(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["publish"]
     assert publish["permissions"] == {"id-token": "write"}
     assert [step.get("uses", step.get("run")).partition("@")[0] for step in publish["steps"]] == [

@@ -207,7 +207,7 @@ def test_the_verdict_is_true(proxied: tuple[Turn, ...], said: str) -> None:
     )
 
 
-def test_on_a_terminal_bars_stand_for_the_lines() -> None:
+def test_on_a_terminal_bars_replace_the_lines() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     with progress(console, 3) as report:
         report("direct", READ)

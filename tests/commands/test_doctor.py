@@ -57,10 +57,10 @@ def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
         assert doctor(settings_for(url, tmp_path), None, console) == 0
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
-    told = [line.split()[:2] for line in lines if not line.startswith(" ")]
+    reported = [line.split()[:2] for line in lines if not line.startswith(" ")]
     about = ["store", "upstream", "key", "window", "tokenizer", "request", "stream"]
-    assert [word for _, word in told[:-1]] == about
-    assert {state for state, _ in told[:-1]} <= {"ok", "note"}
+    assert [word for _, word in reported[:-1]] == about
+    assert {state for state, _ in reported[:-1]} <= {"ok", "note"}
     assert lines[-1] == "A request goes through."
 
 

@@ -111,7 +111,7 @@ def test_standard_input_will_do(explain):
     assert explain(conversation(), by_stdin=True) == explain(conversation())
 
 
-def test_what_fits_is_said_to_be_sent_as_it_came(explain):
+def test_a_request_that_fits_is_reported_as_forwarded_unchanged(explain):
     status, output, _ = explain(conversation(2))
     assert status == 0
     assert "forwarded unchanged" in output
@@ -170,7 +170,7 @@ def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
     assert explain(conversation())[0] == 0
 
 
-def test_the_upstream_is_asked_for_the_window_as_a_proxy_asks_it(explain):
+def test_the_upstream_is_queried_for_the_window_as_a_proxy_does(explain):
     server = create_model_server(9_000, scripted, FLAVOURS["vllm"])
     with serving(server) as url:
         found = json.loads(
@@ -187,7 +187,7 @@ def test_an_upstream_without_a_list_is_mentioned_if_the_window_depends_on_it(exp
     assert json.loads(explain(conversation(2), "--json")[1])["upstream"]["listed"] is False
 
 
-def test_before_and_after_stand_side_by_side_with_the_reasons(explain):
+def test_before_and_after_are_side_by_side_with_the_reasons(explain):
     request = conversation(3, 2_100)
     request["messages"].append(user("thanks"))
     status, output, _ = explain(request, "--diff", window=200_000)

@@ -108,7 +108,7 @@ def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -
 
 
 @respx.mock
-def test_nothing_to_show_is_said() -> None:
+def test_an_empty_result_is_reported() -> None:
     respx.get(f"{BASE}/models").respond(401)
     assert "Neither the configuration nor the upstream names a model" in printed()
 
@@ -137,10 +137,10 @@ def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it() ->
     respx.get(f"{BASE}/models").respond(json=[{"id": name, "context_length": 32768} for name in ("m-1", "q-1")])
     respx.get(f"{other}/models").respond(json=[{"id": name, "context_length": 4096} for name in ("m-1", "q-1")])
     routed = [{"match": "q-*", "base_url": other}, {"match": "m-1", "wire": "messages", "base_url": other}]
-    told = printed(upstreams=routed)
+    reported = printed(upstreams=routed)
     headings = ["Requests for q-*: ", "Requests for m-1 at /v1/messages: ", "All other requests: "]
-    starts = [told.index(heading) for heading in headings]
-    parts = [told[start:end].split("\n", 1)[1] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    starts = [reported.index(heading) for heading in headings]
+    parts = [reported[start:end].split("\n", 1)[1] for start, end in zip(starts, [*starts[1:], None], strict=True)]
     assert [("q-1" in part, "m-1" in part) for part in parts] == [(True, False), (False, True), (False, True)]
     assert ["4,096" in part for part in parts] == [True, True, False]
 

@@ -76,7 +76,7 @@ def test_short_names_beat_yaml_and_long_names_beat_short_ones(alias, place, conf
     assert value(file) == values[2]
 
 
-def test_settings_that_are_made_without_load_ask_no_source(monkeypatch):
+def test_settings_made_without_load_read_no_source(monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_SERVER__PORT", "1")
     monkeypatch.setenv("server", '{"port": 2}')
     assert Settings().server.port == 8787
@@ -148,5 +148,5 @@ def test_no_plugin_of_pydantic_is_looked_for_as_it_would_see_the_keys() -> None:
         "print(load().server.port)\n"
     )
     variables = {name: text for name, text in os.environ.items() if name != "PYDANTIC_DISABLE_PLUGINS"}
-    told = subprocess.run([sys.executable, "-c", asked], env=variables, capture_output=True, text=True, check=False)
-    assert (told.stdout, told.stderr) == ("8787\n", "")
+    reported = subprocess.run([sys.executable, "-c", asked], env=variables, capture_output=True, text=True, check=False)
+    assert (reported.stdout, reported.stderr) == ("8787\n", "")

@@ -23,7 +23,7 @@ def key_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_file_stands_for_each_key(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_can_replace_each_key(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.yaml").write_text(f"upstream: {{api_key_file: {key_file}}}")
     monkeypatch.setenv("CONTEXT_PROXY_SERVER__ADMIN_KEY_FILE", str(key_file))
     found = load(tmp_path / "config.yaml")
@@ -164,7 +164,7 @@ def test_no_other_server_of_the_state_is_taken_and_none_is_quoted(given: str) ->
     assert "canary" not in str(refused.value)
 
 
-def test_the_server_of_the_state_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_the_state_servers_url_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "url").write_text("valkey://:secret@host:6379\n")
     url = load(flags={"state": {"url_file": tmp_path / "url"}}).state.url
     assert url is not None

@@ -157,7 +157,7 @@ def test_nothing_raises_pairs_stay_whole_and_the_size_is_measured(history, reads
 
 @given(histories(), MODELS, TARGETS)
 @thorough
-def test_no_base64_of_a_file_stands_in_any_text_of_what_is_sent(history, reads, target):
+def test_no_text_that_is_sent_contains_a_files_base64(history, reads, target):
     made = planned(history, made_with(reads, target))
     needles = [base64_of(file)[:60] for file in FILES]
     for message in sent(made):

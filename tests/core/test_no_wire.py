@@ -38,8 +38,8 @@ def nodes_of(module: Path) -> list[ast.AST]:
 def strings_of(module: Path) -> list[str]:
     """The strings of a module, without its docstrings."""
     nodes = nodes_of(module)
-    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    constants = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in told)
+    reported = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in reported)
     values = (node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value for node in constants)
     return [value for value in values if isinstance(value, str)]
 
@@ -53,7 +53,7 @@ def words_of(module: Path) -> set[str]:
 @pytest.mark.parametrize(
     "module", sorted(set(CORE.rglob("*.py")) - PHRASES), ids=lambda path: str(path.relative_to(CORE))
 )
-def test_no_member_name_of_an_api_stands_in_the_core(module: Path) -> None:
+def test_no_member_name_of_an_api_is_in_the_core(module: Path) -> None:
     assert words_of(module) & MEMBERS == set()
 
 
@@ -67,7 +67,7 @@ def test_phrases_need_their_exception_and_nothing_is_looked_up_by_them(module: P
 
 
 @pytest.mark.parametrize("folder", ["planning", "references", "relay"])
-def test_no_member_name_of_an_api_stands_where_the_shell_plans_and_sends(folder: str) -> None:
+def test_no_member_name_of_an_api_is_where_the_shell_plans_and_sends(folder: str) -> None:
     found = {module.name: words_of(module) & (MEMBERS - {HTTP_STATUS}) for module in (SHELL / folder).glob("*.py")}
     assert {module: words for module, words in found.items() if words} == {}
 

@@ -196,7 +196,7 @@ def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
 
 
 @needs_chromium
-def test_what_was_taken_out_is_read_beside_what_stands_there_with_the_key_that_it_came_with(page: Page) -> None:
+def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page: Page) -> None:
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .artifact')")
     page.value("document.querySelector('#detail .artifact summary').click()")
@@ -282,7 +282,7 @@ ROWS = "document.querySelectorAll('#requests .row')"
 
 
 @needs_chromium
-def test_only_some_of_the_requests_can_be_asked_for_and_the_address_says_which(page: Page) -> None:
+def test_requests_can_be_filtered_and_the_address_holds_the_filter(page: Page) -> None:
     page.value("document.querySelector('[data-filter=troubled]').click()")
     page.until(f"{ROWS}.length < 14")
     assert page.value(f"[...{ROWS}].some(one => one.innerText.includes('does not fit'))")
@@ -464,7 +464,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page: Page) -> N
 
 @needs_chromium
 @pytest.mark.usefixtures("look_often")
-def test_a_request_appears_when_it_happens_and_older_ones_when_asked_for(chromium: Page, tmp_path: Path) -> None:
+def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium: Page, tmp_path: Path) -> None:
     chromium.complaints.clear()
     with world(tmp_path / "kept", 8_000, None, [{}]) as built:
         for number in range(60):
@@ -485,7 +485,7 @@ def test_a_request_appears_when_it_happens_and_older_ones_when_asked_for(chromiu
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_nothing_sticks_out_at_any_width_and_words_stand_out_from_their_ground(page, stage, width, dark) -> None:
+def test_nothing_overflows_at_any_width_and_text_has_contrast(page, stage, width, dark) -> None:
     page.open(f"{root(stage)}/?{uuid.uuid4()}#turn-11", width=width, dark=dark)
     page.until("document.querySelector('#detail .messages li, #detail .messages details')")
     assert page.value("document.documentElement.scrollWidth") <= width
@@ -568,9 +568,9 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
 
 def test_the_page_is_small_and_has_words_for_every_reason(stage: World):
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 70_000
-    told = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["reasons"]
-    assert told == {reason.value: [reason.one, reason.several] for reason in Reason}
-    assert told["old_exchange"] == ["1 old message left out", "# old messages left out"]
+    reported = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["reasons"]
+    assert reported == {reason.value: [reason.one, reason.several] for reason in Reason}
+    assert reported["old_exchange"] == ["1 old message left out", "# old messages left out"]
 
 
 def test_the_files_name_no_other_place_and_write_no_markup():

@@ -99,7 +99,7 @@ def test_a_server_is_gone_when_its_block_is_left() -> None:
         httpx.get(f"{url}/models", trust_env=False)
 
 
-def test_a_server_whose_application_does_not_start_is_said_at_once() -> None:
+def test_a_server_whose_application_does_not_start_is_reported_at_once() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         assert (await receive())["type"] == "lifespan.startup"
         await send({"type": "lifespan.startup.failed", "message": "no"})
@@ -141,7 +141,7 @@ def test_a_traceback_that_a_tool_has_written_is_no_defect() -> None:
     raise_defects('{"event": "edit", "text": "Traceback (most recent call last):\\n planning is hard"}\n')
 
 
-def test_a_server_is_asked_to_stop_before_it_is_killed() -> None:
+def test_a_server_is_terminated_before_it_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
         agent._stop(process)
         assert process.returncode == -signal.SIGTERM

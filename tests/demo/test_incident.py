@@ -17,7 +17,7 @@ def test_the_same_seed_makes_the_same_incident_and_another_seed_another() -> Non
     assert make_incident(12, 4).answer != make_incident(12, 5).answer
 
 
-def test_each_hop_stands_in_one_line_away_from_both_ends() -> None:
+def test_each_hop_is_in_one_line_away_from_both_ends() -> None:
     incident = make_incident(26)
     holding = {path: text for path, text in incident.files.items() if f"trace={incident.trace}" in text}
     assert len(holding) == 26

@@ -43,7 +43,7 @@ def test_the_last_token_of_the_window_is_the_replys(server: httpx.Client) -> Non
     assert ask(server, words_of_length(WINDOW)).status_code == 400
 
 
-def test_openai_wants_the_reply_that_is_asked_for_to_fit_too(server: httpx.Client) -> None:
+def test_openai_requires_the_reply_limit_to_fit_too(server: httpx.Client) -> None:
     assert ask(server, words_of_length(150), max_tokens=50).status_code == 200
     refused = ask(server, words_of_length(150), max_completion_tokens=51)
     assert refused.status_code == 400
@@ -174,7 +174,7 @@ def test_a_stream_says_what_the_json_answer_says(server: httpx.Client) -> None:
     assert events[-2]["choices"][0]["finish_reason"] == "stop"
 
 
-def test_a_stream_has_no_usage_unless_it_is_asked_for(server: httpx.Client) -> None:
+def test_a_stream_has_no_usage_unless_requested(server: httpx.Client) -> None:
     assert all("usage" not in event for event in events_of(ask(server, HELLO, stream=True)))
 
 
@@ -211,7 +211,7 @@ def test_a_real_client_plays_a_script_with_parallel_calls(stream: bool) -> None:
     assert "Done after 2 steps" in messages[-1]["content"]
 
 
-def test_a_script_goes_on_when_its_older_turns_are_gone() -> None:
+def test_a_script_continues_when_its_older_turns_are_gone() -> None:
     script = {"role": "user", "content": "call a {}\ncall b {}\ncall c {}"}
     second = {
         "role": "assistant",

@@ -70,22 +70,22 @@ class StreamRules:
     def _answered(self, pieces: Iterable[bytes], rounds: int) -> list[Round]:
         stream, found = self.wire.reply(stream=True), []
         for _ in range(rounds):
-            told = b"".join([stream.feed(piece) for piece in pieces])
+            reported = b"".join([stream.feed(piece) for piece in pieces])
             said = stream.end()
-            found.append((told, said, stream.last_words(), stream.stopped("Stopped.")))
+            found.append((reported, said, stream.last_words(), stream.stopped("Stopped.")))
             if said is None:
                 break
             stream.next_round()
         return found
 
     def _check_told(self, case: bytes, rounds: Sequence[Round]) -> None:
-        told, said, last_words, _ = rounds[0]
+        reported, said, last_words, _ = rounds[0]
         if self.may_call not in case:
-            assert told + last_words == case
-        for told, said, last_words, _ in rounds:
+            assert reported + last_words == case
+        for reported, said, last_words, _ in rounds:
             if said is not None:
                 assert said.own
-                for event in self.wire.framing.splitter().feed(told + last_words):
+                for event in self.wire.framing.splitter().feed(reported + last_words):
                     assert RETRIEVAL_TOOL not in self._calls(event)
 
     def _calls(self, event: bytes) -> list[str]:
@@ -96,15 +96,15 @@ class StreamRules:
 
     async def _held(self, pieces: Sequence[bytes]) -> bytes:
         """What a client without our tool gets of a stream whose beginning was held until it could be judged."""
-        told: list[bytes] = []
+        reported: list[bytes] = []
 
         async def early(_: object, piece: bytes) -> None:
-            told.append(piece)
+            reported.append(piece)
 
         answer = PeekedResponse.of(_Upstream(pieces, self.wire), self.wire)  # type: ignore[arg-type] # it has all that is used
         await answer.look(early)
-        told += [piece async for piece in answer.chunks()]
-        return b"".join(told)
+        reported += [piece async for piece in answer.chunks()]
+        return b"".join(reported)
 
 
 Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
@@ -117,11 +117,11 @@ def _as_sent(rounds: Sequence[Round], framing: Framing) -> list[tuple[object, As
     comment after the last event."""
     return [
         (
-            told + last_words if said is None else _seen(told + last_words, framing),
+            reported + last_words if said is None else _seen(reported + last_words, framing),
             said,
-            _seen(told + stopped, framing),
+            _seen(reported + stopped, framing),
         )
-        for told, said, last_words, stopped in rounds
+        for reported, said, last_words, stopped in rounds
     ]
 
 

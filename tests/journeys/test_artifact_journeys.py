@@ -172,7 +172,7 @@ NO_QUERIES = [
 ]
 
 
-def test_what_makes_no_sense_is_refused_and_what_is_allowed_is_said(build: Any) -> None:
+def test_a_value_that_makes_no_sense_is_refused_with_the_allowed_ones(build: Any) -> None:
     world = build()
     name = cut(world)
     for query, status, param in NO_QUERIES:
@@ -260,10 +260,10 @@ def test_the_command_of_a_notice_fetches_the_lines_that_are_missing(build: Any) 
     request = one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}])
     assert world.ask(request, x_forwarded_for="10.1.2.3").status_code == 200
     sent = world.upstream.last.messages[3]["content"]
-    told = re.search(r"curl -s -H \"Authorization: Bearer \$OPENAI_API_KEY\" '(\S+)'", sent)
-    assert told is not None
+    reported = re.search(r"curl -s -H \"Authorization: Bearer \$OPENAI_API_KEY\" '(\S+)'", sent)
+    assert reported is not None
     assert "kept/tool-output" not in sent
-    address = told[1].replace("http://elsewhere.example", world.proxies[0].removesuffix("/v1"))
+    address = reported[1].replace("http://elsewhere.example", world.proxies[0].removesuffix("/v1"))
     page = world.client.get(address, headers={"authorization": f"Bearer {KEY}"}).text
     first = int(re.search(r"lines=(\d+)", address)[1])  # type: ignore[index]
     assert page.splitlines()[1:] == LONG.splitlines()[first - 1 : first + 80]
@@ -346,7 +346,7 @@ def test_content_that_vanishes_while_it_is_sent_breaks_the_answer_off(
     assert world.logged("artifact_read")[0]["status"] == 404
 
 
-def test_what_stands_in_its_place_is_read_by_who_may_read_the_artifact_and_never_written_anywhere(build: Any) -> None:
+def test_replacement_text_is_readable_with_access_to_the_artifact_and_never_stored(build: Any) -> None:
     world = build()
     assert world.ask(one_call(LONG), x_request_id="cut").status_code == 200
     sent = world.upstream.last.messages[3]["content"]
@@ -372,7 +372,7 @@ def test_what_stands_in_its_place_is_read_by_who_may_read_the_artifact_and_never
 
 
 @pytest.mark.parametrize("mode", ["observe", "off"])
-def test_nothing_stands_in_the_place_of_what_was_sent_as_it_came(build: Any, mode: str) -> None:
+def test_unedited_content_has_no_replacement(build: Any, mode: str) -> None:
     world = build()
     name = cut(world)
     world.ask(one_call(LONG), x_context_proxy_mode=mode, x_request_id="whole")

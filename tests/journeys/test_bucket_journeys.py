@@ -50,15 +50,17 @@ def test_what_one_replica_cuts_the_other_gives_back_to_the_same_key_only(
     assert [world.ask(request, proxy=number).status_code for number in (0, 1)] == [200, 200]
     first, second = world.upstream.received
     assert first.body == second.body
-    told = re.search(r"'http://proxies\.example/artifacts/(tool_bash_[0-9a-f]{16}\.txt)\?lines=", str(first.messages))
-    assert told is not None
+    reported = re.search(
+        r"'http://proxies\.example/artifacts/(tool_bash_[0-9a-f]{16}\.txt)\?lines=", str(first.messages)
+    )
+    assert reported is not None
     assert str(tmp_path) not in first.body.decode()
     other = world.proxies[1].removesuffix("/v1")
     mine = {"authorization": f"Bearer {KEY}"}
-    assert world.client.get(f"{other}/artifacts/{told[1]}", headers=mine).content == LONG.encode()
-    assert "word 4000: " in world.client.get(f"{other}/artifacts/{told[1]}?grep=word+4000:", headers=mine).text
+    assert world.client.get(f"{other}/artifacts/{reported[1]}", headers=mine).content == LONG.encode()
+    assert "word 4000: " in world.client.get(f"{other}/artifacts/{reported[1]}?grep=word+4000:", headers=mine).text
     foreign = {"authorization": "Bearer sk-somebody-else"}
-    assert world.client.get(f"{other}/artifacts/{told[1]}", headers=foreign).status_code == 404
+    assert world.client.get(f"{other}/artifacts/{reported[1]}", headers=foreign).status_code == 404
     assert len(world.log("artifact_saved")) == 1
     assert not (tmp_path / "one" / "tool-output").exists()
 

@@ -138,7 +138,7 @@ def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -
     assert responses_answers.counted(sent(worlds)[-1]) < window
 
 
-def test_a_compaction_of_a_conversation_that_the_upstream_holds_asks_it_to_leave_nothing_out(build: Any) -> None:
+def test_a_compaction_of_a_conversation_held_upstream_disables_truncation(build: Any) -> None:
     world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
     body = wish(history(2, 3_000), "trigger", previous_response_id="resp_1")
     assert asked(world, body, "trigger") == [SUMMARY]

@@ -54,15 +54,17 @@ def retrieve(world: World, asked: str, key: str = KEY, **headers: str) -> httpx.
 def test_a_long_result_comes_back_as_an_excerpt_with_the_hash_of_its_whole(gateway: World) -> None:
     sent = one_call(LOG)
     answer = compress(gateway, sent)
-    told = answer.json()
-    assert (answer.status_code, told.keys()) == (200, FIGURES)
-    assert told["messages"][:3] == sent["messages"][:3]
-    (asked,) = told["ccr_hashes"]
+    reported = answer.json()
+    assert (answer.status_code, reported.keys()) == (200, FIGURES)
+    assert reported["messages"][:3] == sent["messages"][:3]
+    (asked,) = reported["ccr_hashes"]
     assert re.fullmatch("[a-f0-9]{12,24}", asked)
-    assert f"hash={asked}" in told["messages"][3]["content"]
-    assert told["tokens_saved"] == told["tokens_before"] - told["tokens_after"] > 0
-    assert told["compression_ratio"] == pytest.approx(told["tokens_after"] / told["tokens_before"], abs=0.0001)
-    assert (told["transforms_applied"], told["transforms_summary"]) == (
+    assert f"hash={asked}" in reported["messages"][3]["content"]
+    assert reported["tokens_saved"] == reported["tokens_before"] - reported["tokens_after"] > 0
+    assert reported["compression_ratio"] == pytest.approx(
+        reported["tokens_after"] / reported["tokens_before"], abs=0.0001
+    )
+    assert (reported["transforms_applied"], reported["transforms_summary"]) == (
         ["truncate_tool_output"],
         {"truncate_tool_output": 1},
     )
@@ -72,11 +74,11 @@ def test_a_long_result_comes_back_as_an_excerpt_with_the_hash_of_its_whole(gatew
         "original_content": LOG,
         "original_tokens": original["original_tokens"],
         "original_item_count": 6_000,
-        "compressed_item_count": told["messages"][3]["content"].count("\n"),
+        "compressed_item_count": reported["messages"][3]["content"].count("\n"),
         "tool_name": "bash",
         "retrieval_count": 1,
     }
-    assert original["original_tokens"] < told["tokens_before"]
+    assert original["original_tokens"] < reported["tokens_before"]
     assert gateway.upstream.received == []
 
 
@@ -144,9 +146,9 @@ def test_a_conversation_far_over_the_window_keeps_all_its_rows(build: Any) -> No
     messages = [{"role": "user", "content": "task " * 5_000}]
     for number in range(20):
         messages += [call(number), result(number, LOG[:2_000])]
-    told = compress(world, {"model": "m", "messages": messages}).json()
-    assert [one["role"] for one in told["messages"]] == [one["role"] for one in messages]
-    assert told["messages"][0] == messages[0]
+    reported = compress(world, {"model": "m", "messages": messages}).json()
+    assert [one["role"] for one in reported["messages"]] == [one["role"] for one in messages]
+    assert reported["messages"][0] == messages[0]
 
 
 def test_a_smaller_budget_cuts_results_earlier(gateway: World) -> None:
@@ -157,7 +159,7 @@ def test_a_smaller_budget_cuts_results_earlier(gateway: World) -> None:
     assert retrieve(gateway, cut["ccr_hashes"][0]).json()["original_content"] == LOG[:30_000]
 
 
-def test_recent_messages_are_protected_when_that_is_asked_for_and_all_with_the_bypass(gateway: World) -> None:
+def test_recent_messages_are_protected_on_request_and_all_with_the_bypass(gateway: World) -> None:
     sent = one_call(LOG)
     assert compress(gateway, sent | {"config": {"protect_recent": 1}}).json()["messages"] == sent["messages"]
     passed = compress(gateway, sent, x_headroom_bypass="True").json()
@@ -169,10 +171,10 @@ def test_recent_messages_are_protected_when_that_is_asked_for_and_all_with_the_b
 def test_an_image_that_the_model_cannot_read_is_described_and_comes_back_as_a_data_url(build: Any) -> None:
     world = build(compress_api=True, models=[{"match": "blind", "input": ["text"]}])
     messages = [{"role": "user", "content": [image_part(png())]}]
-    told = compress(world, {"model": "blind", "messages": messages}).json()
-    assert told["transforms_applied"] == ["route_media"]
-    (asked,) = told["ccr_hashes"]
-    assert f"hash={asked}" in json.dumps(told["messages"])
+    reported = compress(world, {"model": "blind", "messages": messages}).json()
+    assert reported["transforms_applied"] == ["route_media"]
+    (asked,) = reported["ccr_hashes"]
+    assert f"hash={asked}" in json.dumps(reported["messages"])
     assert retrieve(world, asked).json()["original_content"] == f"data:image/png;base64,{base64_of(png())}"
     assert compress(world, {"model": "other", "messages": messages}).json()["messages"] == messages
 
@@ -187,8 +189,8 @@ def test_what_cannot_be_kept_stays_in_the_message(build: Any, tmp_path: Path) ->
     (tmp_path / "file").write_text("no folder")
     world = build(compress_api=True, artifacts={"folder": tmp_path / "file" / "inside"})
     sent = one_call(LOG)
-    told = compress(world, sent).json()
-    assert (told["messages"], told["tokens_saved"], told["ccr_hashes"]) == (sent["messages"], 0, [])
+    reported = compress(world, sent).json()
+    assert (reported["messages"], reported["tokens_saved"], reported["ccr_hashes"]) == (sent["messages"], 0, [])
     assert world.logged("artifact_store_failed")
 
 
@@ -224,8 +226,8 @@ def test_with_the_operators_key_others_are_let_in_and_it_is_their_tenant(build: 
     far = {"x_forwarded_for": "10.0.0.7"}
     refused = compress(world, one_call(LOG), **far)
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-    told = compress(world, one_call(LOG), authorization=f"Bearer {ADMIN}", **far).json()
-    (asked,) = told["ccr_hashes"]
+    reported = compress(world, one_call(LOG), authorization=f"Bearer {ADMIN}", **far).json()
+    (asked,) = reported["ccr_hashes"]
     assert retrieve(world, asked, ADMIN, **{"x-forwarded-for": "10.0.0.7"}).json()["original_content"] == LOG
     assert retrieve(world, asked).status_code == 401  # the key is asked of clients on this machine, too
 

@@ -151,14 +151,14 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
     try:
         with httpx.stream("GET", f"{root}/events", trust_env=False, timeout=20) as stream:
             assert stream.headers["content-type"] == "text/event-stream"
-            told = lines_of(stream)
+            reported = lines_of(stream)
             asking.start()
-            running = next(one["running"] for one in told if one["running"] and world.upstream.received)
+            running = next(one["running"] for one in reported if one["running"] and world.upstream.received)
             assert [one["request_id"] for one in running] == ["now"]
             opened = at(world, "/decisions/now")
             assert (opened["outcome"], len(opened["blocks"])) == ("running", 25)
             over.set()
-            finished = next(one["decisions"] for one in told if one["decisions"])
+            finished = next(one["decisions"] for one in reported if one["decisions"])
             assert [one["request_id"] for one in finished] == ["now"]
             TypeAdapter(shaped(Summary)).validate_python(finished[0])
     finally:

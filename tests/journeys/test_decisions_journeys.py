@@ -25,7 +25,7 @@ def growing(turns: int) -> dict[str, Any]:
     return {"model": "m", "messages": messages}
 
 
-def test_each_request_stands_among_the_decisions_and_opens_to_its_messages(build: Any) -> None:
+def test_each_request_is_listed_and_opens_to_its_messages(build: Any) -> None:
     world = build(8_000)
     for turn in range(1, 12):
         assert world.ask(growing(turn), x_request_id=f"turn-{turn}").status_code == 200
@@ -67,7 +67,7 @@ def test_a_wrong_method_is_refused_in_openais_shape(build: Any, method: str, pat
     assert allowed in answer.json()["error"]["message"]
 
 
-def test_how_many_decisions_are_asked_for_is_a_number_within_what_is_remembered(build: Any) -> None:
+def test_the_number_of_requested_decisions_is_checked_against_what_is_stored(build: Any) -> None:
     world = build()
     for asked in ("", "0", "501", "-1", "x", "²", "000000001" + "0" * 5_000):
         answer = at(world, f"/decisions?limit={asked}")
@@ -153,7 +153,7 @@ def test_a_dry_run_shows_what_a_real_request_then_gets_and_leaves_no_trace(build
     before = kept_in(world.folder)
     answer = at(world, "/explain", "POST", content=body)
     assert answer.status_code == 200
-    told = answer.json()
+    reported = answer.json()
     assert kept_in(world.folder) == before
     assert world.kept == {}
     assert world.upstream.received == []
@@ -162,10 +162,10 @@ def test_a_dry_run_shows_what_a_real_request_then_gets_and_leaves_no_trace(build
     world.ask(body, x_request_id="real")
     (line,) = world.logged("request_done")
     detail = at(world, "/decisions/real").json()
-    assert told["messages"] == detail["blocks"]
-    assert told["edits"] == line["edits"]
-    assert told["size"]["tokens"] == {"before": line["tokens_before"], "after": line["tokens_after"]}
-    assert {artifact["id"] for artifact in told["artifacts"]} == set(world.kept)
+    assert reported["messages"] == detail["blocks"]
+    assert reported["edits"] == line["edits"]
+    assert reported["size"]["tokens"] == {"before": line["tokens_before"], "after": line["tokens_after"]}
+    assert {artifact["id"] for artifact in reported["artifacts"]} == set(world.kept)
 
 
 def test_a_body_that_cannot_be_explained_is_refused_in_the_usual_shape(build: Any) -> None:

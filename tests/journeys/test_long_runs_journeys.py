@@ -152,7 +152,7 @@ async def _always_too_long(received: Received, send: Send) -> bool:
     return True
 
 
-def test_an_upstream_that_never_gives_in_is_asked_twice_at_the_most(build: Any) -> None:
+def test_an_upstream_that_always_refuses_gets_at_most_two_sends(build: Any) -> None:
     world = build(8_000, answer=_always_too_long)
     messages = [SYSTEM, TASK]
     for number in range(4):

@@ -62,7 +62,7 @@ def sent(world: World, number: int = -1) -> Sequence[Message]:
     return LINES.parse(world.upstream.received[number].body).conversation.messages
 
 
-def told(answer: httpx.Response) -> list[str]:
+def reported(answer: httpx.Response) -> list[str]:
     """The lines of an answer, however it came."""
     if answer.headers["content-type"] == "text/x-lines":
         assert answer.text.endswith("\n")
@@ -70,7 +70,7 @@ def told(answer: httpx.Response) -> list[str]:
 
 
 def words(answer: httpx.Response) -> str:
-    return "\n".join(line[2:] for line in told(answer) if line.startswith("> "))
+    return "\n".join(line[2:] for line in reported(answer) if line.startswith("> "))
 
 
 @STREAMED
@@ -79,7 +79,7 @@ def test_what_fits_passes_byte_for_byte_in_both_directions(stream: bool, lines: 
     content = body(TASK, stream=stream, colour="blue")
     answer = asked(world, content)
     assert world.upstream.last.body == content
-    assert told(answer)[:4] == ["assistant", "> Hello", "> there.", "ended: done"]
+    assert reported(answer)[:4] == ["assistant", "> Hello", "> there.", "ended: done"]
     assert world.logged("request_done")[0]["outcome"] == "answered"
 
 
@@ -111,7 +111,7 @@ def grown(exchanges: int) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("counted_as_gpt_4o")
-def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(lines: Build) -> None:
+def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Build) -> None:
     window = 6_000
     model, learning = [{"match": "*", "tokenizer": "o200k_base"}], {"enabled": False}
     answers = LineModel(window_tokens=window)
@@ -202,7 +202,7 @@ def test_a_refusal_of_a_window_that_a_request_states_teaches_only_such_requests(
         assert tokens_of(LINES.parse(world.upstream.last.body)) > 8_000
 
 
-def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_stands(lines: Build) -> None:
+def test_a_reply_limit_that_leaves_no_room_is_lowered_in_place(lines: Build) -> None:
     world = lines(answer=LineModel())
     asked(world, body(TASK, limits="window=6000 most=9000", colour="blue"))
     head = world.upstream.last.body.partition(b"\n\n")[0].decode().split("\n")
@@ -244,14 +244,14 @@ def test_what_cannot_be_cured_is_refused_in_the_words_of_the_api(stream: bool, l
     answer = asked(world, body(grown(30), stream=stream))
     assert len(world.upstream.received) == 2
     assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8")
-    assert told(answer)[0] == "refused: context_length_exceeded"
+    assert reported(answer)[0] == "refused: context_length_exceeded"
     assert "once more after its prompt" in words(answer)
 
 
 def test_what_is_too_long_by_itself_is_refused_before_it_is_sent(lines: Build) -> None:
     world = lines(8_000, answer=LineModel())
     answer = asked(world, body([message("system", LONG), *TASK[1:]], model="gpt-4o"))
-    assert (answer.status_code, told(answer)[0]) == (400, "refused: context_length_exceeded")
+    assert (answer.status_code, reported(answer)[0]) == (400, "refused: context_length_exceeded")
     assert "messages[0] (system" in words(answer)
     assert world.upstream.received == []
 
@@ -284,7 +284,7 @@ def test_what_repeats_the_words_of_the_request_teaches_nothing(lines: Build) -> 
 def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:
     answer = asked(lines(answer=LineModel()), b"model: m")
     assert answer.status_code == 400
-    assert told(answer) == ["refused: malformed_request", "> a request ends with a blank line"]
+    assert reported(answer) == ["refused: malformed_request", "> a request ends with a blank line"]
 
 
 # read_artifact
@@ -310,7 +310,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -
     answer = asked(world, body(one_call(), offers="fetch", stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
-    assert told(answer).count("assistant") == 1
+    assert reported(answer).count("assistant") == 1
     first, second = world.upstream.received
     assert b"\noffers: fetch read_artifact\n" in first.body
     assert second.body.startswith(first.body)
@@ -321,7 +321,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -
     assert page.text().rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
-    counted = next(line for line in told(answer) if line.startswith("counted: ")).split()
+    counted = next(line for line in reported(answer) if line.startswith("counted: ")).split()
     assert int(counted[1]) == tokens_of(LINES.parse(first.body)), "of the prompt that the client has"
     assert done["usage"]["prompt_tokens"] == sum(tokens_of(LINES.parse(one.body)) for one in (first, second))
     assert int(counted[2]) == done["usage"]["completion_tokens"]
@@ -334,7 +334,7 @@ def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines:
     world.upstream.answer = LineModel(("> Once more.\n" if spoken else "") + reads(name, lines="1-5"))
     answer = asked(world, body(one_call(), offers="fetch", stream=stream))
     assert len(world.upstream.received) == 9
-    assert "ended: done" in told(answer)
+    assert "ended: done" in reported(answer)
     assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
 
 
@@ -347,7 +347,7 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
     mixed = "\n".join([reads(name, lines="7-8"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
     world.upstream.answer = LineModel(f"> Both.\n{mixed}", "> I see.")
     answer = asked(world, body(one_call(), offers="fetch", stream=stream))
-    assert told(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
+    assert reported(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
     back = [*one_call(), b'assistant fetch\n= {"url": "x"}\n> Both.', message("tool", "a page")]
     assert words(asked(world, body(back, offers="fetch"))) == "I see."
     whole, page, result = sent(world)[-3:]

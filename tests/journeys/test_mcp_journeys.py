@@ -65,7 +65,7 @@ async def test_a_client_finds_and_reads_what_its_own_requests_have_left(build: A
         assert (page.splitlines()[1:], failed) == (LONG.splitlines()[2000:2003], False)
 
 
-async def test_a_page_says_how_to_go_on_and_pages_put_together_are_the_whole(build: Any) -> None:
+async def test_a_page_says_how_to_continue_and_all_pages_together_are_the_whole(build: Any) -> None:
     world = build(mcp=True)
     name, seen, following = cut(world), "", "1-"
     async with client_of(world) as client:

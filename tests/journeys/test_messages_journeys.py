@@ -59,7 +59,7 @@ def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: st
 
 @pytest.mark.parametrize("form", ["anthropic", "openai", "vllm", "llama.cpp", "in the stream"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_healed_is_said_in_the_words_that_claude_code_knows(build: Any, form: str, stream: bool) -> None:
+def test_a_final_refusal_uses_the_words_that_claude_code_recognises(build: Any, form: str, stream: bool) -> None:
     server = MessagesServer(AgentModel(1_000, Refuses(form, limit=50)))
     world = build(1_000_000, answer=server, defaults={})
     answer = ask(world, request([{"role": "user", "content": "Read all. " * 200}], stream=stream))
@@ -67,9 +67,9 @@ def test_what_cannot_be_healed_is_said_in_the_words_that_claude_code_knows(build
     body = answer.json()
     assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
     assert body["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
-    told = PROMPT_TOO_LONG.fullmatch(body["error"]["message"])
-    assert told is not None, body
-    assert int(told[1]) > int(told[2])
+    reported = PROMPT_TOO_LONG.fullmatch(body["error"]["message"])
+    assert reported is not None, body
+    assert int(reported[1]) > int(reported[2])
     assert len(server.model.seen) == 2
 
 
@@ -77,9 +77,9 @@ def test_what_cannot_fit_is_refused_with_the_size_that_the_client_has(build: Any
     server = MessagesServer(AgentModel(1_000, Refuses("vllm", limit=1_000)))
     world = build(1_000, answer=server)
     body = request([{"role": "user", "content": "Read all."}], system="word " * 3_000)
-    told = PROMPT_TOO_LONG.fullmatch(ask(world, body).json()["error"]["message"])
-    assert told is not None
-    assert (int(told[1]), int(told[2])) == (server.model.seen[0].tokens, 1_000)
+    reported = PROMPT_TOO_LONG.fullmatch(ask(world, body).json()["error"]["message"])
+    assert reported is not None
+    assert (int(reported[1]), int(reported[2])) == (server.model.seen[0].tokens, 1_000)
 
 
 def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:

@@ -80,7 +80,7 @@ def teach(world: World, *contents: list[dict[str, Any]]) -> Scripted:
     return world.upstream.answer
 
 
-def test_the_tool_stands_last_behind_the_mark_of_the_client(build: Any) -> None:
+def test_the_tool_is_last_after_the_clients_cache_mark(build: Any) -> None:
     world = build(answer=Scripted([text("Hm.")]))
     said_by(world, asked())
     tools = json.loads(world.upstream.last.body)["tools"]
@@ -96,11 +96,11 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
         [THOUGHT, text("Let me look."), use("read_artifact", 1, id=name, lines="2500-2502")],
         [text("It is 42.")],
     )
-    told = said_by(world, asked(stream=stream))
-    assert told["content"] == [THOUGHT, text("Let me look."), text("It is 42.")]
-    assert told["stop_reason"] == "end_turn"
-    assert told["usage"]["output_tokens"] == 14
-    assert told["usage"]["cache_read_input_tokens"] == 40
+    reported = said_by(world, asked(stream=stream))
+    assert reported["content"] == [THOUGHT, text("Let me look."), text("It is 42.")]
+    assert reported["stop_reason"] == "end_turn"
+    assert reported["usage"]["output_tokens"] == 14
+    assert reported["usage"]["cache_read_input_tokens"] == 40
     assert server.complaints == []
     first, second = (json.loads(received.body) for received in world.upstream.received)
     assert second["messages"][:3] == first["messages"]
@@ -142,9 +142,9 @@ def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: 
 def test_a_model_that_only_ever_reads_is_stopped_with_a_sentence(stream: bool, build: Any) -> None:
     world, name = learnt(build)
     server = teach(world, [use("read_artifact", 1, id=name, lines="1-2")])
-    told = said_by(world, asked(stream=stream))
-    assert told["stop_reason"] == "end_turn"
-    assert [block["type"] for block in told["content"]] == ["text"]
+    reported = said_by(world, asked(stream=stream))
+    assert reported["stop_reason"] == "end_turn"
+    assert [block["type"] for block in reported["content"]] == ["text"]
     assert len(world.upstream.received) == 9
     assert set(server.complaints) == {
         complaint for complaint in server.complaints if complaint.endswith("`tool_use` ids must be unique")

@@ -62,9 +62,9 @@ def test_a_needle_in_five_megabytes_is_found_in_three_rounds(
     assert len(content) >= SIZE
     messages = [{"role": "user", "content": QUESTION}, call(1, "fetch_page"), result(1, content)]
     answer = world.ask({"model": "m", "messages": messages, "tools": TOOLS, "stream": stream})
-    told = understood(answer.content)["message"] if stream else answer.json()["choices"][0]["message"]
-    assert told["content"] == "Courier Zoltan.\n\nThey noted: the bell is broken, knock"
-    assert not told.get("tool_calls")
+    reported = understood(answer.content)["message"] if stream else answer.json()["choices"][0]["message"]
+    assert reported["content"] == "Courier Zoltan.\n\nThey noted: the bell is broken, knock"
+    assert not reported.get("tool_calls")
     assert len(world.upstream.received) <= 4
     assert world.logged("request_done")[0]["retrieval_rounds"] <= 3
     assert [kept for kept in world.kept.values() if kept.decode() == content], "the whole is kept, byte for byte"

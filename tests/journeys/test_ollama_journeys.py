@@ -78,7 +78,7 @@ def grown(exchanges: int, *, is_named: bool = False) -> list[Json]:
     return found
 
 
-def told(answer: httpx.Response) -> list[Json]:
+def reported(answer: httpx.Response) -> list[Json]:
     """The objects of an answer, however it came: exactly one is the last."""
     if answer.headers["content-type"] == "application/x-ndjson":
         assert answer.text.endswith("\n")
@@ -88,7 +88,7 @@ def told(answer: httpx.Response) -> list[Json]:
 
 
 def words(answer: httpx.Response) -> str:
-    return "".join(line["message"]["content"] for line in told(answer) if "message" in line)
+    return "".join(line["message"]["content"] for line in reported(answer) if "message" in line)
 
 
 def sent(world: World, number: int = -1) -> list[Json]:
@@ -110,7 +110,7 @@ def test_what_fits_passes_byte_for_byte_in_both_directions(
     assert world.logged("request_done")[0]["outcome"] == "answered"
 
 
-def test_a_request_that_does_not_say_so_asks_for_a_stream(ollama: Build) -> None:
+def test_a_request_is_streamed_by_default(ollama: Build) -> None:
     world = ollama()
     answer = asked(world, {"model": "m", "messages": TASK})
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -171,7 +171,7 @@ def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> 
     assert model.cuts == 0
 
 
-def test_a_model_is_not_loaded_to_ask_for_a_window_that_the_request_states(ollama: Build) -> None:
+def test_a_model_is_not_loaded_to_query_a_window_that_the_request_states(ollama: Build) -> None:
     model = OllamaModel({"m": Model(trained=9_000)}, allocates=65_536)
     world = ollama(model)
     asked(world, request(grown(30), options={"num_ctx": 20_000}))
@@ -252,7 +252,7 @@ def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_is(ollama: Build)
 def test_loading_and_unloading_pass_unchanged(body: Json, ollama: Build) -> None:
     world = ollama()
     answer = asked(world, body)
-    assert told(answer)[0]["done_reason"] in ("load", "unload")
+    assert reported(answer)[0]["done_reason"] in ("load", "unload")
     assert [json.loads(one.body) for one in world.upstream.received] == [body]
 
 
@@ -278,7 +278,7 @@ def test_a_history_without_a_user_is_the_disguise_of_one_that_is_too_long(stream
     assert answer.headers["x-context-proxy-attempts"] == "2"
 
 
-def test_an_answer_to_a_prompt_that_was_cut_is_asked_for_again(ollama: Build) -> None:
+def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
     server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     messages = [*TASK, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": long_text(1_500)}]
@@ -290,7 +290,7 @@ def test_an_answer_to_a_prompt_that_was_cut_is_asked_for_again(ollama: Build) ->
 
 @STREAMED
 @pytest.mark.parametrize("forbids", [False, True])
-def test_a_server_may_be_asked_to_refuse_what_it_would_cut(forbids: bool, stream: bool, ollama: Build) -> None:
+def test_a_server_can_be_made_to_refuse_instead_of_cutting(forbids: bool, stream: bool, ollama: Build) -> None:
     """Its tokens are half as long as the proxy takes them for, so its count of what it has left looks right."""
     server = OllamaModel(allocates=8_192, count=lambda text: 2 * COUNTER.count(text))
     world = ollama(server, overflow={"forbid_silent_cuts": forbids}, learning={"enabled": False})
@@ -318,7 +318,7 @@ def test_an_error_in_the_middle_is_a_line_and_the_last_one(ollama: Build) -> Non
     world = ollama(OllamaModel(says=[Said("Half a", error="an error was encountered while running the model")]))
     answer = asked(world, request(TASK, stream=True))
     assert (answer.status_code, words(answer)) == (200, "Half a")
-    assert told(answer)[-1] == {"error": "an error was encountered while running the model"}
+    assert reported(answer)[-1] == {"error": "an error was encountered while running the model"}
 
 
 def test_what_is_no_request_is_refused_as_a_text(ollama: Build) -> None:
@@ -468,7 +468,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
     answer = asked(world, request(one_call(), stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
-    thought = "".join(line["message"].get("thinking", "") for line in told(answer))
+    thought = "".join(line["message"].get("thinking", "") for line in reported(answer))
     assert thought == "Hm.\n\nAh."
     first, second = world.upstream.received
     assert [tool["function"]["name"] for tool in json.loads(first.body)["tools"]] == ["fetch", "look", "read_artifact"]
@@ -480,7 +480,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
     assert page["content"].rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
-    last = told(answer)[-1]
+    last = reported(answer)[-1]
     assert last["prompt_eval_count"] == server.chats[0].prompt_tokens, "of the prompt that the client has"
     assert last["total_duration"] == 1_800
     assert done["usage"]["prompt_tokens"] == sum(chat.prompt_tokens for chat in server.chats)
@@ -495,7 +495,7 @@ def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, ollama
     server.says = [Said("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
     answer = asked(world, request(one_call(), stream=stream))
     assert len(world.upstream.received) == 9
-    assert told(answer)[-1]["done_reason"] == "stop"
+    assert reported(answer)[-1]["done_reason"] == "stop"
     assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
 
 
@@ -509,7 +509,7 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
     mixed = [reads(name, lines="7-8"), ("fetch", {"url": "x"})][:: 1 if is_first else -1]
     server.says = [Said("Both.", calls=mixed), Said("I see.")]
     answer = asked(world, request(one_call(), stream=stream))
-    shown = [one for line in told(answer) for one in line["message"].get("tool_calls", ())]
+    shown = [one for line in reported(answer) for one in line["message"].get("tool_calls", ())]
     assert [(one["function"]["name"], one["function"]["index"]) for one in shown if stream] in ([("fetch", 0)], [])
     assert [one["function"]["name"] for one in shown] == ["fetch"]
     assert words(answer) == "Both."

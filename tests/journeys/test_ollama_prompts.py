@@ -36,14 +36,14 @@ def asked(world: World, **members: Any) -> httpx.Response:
     return world.client.post(root + GENERATE, content=content, headers={"authorization": f"Bearer {KEY}"})
 
 
-def told(answer: httpx.Response) -> list[Json]:
+def reported(answer: httpx.Response) -> list[Json]:
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert [bool(line.get("done")) for line in lines] == [*[False] * (len(lines) - 1), True]
     return lines
 
 
 def words(answer: httpx.Response) -> str:
-    return "".join(line["response"] for line in told(answer))
+    return "".join(line["response"] for line in reported(answer))
 
 
 @STREAMED
@@ -72,7 +72,7 @@ def test_a_prompt_that_fits_passes_unchanged(stream: bool, ollama: Build) -> Non
     assert server.chats[0].sent == {"model": "m", "prompt": "What colour?", "stream": stream}
 
 
-def test_a_prompt_asks_for_a_stream_unless_it_says_otherwise(ollama: Build) -> None:
+def test_a_prompt_is_streamed_unless_it_says_otherwise(ollama: Build) -> None:
     answer = asked(ollama(OllamaModel()), prompt="What colour?")
     assert answer.headers["content-type"] == "application/x-ndjson"
 
@@ -137,7 +137,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
     assert answer.headers["x-context-proxy-attempts"] == "2"
 
 
-def test_an_answer_to_a_prompt_that_was_cut_is_asked_for_again(ollama: Build) -> None:
+def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
     server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     answer = asked(world, prompt=LONG, stream=False)

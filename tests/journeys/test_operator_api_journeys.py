@@ -76,7 +76,7 @@ def conversation(turns: int) -> dict[str, Any]:
     return {"model": "m", "messages": messages}
 
 
-def test_every_path_of_the_operator_is_described_with_what_may_be_asked(build: Any) -> None:
+def test_every_operator_path_is_described_with_its_parameters(build: Any) -> None:
     api = described(build())
     assert {path: "".join(methods) for path, methods in api["paths"].items()} == PATHS
     for path, methods in api["paths"].items():
@@ -178,7 +178,7 @@ def test_explanations_are_as_described(build: Any) -> None:
     check(api, "/explain", refused)
 
 
-def test_what_an_artifact_is_stands_there_as_described(build: Any) -> None:
+def test_an_artifacts_description_is_shown_with_it(build: Any) -> None:
     world = build()
     world.ask(conversation(4))
     api = described(world)

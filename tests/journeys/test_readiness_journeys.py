@@ -38,8 +38,8 @@ def test_a_deleted_data_folder_is_created_again_and_the_log_reports_it(build: An
         assert len(world.kept) == 1
         shutil.rmtree(world.folder)
     assert world.client.get(f"{root}/decisions").status_code == 200
-    told = {line["reason"] for line in world.logged("decisions_not_kept")}
-    assert told == {"it was removed while it was in use"}
+    reported = {line["reason"] for line in world.logged("decisions_not_kept")}
+    assert reported == {"it was removed while it was in use"}
     assert (world.folder / "decisions-3.db").is_file()
 
 

@@ -95,7 +95,7 @@ def test_a_refused_round_gives_up_its_page_and_nothing_that_the_model_works_on(n
     world = build(16_000, defaults={"context_window": 32_000})
     model = Reader(world)
     world.upstream.answer = of_window(16_000, model, numbered=numbered)
-    told = world.ask(run(12))
-    assert told.status_code == 200, told.text
-    assert told.json()["choices"][0]["finish_reason"] == "tool_calls"
+    reported = world.ask(run(12))
+    assert reported.status_code == 200, reported.text
+    assert reported.json()["choices"][0]["finish_reason"] == "tool_calls"
     assert_nothing_left(world, model)

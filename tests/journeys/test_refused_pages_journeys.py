@@ -22,7 +22,7 @@ def test_a_browser_gets_a_page_that_says_what_to_do(path: str, build: Any) -> No
     assert answer.headers["x-request-id"]
 
 
-def test_a_browser_that_may_give_a_password_is_asked_for_it(build: Any) -> None:
+def test_a_browser_that_may_give_a_password_is_prompted_for_it(build: Any) -> None:
     world = build(server={"admin_key": "k" * 20})
     headers = {"x-forwarded-for": "192.0.2.1", "accept": BROWSER}
     answer = world.client.get(world.proxies[0].replace("/v1", "/"), headers=headers)

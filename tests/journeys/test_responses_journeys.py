@@ -56,7 +56,7 @@ def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: st
 
 @pytest.mark.parametrize("form", ["openai", "failed event", "vllm"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_healed_is_said_in_the_words_that_codex_knows(build: Any, form: str, stream: bool) -> None:
+def test_a_final_refusal_uses_the_words_that_codex_recognises(build: Any, form: str, stream: bool) -> None:
     server = ResponsesServer(AgentModel(1_000, Refuses(form, limit=50)))
     world = build(1_000_000, answer=server, defaults={})
     answer = world.ask(request([{"role": "user", "content": "Read all. " * 200}], stream=stream), path=PATH)
@@ -160,7 +160,7 @@ class TestTheUpstreamHoldsTheConversation:
         last = world.log("request_done")[-1]
         assert (last.get("attempts", 1), last["edits"]) == (1, {"upstream_truncation": 1})
 
-    def test_an_upstream_that_refuses_what_it_was_asked_at_once_gets_the_request_as_it_came(self, build: Any) -> None:
+    def test_an_upstream_that_refuses_our_first_change_gets_the_original_request(self, build: Any) -> None:
         answers = {"refuses": False}
 
         async def changes_its_mind(request: Any, send: Any) -> bool:

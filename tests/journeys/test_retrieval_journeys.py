@@ -39,9 +39,9 @@ def asked(world: World, body: dict[str, Any], stream: bool = False, **how: Any) 
     answer = world.ask(body, **how)
     assert answer.status_code == 200, answer.text
     if stream:
-        told = understood(answer.content)
-        assert told["done"]
-        return {name: told[name] for name in ("message", "finish", "usage")}
+        reported = understood(answer.content)
+        assert reported["done"]
+        return {name: reported[name] for name in ("message", "finish", "usage")}
     found = answer.json()
     choice = found["choices"][0]
     message = {"content": choice["message"].get("content") or "", "tool_calls": choice["message"].get("tool_calls", [])}
@@ -73,9 +73,9 @@ def teach(world: World, *replies: Reply) -> None:
 def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, "Let me look.", lines="2500-2502"), Reply("It is 42."))
-    told = asked(world, request(), stream)
-    assert told["message"]["content"] == "Let me look.\n\nIt is 42."
-    assert (told["message"]["tool_calls"], told["finish"]) == ([], "stop")
+    reported = asked(world, request(), stream)
+    assert reported["message"]["content"] == "Let me look.\n\nIt is 42."
+    assert (reported["message"]["tool_calls"], reported["finish"]) == ([], "stop")
     first, second = world.upstream.received
     assert second.body.startswith(first.body[: first.body.index(b'"tools"') - 10])
     call, page = second.messages[-2:]
@@ -87,7 +87,7 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     assert (read["artifact"], read["round"], read["bytes"]) == (name, 1, len(page["content"]))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
-    assert told["usage"]["prompt_tokens"] == 1_000 == done["usage"]["prompt_tokens"] / 2
+    assert reported["usage"]["prompt_tokens"] == 1_000 == done["usage"]["prompt_tokens"] / 2
     assert "line 2500" not in world.log_text
 
 
@@ -162,7 +162,7 @@ def test_several_calls_at_once_share_the_room_of_one_result(stream: bool, build:
         ({"grep": "("}, "regular expression"),
     ],
 )
-def test_what_cannot_be_read_is_said_to_the_model(arguments: Any, says: str, build: Any) -> None:
+def test_the_model_learns_what_could_not_be_read(arguments: Any, says: str, build: Any) -> None:
     world, name = learnt(build)
     wanted = {"id": name, **arguments} if arguments and "id" not in arguments else arguments
     teach(world, Reply("", (Call("read_artifact", wanted),)), Reply("I see."))
@@ -182,23 +182,23 @@ def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:
 def test_after_eight_readings_the_model_is_warned_and_then_stopped(spoken: bool, stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, "Once more." if spoken else "", lines="1-5"))
-    told = asked(world, request(), stream)
+    reported = asked(world, request(), stream)
     assert len(world.upstream.received) == 9
     assert [len(received.messages) for received in world.upstream.received] == [4 + 2 * round for round in range(9)]
     assert "last of 8 readings" in world.upstream.last.messages[-1]["content"]
     assert "last of 8 readings" not in world.upstream.last.messages[-3]["content"]
-    assert (told["finish"], told["message"]["tool_calls"]) == ("stop", [])
-    content = told["message"]["content"]
+    assert (reported["finish"], reported["message"]["tool_calls"]) == ("stop", [])
+    content = reported["message"]["content"]
     assert content == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in content
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["usage"]["prompt_tokens"]) == (8, 9_000)
-    usage = told["usage"]
+    usage = reported["usage"]
     assert usage["prompt_tokens"] == 1_000
     assert usage["completion_tokens"] == done["usage"]["completion_tokens"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
-def test_what_all_rounds_took_stands_in_a_header_where_there_is_time_for_one(build: Any) -> None:
+def test_the_time_of_all_rounds_is_in_a_header_if_one_can_still_be_sent(build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, lines="1-5"), Reply("Done."), Reply("Plain."))
     answer = world.ask(request())
@@ -251,11 +251,14 @@ def answered(body: dict[str, Any], message: dict[str, Any], *texts: str) -> dict
 def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stream: bool, build: Any) -> None:
     world, name = learnt(build, proxies=[{}, {}], learning={"enabled": False})
     teach(world, mixed(name), Reply("All done."))
-    told = asked(world, request(), stream)
-    assert [call["function"]["arguments"] for call in told["message"]["tool_calls"]] == ['{"page": 1}', '{"page": 2}']
-    assert (told["finish"], told["message"]["content"]) == ("tool_calls", "Both.")
+    reported = asked(world, request(), stream)
+    assert [call["function"]["arguments"] for call in reported["message"]["tool_calls"]] == [
+        '{"page": 1}',
+        '{"page": 2}',
+    ]
+    assert (reported["finish"], reported["message"]["content"]) == ("tool_calls", "Both.")
     assert len(world.upstream.received) == 1
-    following = answered(request(), told["message"], "one", "two")
+    following = answered(request(), reported["message"], "one", "two")
     assert asked(world, following, stream, proxy=back)["message"]["content"] == "All done."
     call, page, *results = world.upstream.last.messages[4:]
     assert [one["function"]["name"] for one in call["tool_calls"]] == ["fetch", "read_artifact", "fetch"]
@@ -273,9 +276,9 @@ def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stre
 def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    told = asked(world, request())
+    reported = asked(world, request())
     restarted = build(answer=thinking(lambda _: Reply("Done.")))
-    asked(restarted, answered(request(), told["message"], "one", "two"))
+    asked(restarted, answered(request(), reported["message"], "one", "two"))
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
 
 
@@ -341,15 +344,15 @@ def test_a_turn_that_forces_a_call_withholds_the_tool_and_changes_no_message(
 def test_a_call_of_the_withheld_tool_never_reaches_the_agent(choice: Any, stream: bool, build: Any) -> None:
     world, name = learnt(build)  # its notices name the tool, which some models call all the same
     teach(world, reads(name, lines="7-8"), Reply("", (Call("fetch", {"page": 1}),)))
-    told = asked(world, request(tool_choice=choice), stream)
-    assert [call["function"]["name"] for call in told["message"]["tool_calls"]] == ["fetch"]
+    reported = asked(world, request(tool_choice=choice), stream)
+    assert [call["function"]["name"] for call in reported["message"]["tool_calls"]] == ["fetch"]
 
 
 def test_no_other_tenant_finds_hidden_calls(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    told = asked(world, request())
-    asked(world, answered(request(), told["message"], "one", "two"), key="sk-another")
+    reported = asked(world, request())
+    asked(world, answered(request(), reported["message"], "one", "two"), key="sk-another")
     assert len(world.upstream.last.messages) == 7
 
 
@@ -374,17 +377,17 @@ def test_predictable_call_ids_reveal_no_hidden_calls(build: Any) -> None:
     world = build(proxies=[{}, {}])
     texts = {key: long_text(5_000, key) for key in ("sk-one", "sk-two")}
     start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}
-    told = {}
+    reported = {}
     for key, text in texts.items():
         world.upstream.answer = thinking(lambda _: Reply("Hm."))
         world.ask(request(text), key=key)
         name = next(name for name, kept in world.kept.items() if kept == text.encode())
         world.upstream.answer = numbering(in_turn(mixed(name)))
-        told[key] = asked(world, start, key=key)["message"]
-    assert told["sk-one"] == told["sk-two"]
+        reported[key] = asked(world, start, key=key)["message"]
+    assert reported["sk-one"] == reported["sk-two"]
     for proxy in (1, 0):  # the other one knows nothing yet
         for key in texts:
-            asked(world, answered(start, told[key], "a", "b"), key=key, proxy=proxy)
+            asked(world, answered(start, reported[key], "a", "b"), key=key, proxy=proxy)
             (page,) = pages_in(world.upstream.last)
             assert page.splitlines()[1].startswith(f"{key} 6:")
 
@@ -408,19 +411,19 @@ def test_calls_that_come_again_have_the_pages_of_their_own_answer(build: Any) ->
 def test_a_history_whose_record_is_gone_is_valid_all_the_same(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    told = asked(world, request())
+    reported = asked(world, request())
     for path in (world.folder / "tool-output").glob("tool_read_artifact_*"):
         path.unlink()
     restarted = build(answer=None)  # a model server that refuses what is not paired
-    asked(restarted, answered(request(), told["message"], "one", "two"))
+    asked(restarted, answered(request(), reported["message"], "one", "two"))
     assert len(restarted.upstream.last.messages) == 7
 
 
 def test_pages_are_not_cut_again_nor_kept_again(build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 600, "max_lines": 10})
     teach(world, mixed(name), reads(name, lines="1-400"), Reply("Done."))
-    told = asked(world, request())
-    asked(world, answered(request(), told["message"], "one", "two"))
+    reported = asked(world, request())
+    asked(world, answered(request(), reported["message"], "one", "two"))
     pages = [
         message["content"] for message in world.upstream.last.messages if "of 5000 of tool_" in str(message["content"])
     ]
@@ -585,7 +588,7 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
 
 @STREAMED
 @pytest.mark.parametrize("spoken", ["Let me look.", ""])
-def test_a_model_whose_pages_never_fit_goes_on_without_them(spoken: str, stream: bool, build: Any) -> None:
+def test_a_model_whose_pages_never_fit_continues_without_them(spoken: str, stream: bool, build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 6_000})
 
     async def refusing(received: Received, send: Send) -> bool:
@@ -597,9 +600,9 @@ def test_a_model_whose_pages_never_fit_goes_on_without_them(spoken: str, stream:
 
     work = Reply("", (Call("fetch", {"page": 2}),))
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken), work)))
-    told = asked(world, request(), stream)
-    assert (told["message"]["content"], told["finish"]) == (spoken, "tool_calls")
-    assert [call["function"]["name"] for call in told["message"]["tool_calls"]] == ["fetch"]
+    reported = asked(world, request(), stream)
+    assert (reported["message"]["content"], reported["finish"]) == (spoken, "tool_calls")
+    assert [call["function"]["name"] for call in reported["message"]["tool_calls"]] == ["fetch"]
     assert "no room for a page" in world.upstream.last.messages[-1]["content"]
 
 
@@ -616,9 +619,11 @@ def test_an_answer_ends_where_nothing_fits_any_more(spoken: str, stream: bool, b
         return True
 
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken))))
-    told = asked(world, request(), stream)
-    assert told["finish"] == "stop"
-    assert told["message"]["content"] == spoken if spoken else "could not be given" in told["message"]["content"]
+    reported = asked(world, request(), stream)
+    assert reported["finish"] == "stop"
+    assert (
+        reported["message"]["content"] == spoken if spoken else "could not be given" in reported["message"]["content"]
+    )
 
 
 @pytest.mark.breaks_the_proxy
@@ -633,8 +638,8 @@ def test_a_defect_of_the_proxy_costs_the_page_and_not_the_answer(
 
     monkeypatch.setattr(Planner, "plan_further", broken)
     teach(world, reads(name, "Let me look."))
-    told = asked(world, request(), stream)
-    assert (told["message"]["content"], told["finish"]) == ("Let me look.", "stop")
+    reported = asked(world, request(), stream)
+    assert (reported["message"]["content"], reported["finish"]) == ("Let me look.", "stop")
     teach(world, mixed(name))
     assert [call["function"]["name"] for call in asked(world, request(), stream)["message"]["tool_calls"]] == [
         "fetch",
@@ -649,9 +654,9 @@ def test_a_mixed_answer_whose_record_cannot_be_kept_is_the_clients_alone(build: 
     folder = world.folder / "tool-output"
     (folder / ".meta").rename(folder / "away")
     (folder / ".meta").write_text("in the way")
-    told = asked(world, request("short"))
-    assert len(told["message"]["tool_calls"]) == 2
-    following = answered(request("short"), told["message"], "one", "two")
+    reported = asked(world, request("short"))
+    assert len(reported["message"]["tool_calls"]) == 2
+    following = answered(request("short"), reported["message"], "one", "two")
     assert asked(world, following)["message"]["content"] == "All done."
     assert len(world.upstream.last.messages) == 7
     assert world.logged("artifact_store_failed")

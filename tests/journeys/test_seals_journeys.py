@@ -187,8 +187,8 @@ def asked(world: World, case: Case, history: list[dict[str, Any]]) -> tuple[str,
     body = {"model": "m", "max_tokens": 100, case.history: history}
     answer = world.ask(json.dumps(body, separators=(",", ":")).encode(), path=case.path)
     assert answer.status_code == 200
-    told = [answer.headers.get(f"x-context-proxy-{name}", "") for name in ("attempts", "edits")]
-    return told[0], told[1], sent(world)[-1][case.history]
+    reported = [answer.headers.get(f"x-context-proxy-{name}", "") for name in ("attempts", "edits")]
+    return reported[0], reported[1], sent(world)[-1][case.history]
 
 
 @CASES

@@ -96,9 +96,9 @@ def test_the_characters_of_a_model(build: Any, loaded: Load) -> None:
 
 def test_the_length_of_a_preview(build: Any, loaded: Load) -> None:
     world = build(**loaded("tool_output: {preview_chars: 2000}"))
-    told = sent(world)
-    notice = told[told.index(MARK) :].partition("]\n")[0]
-    assert 1_900 < len(told) - len(notice) <= 2_010, "the notice comes on top"
+    reported = sent(world)
+    notice = reported[reported.index(MARK) :].partition("]\n")[0]
+    assert 1_900 < len(reported) - len(notice) <= 2_010, "the notice comes on top"
     short = long_text(200)
     assert sent(world, short) == short, "what is within the limits is no preview"
 

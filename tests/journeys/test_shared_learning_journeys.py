@@ -89,7 +89,7 @@ def test_a_refusal_met_on_one_replica_is_spared_the_other_which_sends_the_same_b
     assert ready(world, 1) == {"status": "ready"}
 
 
-def test_a_conversation_goes_on_while_the_server_is_away_and_is_shared_when_it_is_back(
+def test_a_conversation_continues_while_the_server_is_away_and_is_shared_once_it_is_back(
     build: Any, server: StateServer, tmp_path: Path
 ) -> None:
     world = replicas(build, server, tmp_path)
@@ -137,7 +137,7 @@ def at(world: World, path: str, proxy: int) -> Any:
     return answer.json()
 
 
-def test_each_replica_shows_the_decisions_of_both_and_goes_on_without_the_server(
+def test_each_replica_shows_the_decisions_of_both_and_continues_without_the_server(
     build: Any, server: StateServer, tmp_path: Path
 ) -> None:
     world = replicas(build, server, tmp_path)

@@ -277,7 +277,7 @@ def test_a_client_that_continues_without_its_tools_is_healed(build: Any) -> None
     assert (len(server.refusals), len(results_in(server.bodies[-1]["input"]))) == (1, 2)
 
 
-def test_a_conversation_that_is_too_long_for_its_upstream_is_asked_at_once_in_later_rounds(build: Any) -> None:
+def test_later_rounds_of_a_conversation_too_long_for_its_upstream_request_truncation_at_once(build: Any) -> None:
     world, server, call = started(build)
     chain = Chain(world)
     chain.ask(task())

@@ -64,7 +64,7 @@ def test_the_task_is_in_every_request_of_a_run_by_text_protocol(say: Say, turns:
 
 
 @pytest.mark.parametrize("say", [mini_swe, smolagents, own_loop])
-def test_no_output_is_quoted_as_what_the_user_asked(say: Say, build: Any) -> None:
+def test_no_output_is_quoted_as_a_users_request(say: Say, build: Any) -> None:
     world = build(WINDOW)
     run_by_text(world, 40, say)
     bodies = [received.body.decode() for received in world.upstream.received]
@@ -105,10 +105,10 @@ def test_of_a_task_that_is_longer_than_a_tenth_of_the_room_beginning_and_end_sta
     for turn in range(40):
         assert world.ask({"model": "m", "messages": messages}).status_code == 200
         messages += [call(turn, "read_log"), result(turn, long_text(60, f"log-{turn}"))]
-    told = world.upstream.last.messages[0]["content"]
-    assert told.startswith("BEGIN ")
-    assert told.endswith(" END")
-    assert 400 * 3 < len(told) < 800 * 4
+    reported = world.upstream.last.messages[0]["content"]
+    assert reported.startswith("BEGIN ")
+    assert reported.endswith(" END")
+    assert 400 * 3 < len(reported) < 800 * 4
     assert task.encode() in world.upstream.last.files.values()
 
 
@@ -198,8 +198,10 @@ def test_left_out_reasoning_is_named(build: Any) -> None:
         messages += [{"role": "assistant", "content": f"answer {turn}", "reasoning_content": thought}]
         messages += [{"role": "user", "content": f"And {turn}?"}]
         assert world.ask({"model": "m", "messages": messages}).status_code == 200
-    told = [message["reasoning_content"] for message in world.upstream.last.messages if "reasoning_content" in message]
-    left_out = [text for text in told if text.startswith(MARK)]
+    reported = [
+        message["reasoning_content"] for message in world.upstream.last.messages if "reasoning_content" in message
+    ]
+    left_out = [text for text in reported if text.startswith(MARK)]
     assert left_out
     assert all(any(name in text for name in world.kept) for text in left_out)
 

@@ -14,7 +14,7 @@ CANARY = "canary-7f3a"
 LONG = long_text(5_000, CANARY)
 
 
-def test_the_whole_stands_on_disk_before_the_upstream_gets_the_request(build: Any) -> None:
+def test_the_original_is_on_disk_before_the_upstream_gets_the_request(build: Any) -> None:
     world = build()
     answer = world.ask(one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}]))
     assert answer.status_code == 200
@@ -27,7 +27,7 @@ def test_the_whole_stands_on_disk_before_the_upstream_gets_the_request(build: An
     assert Path(place[0]).read_text() == LONG
 
 
-def test_what_stands_around_a_cut_result_is_sent_as_it_came(build: Any) -> None:
+def test_everything_around_a_cut_result_is_sent_unchanged(build: Any) -> None:
     world = build()
     request = one_call(LONG, temperature=0.5, seed=7)
     world.ask(request)

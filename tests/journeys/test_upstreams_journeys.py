@@ -245,7 +245,7 @@ def command(
 
 
 @pytest.mark.parametrize(("model", "members", "window"), EXPLAINED[:3])
-def test_the_command_asks_that_upstream_and_names_it(
+def test_the_command_queries_that_upstream_and_names_it(
     command: Callable[..., str], two_lists: list[str], tmp_path: Path, model: str, members: dict[str, Any], window: int
 ) -> None:
     request = tmp_path / "request.json"

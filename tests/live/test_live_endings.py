@@ -141,8 +141,8 @@ class Lingering:
     """An upstream that ends the body of each stream only when it is told to, as gateways do that have to write down
     first what it cost."""
 
-    def __init__(self, *told: bytes) -> None:
-        self._told = told
+    def __init__(self, *reported: bytes) -> None:
+        self._told = reported
         self.served: list[int] = []
         """The connection of each request."""
         self.finish = asyncio.Event()
@@ -170,30 +170,30 @@ class Lingering:
             await connection.send(LAST_CHUNK)
 
 
-async def _took(client: Any, *told: bytes) -> None:
+async def _took(client: Any, *reported: bytes) -> None:
     """The client takes these pieces, and hangs up."""
     await client.head()
     taken = b""
-    while taken != b"".join(told):
+    while taken != b"".join(reported):
         taken += await client.chunk()
     client.writer.close()
 
 
 @pytest.mark.parametrize("mode", ["on", "observe", "off"])
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [(ANSWER, FINAL, USAGE, DONE), (ANSWER, FINAL, DONE[:9], DONE[9:]), (ANSWER, FINAL, USAGE)],
     ids=["done", "done in two pieces", "final chunk and usage"],
 )
 async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(
-    told: tuple[bytes, ...], mode: str, proxy: Any, connect: Any
+    reported: tuple[bytes, ...], mode: str, proxy: Any, connect: Any
 ) -> None:
-    lingering, name = Lingering(*told), f"hung-up-{mode}-{len(b''.join(told))}"
+    lingering, name = Lingering(*reported), f"hung-up-{mode}-{len(b''.join(reported))}"
     async with ScriptedUpstream(lingering, proxy.upstream_port):
         for number in range(2):
             async with connect(proxy) as client:
                 client.ask(CHAT, BODY, f"x-request-id: {name}-{number}", f"x-context-proxy-mode: {mode}")
-                await _took(client, *told)
+                await _took(client, *reported)
             # Before the upstream has ended its body.
             done = await proxy.logged(event="request_done", request_id=f"{name}-{number}")
             assert (done["outcome"], done["status"], done["level"]) == ("answered", 200, "info")
@@ -222,11 +222,11 @@ async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_f
 
 
 async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connect: Any) -> None:
-    for number, told in enumerate([(ANSWER,), (ANSWER, FINAL), (ANSWER, USAGE)]):
-        lingering = Lingering(*told)
+    for number, reported in enumerate([(ANSWER,), (ANSWER, FINAL), (ANSWER, USAGE)]):
+        lingering = Lingering(*reported)
         async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
             client.ask(CHAT, BODY, f"x-request-id: too-early-{number}")
-            await _took(client, *told)
+            await _took(client, *reported)
             await soon(lingering.closed.acquire())
         done = await proxy.logged(event="request_done", request_id=f"too-early-{number}")
         assert done["outcome"] == "client_left"
@@ -472,9 +472,9 @@ async def test_a_port_that_is_taken_is_reported_in_one_line(proxy: Any) -> None:
     second = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
     )
-    _, told = await asyncio.wait_for(second.communicate(), 30)
+    _, reported = await asyncio.wait_for(second.communicate(), 30)
     assert second.returncode == 1
-    assert told.decode().splitlines() == [
+    assert reported.decode().splitlines() == [
         f"cannot listen at 127.0.0.1 port {proxy.port} (server.host, server.port): Address already in use"
     ]
 

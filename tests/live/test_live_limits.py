@@ -120,7 +120,7 @@ def test_a_client_that_reads_only_after_all_it_sends_still_gets_its_refusal(
         assert (response.status, json.load(response)["error"]["code"]) == (status, code)
 
 
-async def test_a_connection_on_which_nothing_is_asked_is_closed(impatient: Any, connect: Any) -> None:
+async def test_a_connection_without_requests_is_closed(impatient: Any, connect: Any) -> None:
     async with connect(impatient) as client, asyncio.timeout(PATIENCE_SECONDS):
         assert await client.reader.read() == b""
 

@@ -86,14 +86,14 @@ async def test_a_client_that_reads_nothing_holds_the_upstream_back_and_gets_it_a
             before = sent
             await asyncio.sleep(0.2)
         assert sent < events - 1_000
-        told, rest = 0, b""
+        reported, rest = 0, b""
         while piece := await client.chunk():
             rest += piece
-            while len(rest) >= len(event(told)):  # each is dropped once it was compared: 80 MB in all
-                assert rest.startswith(event(told))
-                rest = rest[len(event(told)) :]
-                told += 1
-    assert (told, rest) == (events, b"")
+            while len(rest) >= len(event(reported)):  # each is dropped once it was compared: 80 MB in all
+                assert rest.startswith(event(reported))
+                rest = rest[len(event(reported)) :]
+                reported += 1
+    assert (reported, rest) == (events, b"")
 
 
 @pytest.mark.parametrize("line", [CHAT, "GET /v1/files"])
@@ -305,7 +305,7 @@ async def test_headers_about_a_connection_stay_on_it(proxy: Any, client: Any) ->
     assert seen[0].values(b"x-stays") == [b"1"]
 
 
-async def test_the_configured_key_stands_in_only_where_the_client_sends_none(proxy: Any, client: Any) -> None:
+async def test_the_configured_key_is_used_only_if_the_client_sends_none(proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     async with upstream(proxy, answering(JSON_OK, seen=seen)):
         for headers in ([], ["authorization: Bearer sk-client-canary"], ["api-key: sk-client-canary"]):

@@ -70,7 +70,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("reload", [reload_by_request, reload_by_signal])
-async def test_a_stream_goes_on_while_the_next_request_has_the_new_settings(
+async def test_a_stream_continues_while_the_next_request_has_the_new_settings(
     reload: Callable[[Any], Awaitable[dict[str, Any]]], config: Path, start: Any, connect: Any
 ) -> None:
     proxy, serving = start("--config", str(config)), Serving()
@@ -103,8 +103,8 @@ async def test_invalid_settings_change_nothing_and_are_reported(config: Path, st
         "server.prot",
     ]
     assert await mode_of(proxy) == "on"
-    told = await proxy.logged(event="settings_not_reloaded")
-    assert told["problem"] == found["error"]["message"]
+    reported = await proxy.logged(event="settings_not_reloaded")
+    assert reported["problem"] == found["error"]["message"]
     os.kill(proxy.process.pid, signal.SIGHUP)
     write(config, "mode: [\n")
     await proxy.logged(event="settings_not_reloaded", level="error")
@@ -121,7 +121,7 @@ async def test_settings_that_cannot_work_change_nothing(config: Path, start: Any
     assert "nothing can be kept in" in found["error"]["message"]
 
 
-async def test_what_did_not_change_is_said_and_counts_and_decisions_go_on(config: Path, start: Any) -> None:
+async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
     async with (
         ScriptedUpstream(answering(WHOLE), proxy.upstream_port),

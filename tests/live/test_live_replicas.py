@@ -151,9 +151,9 @@ def test_two_workers_send_what_one_process_would_send(
         asyncio.run(until(lambda: counted in httpx.get(url, trust_env=False).text))
         for silent in workers:
             with _stopped(silent):
-                told = httpx.get(url, trust_env=False).text
-            assert counted in told, "of both workers"
-            assert "context_proxy_running_requests 0.0" in told
+                reported = httpx.get(url, trust_env=False).text
+            assert counted in reported, "of both workers"
+            assert "context_proxy_running_requests 0.0" in reported
     assert [received.body for received in upstream.received] == alone
 
 

@@ -88,7 +88,7 @@ def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_f
     assert found["finish"] == ("tool_calls" if script is MIXED else "stop")
 
 
-def test_openai_python_goes_on_after_a_mixed_answer(base_url: str) -> None:
+def test_openai_python_continues_after_a_mixed_answer(base_url: str) -> None:
     with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
         asked = request(BOTH)
         message = client.chat.completions.create(**asked).choices[0].message
@@ -163,8 +163,8 @@ async def test_around_a_reading_each_event_reaches_the_client_before_the_next_is
             for piece in second if is_second else first:
                 for part in (piece[:9], piece[9:]) if piece is words[7] else (piece,):
                     await connection.send(chunk(part))
-                told = await taken.get()
-                assert told == piece or (piece is second[0] and b"\\n\\nThere. " in told), "a new paragraph"
+                reported = await taken.get()
+                assert reported == piece or (piece is second[0] and b"\\n\\nThere. " in reported), "a new paragraph"
             if not is_second:
                 await connection.send(chunk(call))
             await connection.send(b"".join(map(chunk, ends[is_second])) + LAST_CHUNK)
@@ -176,11 +176,11 @@ async def test_around_a_reading_each_event_reaches_the_client_before_the_next_is
             assert (await client.head())[0] == 200
             told_bytes = 0
             for _ in [*first, *second]:
-                told = b""
-                while not told.endswith(b"\n\n"):
-                    told += await client.chunk()
-                taken.put_nowait(told)
-                told_bytes += len(told)
+                reported = b""
+                while not reported.endswith(b"\n\n"):
+                    reported += await client.chunk()
+                taken.put_nowait(reported)
+                told_bytes += len(reported)
             rest = b""
             while piece := await client.chunk():
                 rest += piece

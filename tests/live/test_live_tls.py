@@ -82,11 +82,11 @@ async def test_streams_pass_event_by_event_and_their_connection_is_used_again(
             for _ in range(3):
                 client.ask(CHAT, BODY)
                 assert (await client.head())[0] == 200
-                told = b""
+                reported = b""
                 while piece := await client.chunk():
-                    told += piece
-                    told_so_far.put_nowait(len(told))
-                assert told == b"".join(EVENTS) + END
+                    reported += piece
+                    told_so_far.put_nowait(len(reported))
+                assert reported == b"".join(EVENTS) + END
                 while not told_so_far.empty():
                     told_so_far.get_nowait()
     assert answered == [0, 1, 2], "on one connection"

@@ -164,11 +164,11 @@ async def test_comments_of_a_later_round_arrive_at_once_too(tmp_path: Path) -> N
                 body += await answer.content.readany()
             arrived.set()
             body += await answer.content.read()
-        told = understood(body.replace(WAITING, b""))
-        assert (told["message"]["content"], told["done"]) == ("Let me look.\n\nDone.", True)
+        reported = understood(body.replace(WAITING, b""))
+        assert (reported["message"]["content"], reported["done"]) == ("Let me look.\n\nDone.", True)
 
 
-async def test_the_second_send_asks_for_no_compression_once_plain_bytes_have_gone_out(tmp_path: Path) -> None:
+async def test_the_second_send_requests_no_compression_once_plain_bytes_were_sent(tmp_path: Path) -> None:
     async with staged(tmp_path, **SETTINGS) as stage:
         await early(stage, STREAMED, WAITING, going_on(REFUSAL), accepting, accept_encoding="gzip, br")
         assert [received.values(b"accept-encoding") for received in stage.model.received] == [[b"gzip"], [b"identity"]]
@@ -179,7 +179,7 @@ async def test_the_second_send_asks_for_no_compression_once_plain_bytes_have_gon
     [(STREAMED, JSON, BLANKS), (WHOLE, "text/event-stream", WAITING), (WHOLE, "text/html", BLANKS)],
     ids=["JSON for a stream", "a stream for JSON", "a page"],
 )
-async def test_what_was_not_asked_for_is_judged_before_a_byte_of_it_goes_out(
+async def test_a_response_of_an_unrequested_kind_is_judged_before_a_byte_is_forwarded(
     body: bytes, kind: str, first: bytes, tmp_path: Path
 ) -> None:
     async with staged(tmp_path, **SETTINGS) as stage:

@@ -119,8 +119,8 @@ async def test_comments_come_between_the_rounds_of_an_answer_too(tmp_path: Path)
             commented.set()
             body += await answer.content.read()
         events = [event for event in body.split(b"\n\n") if event]
-        told = understood(b"\n\n".join([*(event for event in events if not event.startswith(b":")), b""]))
-        assert (told["message"]["content"], told["done"]) == ("Let me look.\n\nDone.", True)
+        reported = understood(b"\n\n".join([*(event for event in events if not event.startswith(b":")), b""]))
+        assert (reported["message"]["content"], reported["done"]) == ("Let me look.\n\nDone.", True)
         assert all(event == COMMENT.strip() or event.startswith(b"data: ") for event in events)
 
 
@@ -155,7 +155,7 @@ async def test_before_the_first_comment_nothing_changes(tmp_path: Path) -> None:
     ],
     ids=["no stream", "observe", "off"],
 )
-async def test_who_asked_for_no_stream_or_no_proxy_gets_no_comments(
+async def test_requests_without_a_stream_or_bypassing_the_proxy_get_no_comments(
     tmp_path: Path, body: bytes, headers: dict[str, str]
 ) -> None:
     async with staged(tmp_path, **OFTEN) as stage:
@@ -194,7 +194,7 @@ async def test_a_client_that_leaves_after_a_comment_stops_the_upstream_at_once(t
         assert len(stage.model.bodies) == 1
 
 
-async def test_an_answer_that_follows_comments_is_asked_for_uncompressed(tmp_path: Path) -> None:
+async def test_an_answer_after_comments_is_requested_uncompressed(tmp_path: Path) -> None:
     async with staged(tmp_path, **OFTEN) as stage:
         stage.model.plays(accepting)
         await stage.ask(REQUEST, accept_encoding="gzip, br")

@@ -24,8 +24,8 @@ def counting(limit: int) -> Scene:
         tokens = estimate(request.body)
         used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
         answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
-        told = saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer)
-        await told(connection, request)
+        reported = saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer)
+        await reported(connection, request)
 
     return scene
 
@@ -124,7 +124,7 @@ async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(tmp_p
         assert raw_messages(stage.model.bodies[0])[: len(second)] == second
 
 
-async def test_what_has_to_stay_is_not_cut_further_than_the_true_limit_asks(tmp_path: Path) -> None:
+async def test_required_content_is_not_cut_further_than_the_true_limit_demands(tmp_path: Path) -> None:
     """17 000 tokens of system text and two results of 8 000 at a limit of 32 000."""
     results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"{n} " + WORDS * 280} for n in range(2)]
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for n in range(2)]
@@ -161,13 +161,15 @@ async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path)
 async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, error: dict[str, str]) -> None:
     """OpenAI repeats the role that it does not know."""
     role = "This model's maximum context length is 1200 tokens. However, your messages resulted in 5000 tokens."
-    told = f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', and 'tool'."
+    reported = f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', and 'tool'."
     hostile = json.dumps({"model": "m", "messages": [{"role": role, "content": WORDS * 100}]}).encode()
-    refusal = saying(400, json.dumps({"error": {"message": told, "type": "invalid_request_error"} | error}).encode())
+    refusal = saying(
+        400, json.dumps({"error": {"message": reported, "type": "invalid_request_error"} | error}).encode()
+    )
     async with staged(tmp_path) as stage:
         for key in ("one", "one", "two"):
             assert (await asked(stage, hostile, refusal, key=key)).body == json.dumps(
-                {"error": {"message": told, "type": "invalid_request_error"} | error}
+                {"error": {"message": reported, "type": "invalid_request_error"} | error}
             ).encode()
         body = said(WORDS * 100)
         for key in ("one", "three"):

@@ -154,7 +154,7 @@ async def test_after_a_stream_the_next_turn_knows(tmp_path: Path) -> None:
         assert saw_all(server)
 
 
-async def test_the_first_answer_stands_where_the_second_send_fails(tmp_path: Path) -> None:
+async def test_the_first_answer_is_forwarded_if_the_second_send_fails(tmp_path: Path) -> None:
     server = Ollama(allocates=4_096, has_own_api=False)
     async with running(tmp_path, server) as world:
         server.fails_from = 2

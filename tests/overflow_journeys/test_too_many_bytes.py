@@ -63,9 +63,9 @@ async def test_a_body_that_is_too_large_is_sent_once_more_without_its_oldest_med
         first, second = stage.model.bodies
         assert first == body
         assert 0.3 * len(body) < len(second) <= 0.5 * len(body)
-        told = [message["content"] for message in json.loads(second)["messages"] if message["role"] == "tool"]
-        assert len(told) == 12, "no exchange is left out"
-        described = [json.dumps(content).count("[cannot read]") for content in told]
+        reported = [message["content"] for message in json.loads(second)["messages"] if message["role"] == "tool"]
+        assert len(reported) == 12, "no exchange is left out"
+        described = [json.dumps(content).count("[cannot read]") for content in reported]
         assert described == sorted(described, reverse=True), "the oldest first"
         assert 0 < sum(described) < 12
         kept = [path.read_bytes() for path in (tmp_path / "tool-output").glob("*.png")]

@@ -42,9 +42,9 @@ async def page(stage: Stage, path: str) -> str:
 async def tells(stage: Stage, path: str, words: str) -> str:
     """A page, once it has these words."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while words not in (told := await page(stage, path)):  # noqa: ASYNC110 - the metrics are looked at once a second
+        while words not in (reported := await page(stage, path)):  # noqa: ASYNC110 - the metrics are looked at once a second
             await asyncio.sleep(0.01)
-    return told
+    return reported
 
 
 async def has_in_files(stage: Stage, count: int) -> None:
@@ -170,9 +170,9 @@ async def test_readyz_names_a_full_queue(tmp_path: Path, monkeypatch: pytest.Mon
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + b" " * 90_000
             )
             await writer.drain()
-        told = json.loads(await tells(stage, "/readyz", "workload"))
+        reported = json.loads(await tells(stage, "/readyz", "workload"))
         await tells(stage, "/metrics", "context_proxy_queued_requests 1.0")
-        assert told["status"] == "ready"
-        assert told["unavailable"]["workload"].startswith("1 requests wait for room: ")
+        assert reported["status"] == "ready"
+        assert reported["unavailable"]["workload"].startswith("1 requests wait for room: ")
         for _, writer in reader_writers:
             writer.close()

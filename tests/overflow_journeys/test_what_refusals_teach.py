@@ -109,7 +109,7 @@ async def test_a_limit_without_a_name_under_half_of_a_certain_window_needs_two_s
 
 
 @pytest.mark.parametrize("words", OTHER_WORDS)
-async def test_a_limit_without_a_name_that_stands_in_the_request_teaches_nothing(tmp_path: Path, words: str) -> None:
+async def test_an_unnamed_limit_quoted_in_the_request_teaches_nothing(tmp_path: Path, words: str) -> None:
     said = words.format(15_000, 6_000)
     async with staged(tmp_path) as stage:
         for _ in range(2):
@@ -128,8 +128,8 @@ async def test_twelve_turns_past_a_limit_without_a_name_meet_one_refusal(tmp_pat
         nonlocal refused
         tokens = estimate(request.body)
         refused += tokens > 12_000
-        told = saying(400, openai_error(words.format(tokens, 12_000))) if tokens > 12_000 else accepting
-        await told(connection, request)
+        reported = saying(400, openai_error(words.format(tokens, 12_000))) if tokens > 12_000 else accepting
+        await reported(connection, request)
 
     async with staged(tmp_path) as stage:
         sends = 0
@@ -162,7 +162,7 @@ def counted_by(limit: int, ratio: float) -> Scene:
     return scene
 
 
-async def test_a_limit_that_stands_in_the_request_itself_heals_it_and_teaches_nothing(tmp_path: Path) -> None:
+async def test_a_limit_quoted_in_the_request_itself_heals_it_and_teaches_nothing(tmp_path: Path) -> None:
     """What a client wrote may come back in an error: it must not shrink the window of the others."""
     async with staged(tmp_path) as stage:
         words = json.loads(too_long(6_000, 15_000))["error"]["message"]

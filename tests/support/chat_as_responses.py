@@ -115,9 +115,9 @@ def _back(content: Any) -> Any:
 
 def reply_as_responses(reply: Mapping[str, Any]) -> Json:
     message, usage = reply["choices"][0]["message"], reply.get("usage") or {}
-    told = {"input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens")}
+    reported = {"input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens")}
     made = {"id": "resp_1", "object": "response", "status": "completed", "output": items_of([message])}
-    return {**made, "usage": {**told, "total_tokens": usage.get("total_tokens")}}
+    return {**made, "usage": {**reported, "total_tokens": usage.get("total_tokens")}}
 
 
 def reply_as_chat(reply: Mapping[str, Any]) -> Json:

@@ -151,8 +151,8 @@ def _too_long(sent: int, limit: int) -> str:
 
 def _in_stream(body: Mapping[str, Any], sent: int, limit: int) -> Answer:
     start = _message(body, _REFUSED + sent, Usage(sent, 0, 0), (), None)
-    told = {"type": "error", "error": {"type": "invalid_request_error", "message": _too_long(sent, limit)}}
-    return as_events([{"type": "message_start", "message": start}, {"type": "ping"}, told])
+    reported = {"type": "error", "error": {"type": "invalid_request_error", "message": _too_long(sent, limit)}}
+    return as_events([{"type": "message_start", "message": start}, {"type": "ping"}, reported])
 
 
 def _stopped(body: Mapping[str, Any], sent: int, _: int) -> Answer:

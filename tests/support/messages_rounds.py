@@ -54,8 +54,8 @@ class Fed(Protocol):
 
 def fed(stream: Fed, data: bytes, sizes: Iterable[int]) -> bytes:
     """What the client gets of a stream that comes in pieces of these sizes."""
-    told, at = [], 0
+    reported, at = [], 0
     for size in [*sizes, len(data)]:
-        told.append(stream.feed(data[at : at + size]))
+        reported.append(stream.feed(data[at : at + size]))
         at += size
-    return b"".join(told)
+    return b"".join(reported)

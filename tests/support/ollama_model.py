@@ -330,14 +330,14 @@ class OllamaModel:
         raise Refused(404, "404 page not found")
 
     def _shown(self, model: Model) -> Json:
-        told: Json = {"parameters": "temperature 1", "model_info": {"qwen3.context_length": model.trained}}
+        reported: Json = {"parameters": "temperature 1", "model_info": {"qwen3.context_length": model.trained}}
         if model.num_ctx:
-            told["parameters"] = f"num_ctx                        {model.num_ctx}\ntemperature 1"
+            reported["parameters"] = f"num_ctx                        {model.num_ctx}\ntemperature 1"
         if model.remote_window is not None:
-            told |= {"remote_host": "https://ollama.com:443", "remote_model": "m"}
-            told["model_info"] = {"qwen3.context_length": model.remote_window}
+            reported |= {"remote_host": "https://ollama.com:443", "remote_model": "m"}
+            reported["model_info"] = {"qwen3.context_length": model.remote_window}
         before = {"system": model.system, "messages": [*model.messages]}
-        return told | before | {"capabilities": [*model.capabilities]}
+        return reported | before | {"capabilities": [*model.capabilities]}
 
     @property
     def cuts(self) -> int:
@@ -365,10 +365,10 @@ def answered(head: Json, said: Said, prompt_tokens: int, number: int | None, *, 
         return [{**head, "message": message, "done": True, "done_reason": said.reason, **counts}]
     lines = [_message("", piece) for piece in _pieces(said.thinking)]
     lines += [_message(piece) for piece in _pieces(said.content)] + [_message("", "", [call]) for call in calls]
-    told: list[Json] = [{**head, "message": message, "done": False} for message in lines]
+    reported: list[Json] = [{**head, "message": message, "done": False} for message in lines]
     if said.error:
-        return [*told, {"error": said.error}]
-    return [*told, {**head, "message": _message(""), "done": True, "done_reason": said.reason, **counts}]
+        return [*reported, {"error": said.error}]
+    return [*reported, {**head, "message": _message(""), "done": True, "done_reason": said.reason, **counts}]
 
 
 def as_lines(lines: Sequence[Json]) -> list[bytes]:
@@ -460,13 +460,13 @@ def _oldest(messages: Sequence[Json]) -> int | None:
 def native_refusal(count: int, window: int) -> Json:
     """As llama-server words it, which Ollama passes on as a string in its own."""
     message = f"request ({count} tokens) exceeds the available context size ({window} tokens), try increasing it"
-    told = {"code": 400, "message": message, "type": "exceed_context_size_error"}
-    return {"error": {**told, "n_prompt_tokens": count, "n_ctx": window}}
+    reported = {"code": 400, "message": message, "type": "exceed_context_size_error"}
+    return {"error": {**reported, "n_prompt_tokens": count, "n_ctx": window}}
 
 
 def _message(content: str, thinking: str = "", calls: Sequence[Json] = ()) -> Json:
-    told: Json = {"role": "assistant", "content": content}
-    return told | ({"thinking": thinking} if thinking else {}) | ({"tool_calls": [*calls]} if calls else {})
+    reported: Json = {"role": "assistant", "content": content}
+    return reported | ({"thinking": thinking} if thinking else {}) | ({"tool_calls": [*calls]} if calls else {})
 
 
 def _pieces(text: str) -> list[str]:

@@ -191,14 +191,14 @@ def _failed(body: Mapping[str, Any], sent: int, code: str) -> dict[str, Any]:
 
 
 def _flat(body: Mapping[str, Any], sent: int, _: int) -> Answer:
-    told = {"type": "error", "code": EXCEEDED, "message": WORDS, "param": "input"}
-    return as_events(_numbered([*_opening(body, sent), told, _failed(body, sent, EXCEEDED)]))
+    reported = {"type": "error", "code": EXCEEDED, "message": WORDS, "param": "input"}
+    return as_events(_numbered([*_opening(body, sent), reported, _failed(body, sent, EXCEEDED)]))
 
 
 def _nested(body: Mapping[str, Any], sent: int, _: int) -> Answer:
     said = {"type": "invalid_request_error", "code": EXCEEDED, "message": WORDS, "param": "input"}
-    told = {"type": "error", "error": said}
-    return as_events(_numbered([*_opening(body, sent), told, _failed(body, sent, EXCEEDED)]))
+    reported = {"type": "error", "error": said}
+    return as_events(_numbered([*_opening(body, sent), reported, _failed(body, sent, EXCEEDED)]))
 
 
 def _only_failed(code: str) -> Refusal:

@@ -148,8 +148,8 @@ class Chat:
         made = Completion.make(named, body["model"], incident.Reply(reply.text, calls), usage.prompt, 10**6)
         if not body.get("stream"):
             return as_json(made.whole())
-        told = bool((body.get("stream_options") or {}).get("include_usage"))
-        return Answer(200, b"".join(made.events(told)), "text/event-stream")
+        reported = bool((body.get("stream_options") or {}).get("include_usage"))
+        return Answer(200, b"".join(made.events(reported)), "text/event-stream")
 
     def said(self, body: bytes, *, streamed: bool) -> Said:
         message = _put_together(body) if streamed else json.loads(body)["choices"][0]["message"]

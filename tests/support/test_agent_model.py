@@ -197,10 +197,10 @@ def test_it_refuses_once_at_a_turn_in_any_form(path, form, stream):
     refused = agent.ask()
     assert (model.refusals, model.seen[-1].refused) == (1, True)
     if refused.status == 200:
-        told = refused.body.decode()
+        reported = refused.body.decode()
         words = ("event: error", "response.failed", "incomplete", "model_context_window_exceeded")
-        assert any(word in told for word in words)
-        assert "Step 2" not in told
+        assert any(word in reported for word in words)
+        assert "Step 2" not in reported
     assert agent.turn(), "the same again is answered"
     assert model.refusals == 1
 
@@ -225,9 +225,9 @@ def test_a_limit_holds_for_ever_and_is_reported_truthfully(path):
     agent.turn()
     agent.turn()
     for _ in range(3):
-        told = json.loads(agent.ask().body)["error"]["message"]
-        assert f"maximum context length is {model.limit} tokens" in told
-        assert f"has {model.seen[-1].tokens} input tokens" in told
+        reported = json.loads(agent.ask().body)["error"]["message"]
+        assert f"maximum context length is {model.limit} tokens" in reported
+        assert f"has {model.seen[-1].tokens} input tokens" in reported
     assert model.seen[1].tokens < model.limit < model.seen[2].tokens
     del agent.items[1 : 3 if path == MESSAGES else 4]  # the first exchange: it says words and calls, then the result
     assert agent.turn(), "what is smaller is taken, and the work goes on"
@@ -285,9 +285,9 @@ async def test_openai_reads_its_streams_and_its_refusals():
         assert kinds[:2] == ["response.created", "response.in_progress"]
         assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
         made = {"type": "function_call_output", "call_id": final.output[-1].call_id, "output": LOG}
-        with pytest.raises(BadRequestError) as told:
+        with pytest.raises(BadRequestError) as reported:
             await c.responses.create(input=[*final.output, made], **asked)
-        assert told.value.code == "context_length_exceeded"
+        assert reported.value.code == "context_length_exceeded"
 
 
 def test_every_usage_adds_up():

@@ -235,7 +235,9 @@ RULES = {
 @pytest.mark.parametrize(("valid", "broken", "words"), RULES.values(), ids=RULES)
 def test_a_broken_rule_is_reported(valid, broken, words):
     assert complaints(valid) == []
-    assert [told for told in complaints(broken) if told.startswith(words) or words in told], complaints(broken)
+    assert [reported for reported in complaints(broken) if reported.startswith(words) or words in reported], complaints(
+        broken
+    )
 
 
 SAID = [[THOUGHT, call("t1")], [THOUGHT | {"signature": "EuYB2"}, call("t2")]]
@@ -249,7 +251,7 @@ def test_thinking_of_the_running_loop_is_as_it_was_said():
     for wrong in ([call("t1")], [SAID[1][0], call("t1")], [THOUGHT | {"thinking": "Else."}, call("t1")]):
         broken = copy.deepcopy(LOOP)
         broken["messages"][1]["content"] = wrong
-        assert [told for told in complaints(broken, SAID) if MODIFIED in told], wrong
+        assert [reported for reported in complaints(broken, SAID) if MODIFIED in reported], wrong
 
 
 def test_a_whole_exchange_of_the_loop_may_be_gone():

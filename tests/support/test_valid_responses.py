@@ -173,7 +173,7 @@ RULES = {
 @pytest.mark.parametrize(("valid", "broken", "words"), RULES.values(), ids=RULES)
 def test_a_broken_rule_is_reported(valid, broken, words):
     assert complaints(valid) == []
-    assert [told for told in complaints(broken) if told.startswith(words)], complaints(broken)
+    assert [reported for reported in complaints(broken) if reported.startswith(words)], complaints(broken)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.call)

@@ -183,7 +183,7 @@ def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_reported(
     found = ollama_run(exchanges, window, output)
     assert found.is_right is is_right
     assert (found.cuts > 0) == (found.without_task > 0) == (exchanges == 30)
-    assert f"{found.cuts} of {exchanges} turns cut" in found.told
+    assert f"{found.cuts} of {exchanges} turns cut" in found.reported
 
 
 def test_the_agents_of_ollamas_clients_are_there() -> None:

@@ -30,7 +30,9 @@ async def test_nothing_is_lost(names: tuple[str, ...]) -> None:
         assert all(line.times for line in found)
 
 
-def test_a_loss_stands_on_the_page_and_fails_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> None:
+def test_a_loss_is_reported_on_the_page_and_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path, capsys
+) -> None:
     async def losing(_: Extent) -> list[Tried]:
         return [Tried("Nothing breaks", "a hammer", 2, ["the window"]), Tried("Nothing burns", "a match", 1)]
 
@@ -66,7 +68,7 @@ def test_a_soak_that_ends_above_its_beginning_is_a_loss() -> None:
     assert soaked(100, 100, 100, 100, 100).tried()[0].lost == ["sockets: 10.0 → 14.0"]
 
 
-def test_a_soak_stands_on_the_page_with_its_figures_and_its_graph() -> None:
+def test_a_soak_is_on_the_page_with_its_figures_and_its_graph() -> None:
     written = page([], soaked(100, 200, 104).section("reliability-memory.svg"))
     assert "| memory | 100 MB | 104 MB | 200 MB | +4.0% |" in written
     assert "(reliability-memory.svg)" in written

@@ -76,8 +76,8 @@ def test_other_errors_are_named_by_their_code():
 
 
 def test_an_original_that_is_no_text_is_a_data_url_and_one_with_half_a_pair_is_json():
-    told = {"tool": "Bash", "tokens": 9, "lines": (3, 1), "count": 1}
-    picture = json.loads(compress_api.original_body("ab" * 12, b"\x89PNG\xff", "image/png", **told))
+    reported = {"tool": "Bash", "tokens": 9, "lines": (3, 1), "count": 1}
+    picture = json.loads(compress_api.original_body("ab" * 12, b"\x89PNG\xff", "image/png", **reported))
     assert picture["original_content"] == "data:image/png;base64,iVBOR/8="
-    half = compress_api.original_body("ab" * 12, "x\ud800".encode("utf-8", "surrogatepass"), "text/plain", **told)
+    half = compress_api.original_body("ab" * 12, "x\ud800".encode("utf-8", "surrogatepass"), "text/plain", **reported)
     assert json.loads(half)["original_content"] == "x\ud800"

@@ -136,7 +136,7 @@ def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     assert found.numbers == {"n_ctx": (8192, "error.n_ctx")}
 
 
-def test_lines_without_a_field_name_go_on_with_the_data():
+def test_lines_without_a_field_name_continue_the_data():
     body = ': hello\nretry: 3\nevent: error\ndata: {\n  "message":\n  "' + MESSAGE + '"}\n\ndata: [DONE]\n\n'
     assert list(opened_texts(body).values()) == [MESSAGE]
     assert list(opened_texts(body, is_success=True).values()) == [MESSAGE]
@@ -283,7 +283,7 @@ def test_sizes_are_recognised_by_their_members(members: dict[str, int], stated: 
     assert (report.stated, report.limit_path) == stated
 
 
-def test_a_request_to_wait_stands_in_a_header():
+def test_a_wait_is_requested_by_a_header():
     assert report_of(429, [(b"Retry-After", b"3")], b"").asks_to_wait
     assert not report_of(429, [(b"content-type", b"retry-after")], b"").asks_to_wait
 
@@ -400,7 +400,7 @@ def test_numbers_that_only_the_upstream_wrote_are_its_own():
 
 @pytest.mark.parametrize("ascii_only", [True, False])
 @pytest.mark.parametrize("content", [SENTENCE.format(limit=4096, count=9000), "中文 4096 tokens. 中文"])
-def test_numbers_that_stand_in_the_request_may_be_the_clients(content: str, ascii_only: bool):
+def test_numbers_quoted_in_the_request_may_be_the_clients(content: str, ascii_only: bool):
     request = json.dumps({"content": content}, ensure_ascii=ascii_only).encode()
     verdict = refused(SENTENCE.format(limit=4096, count=9000), request)
     assert (verdict.limit, verdict.may_be_echo, verdict.limit_is_learnable) == (4096, True, False)

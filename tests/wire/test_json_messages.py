@@ -118,7 +118,7 @@ def own_tool():
         (b'"weather"', None),
     ],
 )
-def test_the_tool_stands_at_the_end_and_what_the_client_wrote_keeps_its_bytes(tools, made):
+def test_the_tool_is_added_at_the_end_and_the_clients_bytes_stay(tools, made):
     assert own_tool()[0].appended({"tools": tools}, "always") == made
 
 

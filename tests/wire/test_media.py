@@ -71,7 +71,7 @@ def found_in(text):
         '"{}"',
     ],
 )
-def test_base64_of_a_known_type_is_found_wherever_it_stands(content, frame):
+def test_base64_of_a_known_type_is_found_anywhere(content, frame):
     text = frame.format(base64_of(content))
     after, found = replaced(text)
     assert [attachment.content() for attachment in found] == [content]
@@ -249,7 +249,7 @@ def test_a_long_buffer_is_read_however_many_numbers_it_has():
     assert found == [content]
 
 
-def test_what_stands_beside_an_address_in_json_is_read_too():
+def test_members_beside_an_address_in_json_are_read_too():
     product = {"type": "product", "image_url": "https://example.org/a.png", "thumbnail": ENCODED}
 
     def replace_what_is_here(attachment):
@@ -310,7 +310,7 @@ PDF_URL = data_url(PDF, "application/pdf")
     ],
     ids=json.dumps,
 )
-def test_a_structured_result_that_words_stand_for_is_one_of_text(members):
+def test_a_structured_result_replaced_by_words_is_a_text_result(members):
     whole = {**members, "metadata": {"filename": "a.bin", **members.get("metadata", {})}, "n": 1}
     text = json.dumps(whole)
     after, found = replaced(text)
@@ -592,7 +592,7 @@ def test_a_message_of_plain_words_is_not_opened(text):
 
 
 @given(BLANKS_AND_WORDS, st.sampled_from(["utf-8", "ascii"]), st.binary(min_size=MIN_CHARACTERS, max_size=200))
-def test_base64_in_a_text_is_a_sign_whatever_stands_around_it(before, how, content):
+def test_base64_in_a_text_is_a_sign_in_any_context(before, how, content):
     text = f"{before} {base64.b64encode(content).decode()}"
     assert may_hold_media(b'{"content":' + spelled(text, how) + b"}")
 
@@ -643,7 +643,7 @@ def test_a_file_that_was_decoded_by_force_is_found_in_every_spelling(how):
 
 
 @pytest.mark.parametrize("written", ["\ufffd".encode(), b"\\ufffd", b"\\uFFFD", b"\\u0001"])
-def test_what_stands_for_a_byte_that_was_no_text_is_a_sign_however_it_is_written(written):
+def test_a_replacement_character_is_a_sign_however_it_is_written(written):
     assert may_hold_media(b'{"content":"a ' + written + b'"}')
 
 
@@ -673,7 +673,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.booleans())
-def test_any_value_may_be_asked_for_its_addresses(part, is_result):
+def test_any_value_can_be_searched_for_addresses(part, is_result):
     assert all(isinstance(address, str) for address in addresses_in([part], is_result=is_result))
 
 

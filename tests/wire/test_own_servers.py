@@ -108,7 +108,7 @@ def test_what_is_allocated_is_read(
     assert found.cuts_silently is expected.cuts_silently
 
 
-def test_a_name_of_lm_studio_stands_for_its_smallest_instance_and_keeps_what_the_model_reads() -> None:
+def test_an_lm_studio_name_means_its_smallest_instance_and_keeps_the_modalities() -> None:
     assert limits(own_servers.lm_studio_v0, LM_STUDIO_V0, "m").window_tokens == 4096
     instances = LM_STUDIO_V1 | {"models": [{**LM_STUDIO_V1["models"][0], "key": "gemma"}]}
     found = limits(own_servers.lm_studio_v1, instances, "gemma")
@@ -129,12 +129,12 @@ def test_what_a_modelfile_sets_is_read_and_never_more_than_the_checkpoint_takes(
 
 
 def test_what_a_modelfile_puts_before_messages_and_what_a_model_reads_is_known() -> None:
-    told = {
+    reported = {
         "system": "You are Mario.",
         "messages": [{"role": "user", "content": "Hi."}, 7],
         "capabilities": ["completion", "vision"],
     }
-    found = own_servers.ollama_model(json.dumps(told).encode())
+    found = own_servers.ollama_model(json.dumps(reported).encode())
     assert found.preamble == "You are Mario.\nHi."
     assert found.modalities == {Modality.TEXT, Modality.VISION}
     assert found.least_image_tokens == 768

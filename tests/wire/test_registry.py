@@ -109,7 +109,7 @@ def test_a_path_that_ends_in_a_wires_is_that_wire_and_goes_where_the_base_url_sa
         ("/v1", "/projects/p/locations/l/x:predict", "/v1/projects/p/locations/l/x:predict"),
     ],
 )
-def test_what_else_stands_under_an_api_passes_through(base_path: str, path: str, upstream: str) -> None:
+def test_other_paths_below_an_api_pass_through(base_path: str, path: str, upstream: str) -> None:
     assert match_path("POST", path.encode(), base_path.encode()) == PathMatch(None, upstream.encode())
 
 
@@ -225,7 +225,7 @@ def test_no_path_leads_out_of_what_the_base_url_names(base_path: str, path: str,
 
 
 @given(_paths, st.sampled_from(["/x", "/chat/completions"]))
-def test_what_stands_under_v1_stands_under_the_base_url(base_path: str, rest: str) -> None:
+def test_paths_below_v1_go_below_the_base_url(base_path: str, rest: str) -> None:
     assert target("/v1" + rest, base_path) == base_path + rest
 
 
@@ -235,11 +235,11 @@ def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
     assert found is not None
     assert found.wire is wire
     assert not wire.name or RoutedUpstream(base_url="http://a", wire=wire.name).is_only_for(wire.path)
-    members, told = wire.trial("Say hello.")
+    members, reported = wire.trial("Say hello.")
     request = wire.parse(jsontext.dump({"model": "m", **members}))
     assert [message.text() for message in request.conversation.messages] == ["Say hello."]
-    assert told
-    assert told not in members
+    assert reported
+    assert reported not in members
 
 
 @pytest.mark.parametrize("base_path", [b"/v1", b"", b"/gate/v1"])

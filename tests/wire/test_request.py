@@ -114,7 +114,7 @@ def test_places_where_reading_on_could_go_astray(known_body, body):
 
 
 @given(st.data(), bodies())
-def test_shared_messages_are_all_that_stand_at_the_head_byte_for_byte(data, pieces):
+def test_shared_messages_are_exactly_the_head_byte_for_byte(data, pieces):
     body, known = data.draw(next_bodies(pieces)), parse_or_none(joined(pieces))
     if known is None:
         return
@@ -330,7 +330,7 @@ def test_neither_body_nor_messages_are_shown_by_repr():
     assert isinstance(CHAT_COMPLETIONS.parse(b'{"messages":[]}'), Request)
 
 
-def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
+def test_messages_are_inserted_and_the_next_body_continues_from_there():
     first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
     request = CHAT_COMPLETIONS.parse(first + b"]}")
     more = (ChatMessage.read(b'{"role": "assistant", "content": "whole"}'), ChatMessage.read(b'{"role": "tool"}'))

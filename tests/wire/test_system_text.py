@@ -56,7 +56,7 @@ def left_of(made: Any) -> set[int]:
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.path)
 @given(histories(), st.integers(1_500, 20_000))
 @settings(deadline=None, max_examples=60)
-def test_system_text_is_what_stands_at_the_beginning_and_the_rest_goes_with_what_it_follows(wire, history, room):
+def test_system_text_at_the_beginning_is_apart_and_later_ones_go_with_what_they_follow(wire, history, room):
     request = parsed(wire, history)
     messages = request.conversation.messages
     made, _ = plan(request.conversation, Size(), pipeline(Budget(room)))

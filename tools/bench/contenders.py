@@ -63,7 +63,7 @@ def _nginx(name: str, buffering: str) -> Contender | None:
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/bin")
     if program is None:
         return None
-    told = subprocess.run([program, "-v"], capture_output=True, text=True, check=True).stderr
+    reported = subprocess.run([program, "-v"], capture_output=True, text=True, check=True).stderr
 
     def command(port: int, upstream: int, folder: Path) -> list[str]:
         configuration = folder / "nginx.conf"
@@ -71,7 +71,7 @@ def _nginx(name: str, buffering: str) -> Contender | None:
         configuration.write_text(_NGINX_CONF % facts)
         return [program, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "error.log")]
 
-    return Contender(name, told.strip().rpartition("/")[2], command)
+    return Contender(name, reported.strip().rpartition("/")[2], command)
 
 
 def _nginx_user() -> str:

@@ -218,8 +218,8 @@ def _spread(results: Results, row: str, name: str) -> str:
 
 def _at(results: Results, row: str, name: str) -> str:
     medians = [(results.median(load, name), FIGURES[load]) for load in FIGURES[row].at]
-    told = [_value(median, load) for median, load in medians if median is not None]
-    return f" at {', '.join(told)}" if told else ""
+    reported = [_value(median, load) for median, load in medians if median is not None]
+    return f" at {', '.join(reported)}" if reported else ""
 
 
 def _target(target: Target, figure: Figure) -> str:

@@ -205,7 +205,7 @@ def ollama_rows(names: list[str], console: Console, table: Table) -> int:
             direct, proxied = (ollama_runs.work(client, window, proxied=through) for through in (False, True))
             largest = max((chat.prompt_tokens for chat in proxied.model.chats), default=0)
             reached = f"window {window}, largest {largest}; loaded {len(proxied.model.loads)} times"
-            table.add_row(f"{client.name}, {window}", escape(direct.told), escape(proxied.told), reached)
+            table.add_row(f"{client.name}, {window}", escape(direct.reported), escape(proxied.reported), reached)
             failed += not direct.cuts or not proxied.is_right
     return failed
 

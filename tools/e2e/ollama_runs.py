@@ -92,7 +92,7 @@ class OllamaRun:
         return self.ended_well and not self.cuts and not self.without_task
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """A cell of the table."""
         end = "ended well" if self.ended_well else f"died: {self.output.strip()[-100:]}"
         turns = len(self.model.chats)

@@ -37,8 +37,13 @@ class Exchange:
     def is_refused(self) -> bool:
         """Whether the client sees an error, in the status or in a stream."""
         said = bytes(self.received)
-        told = (b"event: error", b"event: response.failed", b"event: response.incomplete", b"context_window_exceeded")
-        return self.status >= 400 or any(word in said for word in told)
+        reported = (
+            b"event: error",
+            b"event: response.failed",
+            b"event: response.incomplete",
+            b"context_window_exceeded",
+        )
+        return self.status >= 400 or any(word in said for word in reported)
 
 
 class Tap:

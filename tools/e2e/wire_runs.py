@@ -106,8 +106,8 @@ class WireRun:
     def last_words(self) -> str:
         """What tells most of what the client has said last."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        told = [line for line in lines if "error" in line.lower() or "too long" in line]
-        return escape((told or lines or [""])[-1][:110])
+        reported = [line for line in lines if "error" in line.lower() or "too long" in line]
+        return escape((reported or lines or [""])[-1][:110])
 
     @property
     def proves_something(self) -> bool:

@@ -243,8 +243,8 @@ async def replicas_of_a_bucket(extent: Extent) -> list[Tried]:
             async with staged(**_SETTINGS) as late:
                 heard = await late.ask(_results(10, 2), key="sk-one")
                 read = await late.get(f"/artifacts/{names[0]}", key="sk-one")
-                told = f"{trouble}: {heard.status}, {len(_named(late))} cut, read with {read.status}"
-                waits.note(told, held=heard.status == 200 and not _named(late) and read.status == 503)
+                reported = f"{trouble}: {heard.status}, {len(_named(late))} cut, read with {read.status}"
+                waits.note(reported, held=heard.status == 200 and not _named(late) and read.status == 503)
                 await kept.begin("")
                 is_back = await _is_found_again(late)
                 new = _named(late)

@@ -37,7 +37,7 @@ def page(found: Sequence[Tried], section: str = "") -> str:
     """The page in Markdown; `section` follows the table."""
     rows = [f"| {one.promise} | {one.what} | {one.times:,} | {len(one.lost)} |" for one in found]
     lost = [f"* {one.promise}: {what}" for one in found for what in one.lost]
-    told = ["", "## Lost", "", *lost] if lost else []
+    reported = ["", "## Lost", "", *lost] if lost else []
     where = f"\nPython {platform.python_version()}, {platform.system()} {platform.machine()}.\n"
     below = f"\n{section}" if section else ""
-    return _HEAD + "\n".join([*rows, *told]) + "\n" + below + _NOT_DRIVEN + where
+    return _HEAD + "\n".join([*rows, *reported]) + "\n" + below + _NOT_DRIVEN + where

@@ -154,8 +154,8 @@ async def keys_of_clients(_: Extent) -> list[Tried]:
                 for upstream in (other, own, stage.upstream):
                     upstream.heads.clear()
                 await _asked(stage, "GET /v1/models", **{credential: f"Bearer {KEY}"})
-                told = b"".join([*other.heads, *own.heads])
-                tried.note(f"{credential} at another upstream", held=KEY.encode() not in told and len(told) > 0)
+                reported = b"".join([*other.heads, *own.heads])
+                tried.note(f"{credential} at another upstream", held=KEY.encode() not in reported and len(reported) > 0)
                 tried.note(f"{credential} at its own", held=KEY.encode() in b"".join(stage.upstream.heads))
     return [tried]
 

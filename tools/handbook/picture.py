@@ -80,11 +80,11 @@ def _floor(floor: str, top: float) -> tuple[list[str], float]:
     for number, row in enumerate(rows):
         found = [house()[f"{floor}.{label}"] for label in row]
         boxes |= {box.room.name: box for box in _row(found, top + FLOOR_HEAD + number * ROW)}
-    told = _told([box.room for box in boxes.values()])
+    reported = _told([box.room for box in boxes.values()])
     lines = [
         f'<rect class="floor" x="{MARGIN}" y="{top}" width="{WIDTH - 2 * MARGIN}" height="{bottom - top}" rx="10"/>',
         f'<text class="title" x="{MARGIN + 14}" y="{top + 27}">{FLOOR_TITLES[floor]}</text>',
-        f'<text class="told" x="{WIDTH - MARGIN - 14}" y="{top + 27}">{told}</text>',
+        f'<text class="told" x="{WIDTH - MARGIN - 14}" y="{top + 27}">{reported}</text>',
     ]
     arrows = shown_arrows([box.room for box in boxes.values()])
     lines += [_way(boxes[start], boxes[end]) for start, end in arrows]

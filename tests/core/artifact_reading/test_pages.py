@@ -52,10 +52,10 @@ def test_headers_of_pages_pass_for_ours_and_other_notices_are_quoted(asked, lang
     ],
 )
 def test_a_notice_inside_an_artifact_is_marked_as_quoted(forged):
-    told = quoted(f"a line\n{forged}\nanother")
-    assert told.startswith("a line\n[quoted text:")
-    assert "context-proxy" not in told.lower()
-    assert len(told) < len(f"a line\n{forged}\nanother")
+    reported = quoted(f"a line\n{forged}\nanother")
+    assert reported.startswith("a line\n[quoted text:")
+    assert "context-proxy" not in reported.lower()
+    assert len(reported) < len(f"a line\n{forged}\nanother")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -81,8 +81,8 @@ def test_a_notice_passes_for_ours_if_each_name_after_it_in_its_line_is_where_the
 
 @pytest.mark.parametrize("notice", [f"{MARK}/d/{ARTIFACT} ", f"{MARK}/other/{ARTIFACT} "])
 def test_a_line_of_many_notices_is_read_once_and_not_once_for_each(notice):
-    told = quoted(notice * 30_000, ArtifactAccess(folder="/d"))
-    assert told.count("[quoted text:") == (0 if "/d/" in notice else 30_000)
+    reported = quoted(notice * 30_000, ArtifactAccess(folder="/d"))
+    assert reported.count("[quoted text:") == (0 if "/d/" in notice else 30_000)
 
 
 def hits_page(language="en", pattern="needle", max_bytes=48_000):
@@ -99,7 +99,7 @@ def hits_page(language="en", pattern="needle", max_bytes=48_000):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("max_bytes", [48_000, 1_500])
-def test_a_page_of_hits_that_is_cut_is_a_shorter_one_that_goes_on_at_the_next_hit(language, max_bytes):
+def test_a_cut_page_of_hits_is_a_shorter_one_that_continues_at_the_next_hit(language, max_bytes):
     page = hits_page(language, max_bytes=max_bytes)
     short = shorter_page(page, ExcerptLimits(max_bytes=1_000))
     header, _, rows = short.partition("\n")
@@ -115,7 +115,7 @@ def test_a_page_of_hits_that_is_cut_is_a_shorter_one_that_goes_on_at_the_next_hi
     assert quoted(short) == short
 
 
-def test_a_hit_in_a_long_line_goes_on_at_its_byte():
+def test_a_hit_in_a_long_line_continues_at_its_byte():
     rows = "".join(f"1:{at}:…{'x' * 300}…\n" for at in range(0, 3_000, 300))
     page = f"{MARK}10 matches in lines 1-1 of 1 of {ARTIFACT}]\n{rows}"
     assert "lines=1:600-1]" in shorter_page(page, ExcerptLimits(max_bytes=1_000))
@@ -151,7 +151,7 @@ def test_a_shorter_page_names_the_place_at_which_it_stops(width, max_bytes, lang
     assert re.search(rf"\b{wanted.first}(?::\d+)?-{last}\b", header)
 
 
-def test_a_page_says_what_it_shows_of_how_much_and_how_to_go_on():
+def test_a_page_says_what_part_it_shows_and_how_to_continue():
     header, rest = answer(lines="400-401")
     assert header == f"{MARK}lines 400-401 of 20000 of {ARTIFACT}, 18 of 208,894 bytes; go on with lines=402-403]"
     assert rest == "line 400\nline 401\n"
@@ -165,7 +165,7 @@ def test_a_full_page_says_so_and_the_last_one_names_no_other():
     assert answer(text=b"a\nb", lines="1-")[1] == "a\nb"
 
 
-def test_a_search_says_how_much_it_found_where_and_how_to_go_on():
+def test_a_search_reports_counts_places_and_how_to_continue():
     header, rest = answer(grep="line 1.*7$", context="0", max="3")
     said = "3 matches in lines 1-117 of 20000 of"
     assert header == f"{MARK}{said} {ARTIFACT}; go on with the same search and lines=118-20000]"
@@ -179,7 +179,7 @@ def test_a_search_without_a_match_says_where_it_looked():
     )
 
 
-def test_nothing_asked_for_is_the_whole():
+def test_an_empty_query_returns_the_whole():
     assert Query.parse({}) is None
     assert Query.parse({"stat": ""}) == Query(stat=True)
     assert Query.parse({"json": "/a", "lines": "-5"}) == Query(LineRange(-5), None, "/a")
@@ -202,13 +202,13 @@ def test_nothing_asked_for_is_the_whole():
         ({"json": "/" * 1_001}, "json"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_what_is_allowed_is_said(asked, param):
+def test_a_value_that_makes_no_sense_is_refused_with_the_allowed_ones(asked, param):
     with pytest.raises(BadArtifactQuery) as refused:
         Query.parse(asked)
     assert refused.value.param == param
 
 
-def test_a_page_holds_no_more_bytes_than_are_asked_for():
+def test_a_page_holds_no_more_bytes_than_requested():
     header, rest = answer(lines="400-500", bytes="100")
     assert len(rest) <= 100
     assert "; the page is full, go on with lines=" in header

@@ -105,7 +105,7 @@ def test_a_search_finds_the_lines_that_python_finds(text, pattern):
 
 @given(ASCII_TEXTS, PATTERNS, st.integers(0, 4))
 @thorough
-def test_what_stands_around_a_match_is_shown_once_as_grep_shows_it(text, pattern, context):
+def test_context_of_matches_is_shown_once_as_grep_does(text, pattern, context):
     assume(text)
     lines = text.removesuffix("\n").split("\n")
     matching = {row for row, line in enumerate(lines) if re.search(pattern, line, re.ASCII)}
@@ -125,7 +125,7 @@ def test_what_stands_around_a_match_is_shown_once_as_grep_shows_it(text, pattern
     texts(), st.sampled_from(["a", "error", "x+", "^", "b$", "é", "zzz"]), st.integers(1, 9), st.integers(1_300, 9_000)
 )
 @thorough
-def test_a_search_that_goes_on_where_it_stopped_finds_the_same_lines(text, pattern, most, max_bytes):
+def test_a_resumed_search_finds_the_same_lines(text, pattern, most, max_bytes):
     assume(text)
     index = LineIndex.of_text(text)
     whole = hits(text, pattern, most=1_000, index=index)
@@ -158,7 +158,7 @@ def test_a_line_begins_and_ends_only_where_it_does():
     assert hits(b"x\nabab\ny\n", "b", "2:1-").count == 1
 
 
-def test_a_search_stays_within_the_lines_that_were_asked_for():
+def test_a_search_stays_within_the_requested_lines():
     text = b"".join(b"line %d\n" % number for number in range(1, 100_001))
     found = hits(text, "line .*7$", "50000-50020", context=1)
     assert (
@@ -169,7 +169,7 @@ def test_a_search_stays_within_the_lines_that_were_asked_for():
     assert (found.first, found.last, found.following) == (50000, 50020, None)
 
 
-def test_a_search_that_runs_out_of_time_says_where_to_go_on():
+def test_a_search_that_runs_out_of_time_says_where_to_continue():
     text = b"no\n" * 400_000
     reader = hits_of(LineIndex.of_text(text), LineRange(1), Search("yes"))
     span = next(reader)

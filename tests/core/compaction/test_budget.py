@@ -44,7 +44,7 @@ def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, asked, exac
 
 
 @given(PROFILES, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**6), RULES)
-def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile, asked, asked_later, rules):
+def test_the_reply_limit_does_not_change_the_limit_of_a_result(profile, asked, asked_later, rules):
     limits = [budget_for(profile, reply, exact=True, rules=rules).result_tokens for reply in (asked, asked_later)]
     assert limits[0] == limits[1] <= profile.window_tokens * ARRIVAL_SHARE
 
@@ -261,6 +261,6 @@ def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([0.5, 1.0, 1.7]))
 def test_sizes_are_reported_in_the_models_tokens(before, after, ratio):
     budget, report = Budget(10**6, ratio=ratio), MessageReport("tool", "ls", 100, 40)
-    (told,) = in_model_tokens([replace(report, tokens_before=before, tokens_after=after)], budget)
-    assert (told.tokens_before, told.tokens_after) == (budget.model_tokens(before), budget.model_tokens(after))
-    assert replace(told, tokens_before=0, tokens_after=0) == replace(report, tokens_before=0, tokens_after=0)
+    (reported,) = in_model_tokens([replace(report, tokens_before=before, tokens_after=after)], budget)
+    assert (reported.tokens_before, reported.tokens_after) == (budget.model_tokens(before), budget.model_tokens(after))
+    assert replace(reported, tokens_before=0, tokens_after=0) == replace(report, tokens_before=0, tokens_after=0)

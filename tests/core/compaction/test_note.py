@@ -22,7 +22,7 @@ def asked(*texts):
     return extended((), (), texts)
 
 
-def told(thread, asked_tokens=10_000, step_tokens=10_000):
+def reported(thread, asked_tokens=10_000, step_tokens=10_000):
     return [text for _, text in fitting(thread, asked_tokens, step_tokens, COUNTER)]
 
 
@@ -32,11 +32,11 @@ def step(path, words=""):
 
 def test_what_a_user_said_is_quoted_whole_with_its_lines():
     text = "Fix it:\n    def f():\n        pass\n\n" + "and mind the tests " * 100
-    assert told(asked(text)) == [text.strip()]
+    assert reported(asked(text)) == [text.strip()]
 
 
 def test_of_what_a_user_pasted_only_the_beginning_is_quoted_in_one_line():
-    [quoted] = told(asked("A log\n  of " + "many words " * 300))
+    [quoted] = reported(asked("A log\n  of " + "many words " * 300))
     assert quoted.startswith("A log of many words ")
     assert quoted.endswith(" …")
     assert len(quoted) <= 202
@@ -44,7 +44,7 @@ def test_of_what_a_user_pasted_only_the_beginning_is_quoted_in_one_line():
 
 def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit():
     requests = [f"request {n}: " + "word " * 80 for n in range(30)]
-    quoted = told(asked(*requests), asked_tokens=600)
+    quoted = reported(asked(*requests), asked_tokens=600)
     whole = [text for text in quoted if len(text) > 210]
     assert whole == [text.strip() for text in requests[-len(whole) :]]
     assert 1 < len(whole) < len(quoted)
@@ -54,21 +54,21 @@ def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit
 
 def test_each_omitted_call_is_listed_once_by_tool_and_path_at_its_last_position():
     gone = [*step("a.py"), *step("b.py"), *step("a.py")]
-    assert told(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
+    assert reported(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
     later = extended(extended((), gone, ()), step("b.py"), ())
-    assert told(later) == ["read_file a.py", "read_file b.py"]
+    assert reported(later) == ["read_file a.py", "read_file b.py"]
 
 
 def test_a_long_command_is_listed_by_its_beginning_and_a_call_without_arguments_by_its_tool():
     long = entries(*exchange(["out"], arguments='{"command": "' + "make it so " * 90 + '"}'))
-    assert told(extended((), long, ())) == ["read_file " + ("make it so " * 90)[:110].strip()]
+    assert reported(extended((), long, ())) == ["read_file " + ("make it so " * 90)[:110].strip()]
     bare = entries(*exchange(["out"], arguments="{}"))
-    assert told(extended((), bare, ())) == ["read_file"]
+    assert reported(extended((), bare, ())) == ["read_file"]
 
 
 def test_the_models_words_are_listed_by_their_beginning_before_its_calls():
     thread = extended((), step("a.py", words="I see.\nThe cause is " + "here and " * 60), ())
-    said, done = told(thread)
+    said, done = reported(thread)
     assert said.startswith("I see. The cause is here and")
     assert len(said) <= 302
     assert done == "read_file a.py"
@@ -81,11 +81,11 @@ def answer(text):
 def test_the_question_that_ends_a_long_answer_is_listed_with_its_beginning_if_a_user_replied():
     long = "I see.\n" + "The cause is here. " * 40
     ends = answer(f"{long}\nShall I change it?")
-    assert told(extended((), entries(ends), ()))[0].endswith(" … Shall I change it?")
+    assert reported(extended((), entries(ends), ()))[0].endswith(" … Shall I change it?")
     called = step("a.py", words=f"{long}\nI read it now.")
     for unquoted in (called, entries(answer(f"{long}\n{'no end ' * 60}"))):
-        assert told(extended((), unquoted, ()))[0].endswith(" …")
-    assert told(extended((), entries(answer("I see.\nShall I?")), ())) == ["I see. Shall I?"]
+        assert reported(extended((), unquoted, ()))[0].endswith(" …")
+    assert reported(extended((), entries(answer("I see.\nShall I?")), ())) == ["I see. Shall I?"]
 
 
 def planning(*steps, name="todo"):
@@ -95,8 +95,8 @@ def planning(*steps, name="todo"):
 
 def test_only_the_last_plan_of_a_tool_is_listed():
     thread = extended(extended((), planning("read", "write"), ()), planning("read", "test"), ())
-    assert told(thread) == ["todo read", "todo: read; test"]
-    assert told(extended(thread, planning("ask", name="plan"), ()))[-2:] == ["plan ask", "plan: ask"]
+    assert reported(thread) == ["todo read", "todo: read; test"]
+    assert reported(extended(thread, planning("ask", name="plan"), ()))[-2:] == ["plan ask", "plan: ask"]
 
 
 def test_a_plan_is_not_listed_if_a_newer_one_is_kept():
@@ -115,7 +115,7 @@ def test_a_call_without_a_name_that_stays_takes_nothing_from_the_note():
 
 def test_the_newest_steps_fit_their_share_and_words_have_a_share_of_their_own():
     gone = [entry for n in range(100) for entry in step(f"src/file_{n}.py", words=f"Now file number {n}.")]
-    quoted = told(extended((), gone, ()), step_tokens=100)
+    quoted = reported(extended((), gone, ()), step_tokens=100)
     assert quoted[-2:] == ["Now file number 99.", "read_file src/file_99.py"]
     for kind in ("Now", "read_file"):
         of_kind = [text for text in quoted if text.startswith(kind)]
@@ -127,8 +127,8 @@ def test_nothing_that_looks_like_a_secret_or_names_an_artifact_is_quoted():
     name = "tool_sh_0123456789abcdef.txt"
     gone = [*step(f"curl -H {KEY}", words=f"The key is {KEY}"), *step(f"/kept/{name}")]
     thread = extended((), gone, [f"Use this:\n{KEY}\nplease", f"Read {name} again"])
-    assert told(thread) == ["Use this:\n…\nplease", "Read … again"]
-    assert told(asked(f"{KEY} " + "word " * 500)) == ["…"]
+    assert reported(thread) == ["Use this:\n…\nplease", "Read … again"]
+    assert reported(asked(f"{KEY} " + "word " * 500)) == ["…"]
 
 
 def test_what_is_remembered_is_bounded_and_the_newest_stays():
@@ -138,8 +138,8 @@ def test_what_is_remembered_is_bounded_and_the_newest_stays():
 
 
 def test_without_room_nothing_is_quoted():
-    assert told(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
-    assert told(extended((), [*entries(user("x"))], ()), 100, 100) == []
+    assert reported(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
+    assert reported(extended((), [*entries(user("x"))], ()), 100, 100) == []
 
 
 def asked_in(gone):
@@ -178,8 +178,8 @@ def test_the_note_lists_requests_then_steps_and_words_then_lines():
     call = exchange(["def parse_line and other_symbol"], arguments='{"path": "a.py"}', words="I see.")
     gone = entries(user("Look into\n    src/main.py"), *call, user("And then?"))
     note = placed([None, None, None, None, *entries(*[user("x")] * 4, user("now"))[4:]], gone).note
-    _, *told = note.split("\n")
-    assert told == [
+    _, *reported = note.split("\n")
+    assert reported == [
         "What the user said in them:",
         "- Look into",
         "      src/main.py",
@@ -214,7 +214,7 @@ def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
     assert digest.edit.becomes.endswith("]\nthe newest result")
 
 
-def test_in_the_newest_exchange_the_note_stands_behind_the_result():
+def test_in_the_newest_exchange_the_note_follows_the_result():
     digest = placed(LEFT, GONE, newest_index=4)
     assert digest.edit.becomes.startswith("the newest result\n[context-proxy: ")
 

@@ -113,14 +113,14 @@ def test_nothing_else_is_spared_for_the_last_user_message_however_it_begins(hist
 @thorough
 def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pages, is_replayed):
     made = dataclasses.replace(pipeline(budget), is_replayed=is_replayed)
-    told = len(history)
-    since = max((index for index in range(told) if history[index]["role"] == "assistant"), default=0)
+    reported = len(history)
+    since = max((index for index in range(reported) if history[index]["role"] == "assistant"), default=0)
     for page in range(pages):
         shown = f"[context-proxy: lines 1-9 of 99 of tool_sh_0123456789abcdef.txt]\n{'row ' * 50 * page}"
         history = [*history, *exchange([shown], first_call=10_000 + page, tool="read_artifact")]
     found = conversation(history)
-    own, progress = plan(Conversation(found.messages[:told]), Size(), made)
-    read, further = plan(found, Size(), made, progress, Reading(told))
+    own, progress = plan(Conversation(found.messages[:reported]), Size(), made)
+    read, further = plan(found, Size(), made, progress, Reading(reported))
 
     def given_up(edits):
         arriving = (Reason.TRUNCATE_TOOL_OUTPUT, Reason.OMISSION_NOTE)
@@ -128,8 +128,8 @@ def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pag
 
     assert given_up(read.edits) <= (given_up(own.edits) if is_replayed else set())
     for known in (further, None):
-        assert plan(found, Size(), made, known, Reading(told))[0].edits == read.edits
-    assert plan(found, Size(), made, None, Reading(told, may_cut=True))[0].after.tokens <= read.after.tokens
+        assert plan(found, Size(), made, known, Reading(reported))[0].edits == read.edits
+    assert plan(found, Size(), made, None, Reading(reported, may_cut=True))[0].after.tokens <= read.after.tokens
 
 
 @given(any_histories(), budgets(), LANGUAGES)
@@ -355,7 +355,7 @@ def test_what_must_stay_is_sent_whenever_it_fits(history, room, in_bytes):
 
 @given(valid_histories(), st.integers(300, 4_000))
 @thorough
-def test_whatever_is_taken_out_of_contents_stands_in_an_artifact(history, room):
+def test_everything_taken_out_of_contents_is_in_an_artifact(history, room):
     found = conversation(history)
     made = planned(found, pipeline(Budget(room)))
     kept_content = [artifact.content for artifact in made.artifacts]
@@ -711,7 +711,7 @@ def other(found: Conversation, index: int, words: str = "16:11") -> ChatMessage:
 
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("room", [4_000, 100_000])
-def test_a_message_of_the_same_size_and_names_that_always_stays_may_stand_in_place_of_another(index, room):
+def test_an_always_kept_message_of_the_same_size_and_names_may_replace_another(index, room):
     steps, old, task = pipeline(Budget(room)), long_run(30, "task of 16:10"), ["16:10", "16:11"]
     _, progress = plan(old, Size(), steps)
     new = Conversation((*old[:index], other(old, index), *old[index + 1 :], *long_run(2)[2:]))
@@ -742,7 +742,7 @@ def test_any_other_message_in_that_place_means_a_plan_of_its_own(room, task, ind
 
 
 @pytest.mark.parametrize("said", ["turn", "turn at 16:10"])
-def test_the_note_goes_over_to_a_message_that_stands_in_place_of_its_carrier(said):
+def test_the_note_moves_to_the_message_that_replaces_its_carrier(said):
     turns = [({"role": "assistant", "content": "long words " * 300}, user(f"{said} {number}")) for number in range(12)]
     old, steps = conversation([user("first"), *chain.from_iterable(turns)]), pipeline(Budget(4_000))
     made, progress = plan(old, Size(), steps)
@@ -822,7 +822,7 @@ def test_base64_in_the_text_of_a_result_is_described_where_it_would_have_moved()
     assert [artifact.content for _, artifact in made.taken_out()] == [png()]
 
 
-def test_the_last_messages_stay_as_they_are_when_that_is_asked_for():
+def test_the_last_messages_stay_unchanged_on_request():
     talk = conversation([user("Read."), *exchange([LONG]), *exchange([LONG + "x"], first_call=5)])
     for protected, cut in ((0, [2, 4]), (1, [2]), (3, []), (10**30, [])):
         made = compressed(talk, steps(), protected)

@@ -68,7 +68,7 @@ def test_the_newest_result_gives_before_the_words_of_the_user():
 
 
 @pytest.mark.parametrize("where", ["first", "last"])
-def test_what_the_user_asked_is_cut_only_where_nothing_else_is_left(where):
+def test_a_users_words_are_cut_only_if_nothing_else_is_left(where):
     asked = user("asked " * 9_000)
     history = [asked, *exchange(["short"])] if where == "first" else [*exchange(["short"]), asked]
     assert Reason.NEWEST_TEXT in reasons(history, 3_000)
@@ -146,10 +146,10 @@ def text_of(made, position):
 def test_a_last_user_message_that_does_not_fit_is_cut_in_the_middle_with_a_notice_about_the_whole():
     made = planned([system(), user("Read this. " + LOG + " What is wrong?")], pipeline(Budget(4_000)))
     assert made.fits
-    told = text_of(made, 1)
-    assert told.startswith("Read this. ")
-    assert told.endswith(" What is wrong?")
-    assert told.count(MARK) == 1
+    reported = text_of(made, 1)
+    assert reported.startswith("Read this. ")
+    assert reported.endswith(" What is wrong?")
+    assert reported.count(MARK) == 1
     assert made.after.tokens > 0.85 * 4_000
     assert [(edit.reason, edit.artifact.content.decode()) for edit in made.edits] == [
         (Reason.NEWEST_TEXT, "Read this. " + LOG + " What is wrong?")
@@ -282,7 +282,7 @@ def test_what_would_not_get_shorter_stays():
     assert shortened(json.dumps({"a": PATCH}), 10**6) is None
 
 
-def test_values_that_are_nested_deeper_than_any_tool_asks_for_stay():
+def test_values_nested_deeper_than_any_tool_requires_stay():
     deep = PATCH
     for _ in range(20):
         deep = [deep]
@@ -428,10 +428,10 @@ def edits(*history):
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_long_text_of_a_finished_turn_is_cut_in_its_middle_once(role):
     (edit,) = edits({"role": role, "content": PASTED}, ANSWER, user("next"))
-    told = edit.becomes
-    assert told.startswith("00000 a pasted line\n")
-    assert told.endswith("02999 a pasted line\n")
-    assert 0.7 < len(told) / len(PASTED) <= 0.8
+    reported = edit.becomes
+    assert reported.startswith("00000 a pasted line\n")
+    assert reported.endswith("02999 a pasted line\n")
+    assert 0.7 < len(reported) / len(PASTED) <= 0.8
     assert edit.artifact.content.decode() == PASTED
     assert edit.artifact.id.startswith("tool_messages_")
     assert (edit.message, edit.at, edit.reason) == (0, ("content",), Reason.LONG_OLD_TEXT)
@@ -512,10 +512,10 @@ def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
     assert gone(made) == []
     assert {edit.reason for edit in made.edits} <= {Reason.LONG_OLD_TEXT, Reason.NEWEST_TEXT}
     assert 0.85 < made.after.tokens / budget.room_tokens <= 1
-    told = ChatMessage.read(made.messages[1]).content()
-    assert told.startswith("def function_0()")
-    assert told.endswith("return 3999\n")
-    assert told.count(MARK) == 1
+    reported = ChatMessage.read(made.messages[1]).content()
+    assert reported.startswith("def function_0()")
+    assert reported.endswith("return 3999\n")
+    assert reported.count(MARK) == 1
     assert {artifact.content for artifact in made.artifacts} >= {files.encode()}
 
 
@@ -568,14 +568,14 @@ def test_of_a_long_first_user_message_beginning_and_end_stay_up_to_a_tenth_of_th
     history = [system(), user(task), {"role": "assistant", "content": "done"}, user("second"), *run(60)[2:]]
     budget = Budget(6_000)
     made = planned(history, pipeline(budget))
-    told = ChatMessage.read(made.messages[1]).content()
-    assert told.startswith("BEGIN ")
-    assert told.endswith("END")
-    assert (told == task) == (words == 200)
+    reported = ChatMessage.read(made.messages[1]).content()
+    assert reported.startswith("BEGIN ")
+    assert reported.endswith("END")
+    assert (reported == task) == (words == 200)
     size = size_of(ChatMessage.read(made.messages[1]), ByteClassCounter()).tokens
     assert size <= budget.task_tokens
-    assert told == task or size > 0.7 * budget.task_tokens
-    assert told == task or {artifact.content for artifact in made.artifacts} >= {task.encode()}
+    assert reported == task or size > 0.7 * budget.task_tokens
+    assert reported == task or {artifact.content for artifact in made.artifacts} >= {task.encode()}
 
 
 def test_results_that_keep_two_user_messages_apart_are_cut_to_the_low_mark_and_not_anew_in_every_turn():

@@ -97,7 +97,7 @@ def test_calls_and_their_results_are_one_unit():
     ]
 
 
-def test_results_without_a_call_hang_on_to_what_stands_before_them_but_never_to_a_system_text():
+def test_results_without_a_call_belong_to_the_message_before_them_but_never_to_a_system_text():
     orphan = {"role": "tool", "tool_call_id": "x", "content": "?"}
     assert spans(kept(orphan, orphan)) == [("tool", 0, 2)]
     assert spans(kept(system(), orphan)) == [("system", 0, 1), ("tool", 1, 2)]
@@ -212,7 +212,7 @@ def test_of_user_messages_in_a_row_only_the_first_is_taken_for_output_because_it
     assert starts(found.removable()) == [[2, 1]]
 
 
-def test_what_a_person_asked_last_stays_beside_the_output_that_follows():
+def test_the_last_user_message_stays_beside_the_output_that_follows():
     said = {"role": "assistant", "content": "```bash\nls\n```"}
     asked = [said, user("Now the other half."), said, user("Output: a.py"), said, user("Output: b.py")]
     found = kept(user("task"), said, user("Output: c.py"), *asked)
@@ -310,14 +310,14 @@ def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_bat
     assert found.total == measured(found)
 
 
-def test_an_assistant_speaks_first_where_that_is_asked_for():
+def test_an_assistant_speaks_first_if_requested():
     spoken = "I look."
     found = with_moved([user("a"), *exchange(["x", "y"])], ["one", "two"], spoken)
     assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user"]
     assert found.total == measured(found)
 
 
-def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follows_where_they_stand_before_them():
+def test_words_are_between_a_batchs_media_and_a_following_user_message():
     spoken = "I look."
     batch = [user("a"), *exchange(["x", "y"])]
     found = with_moved([*batch, user("b"), DONE], ["one", "two"], spoken)

@@ -114,7 +114,7 @@ def test_a_claim_never_makes_a_picture_or_a_sound_but_of_a_cut_stream(content, d
         (zipped("a"), "", "x.docx", "application/zip"),
     ],
 )  # fmt: skip
-def test_a_claim_stands_where_the_bytes_allow_it(content, declared, name, mime):
+def test_a_declared_type_holds_if_the_bytes_allow_it(content, declared, name, mime):
     assert media_type(content, declared, name).mime == mime
 
 

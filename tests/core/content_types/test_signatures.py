@@ -154,7 +154,7 @@ def test_a_frame_that_begins_a_byte_late_breaks_the_row():
         (b"", "audio/mpeg"),
     ],
 )
-def test_what_stands_behind_a_tag_says_which_sound_it_is(behind, mime):
+def test_bytes_after_a_tag_reveal_the_type_of_sound(behind, mime):
     assert mime_by_signature(id3() + behind) == mime
 
 

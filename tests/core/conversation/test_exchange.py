@@ -63,7 +63,7 @@ def test_the_oldest_is_offered_first(roles):
 
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(0, 25), st.sets(st.integers(0, 3)))
-def test_no_two_user_messages_come_to_stand_in_a_row_however_much_goes(turns, held, spared):
+def test_no_omission_puts_two_user_messages_in_a_row(turns, held, spared):
     roles = ["system"] + [role for count in turns for role in ("user", *["assistant"] * count)]
     units = units_of([*roles, "user"])
     is_held = roles[held : held + 1] == ["assistant"]
@@ -79,7 +79,7 @@ def test_no_two_user_messages_come_to_stand_in_a_row_however_much_goes(turns, he
         assert "user user" not in " ".join(left)
 
 
-def test_dialogue_is_what_users_asked_later_with_the_words_that_end_the_turn():
+def test_dialogue_is_later_user_messages_with_the_words_that_end_their_turn():
     units = units_of(["user", "assistant", "user", "assistant", "assistant", "user", "assistant", "user", "assistant"])
     assert dialogue(units) == [(units[2], units[4]), (units[5], units[6])]
     units[4] = replace(units[4], calls=True)
@@ -94,7 +94,7 @@ def test_the_message_that_the_newest_units_answer_goes_last():
     assert removable(units[:5], held_from=4) == [(units[3],)], "it is the last one of the user"
 
 
-def test_what_stands_between_the_first_two_user_messages_is_the_last_of_their_turn():
+def test_the_kept_exchange_between_the_first_two_user_messages_is_the_last_of_its_turn():
     units = units_of(["user", "assistant", "assistant", "system", "user", "assistant"])
     assert separator(units) is units[2]
     assert separator(units_of(["user", "assistant"])) is None
@@ -142,7 +142,7 @@ def test_a_repaired_history_pairs_up_and_keeps_every_other_message(messages, dat
     assert found.count == len(found.orphans) + len(added) == len(made.healed)
 
 
-def test_the_result_that_is_missing_stands_after_those_that_are_there():
+def test_a_missing_result_is_added_after_the_existing_ones():
     messages = [user("go"), *exchange(["one", "two"]), user("stop")]
     del messages[3]  # the second result
     found = unpaired(request_of(messages).conversation.messages)
@@ -300,7 +300,7 @@ def test_a_task_that_may_have_been_shortened_is_itself(words, task_tokens, expec
     assert are_interchangeable(tracked("system", one), tracked("system", other), task_tokens)
 
 
-def test_a_message_that_was_edited_stands_for_none_but_itself():
+def test_an_edited_message_replaces_none_but_itself():
     entry, edit = tracked(), Edit(0, ("content",), "other", Reason.SANITISE)
     edited = replace(entry, edits=(edit,))
     assert not are_interchangeable(edited, entry, 1_000)

@@ -29,7 +29,7 @@ def test_the_content_of_a_message_is_not_shown_by_repr():
 
 
 @given(st.binary(max_size=300), st.integers(1, 400))
-def test_a_content_is_the_same_whether_it_stands_as_base64_or_plain(content, count):
+def test_content_is_the_same_in_base64_or_plain(content, count):
     encoded = Attachment(Shape.IMAGE, base64.b64encode(content).decode())
     plain = Attachment(Shape.IMAGE, plain=content)
     assert encoded.content() == plain.content() == content
@@ -40,8 +40,8 @@ def test_a_content_is_the_same_whether_it_stands_as_base64_or_plain(content, cou
 
 @given(st.binary(max_size=300))
 def test_its_length_is_known_without_parsing_it_and_never_too_small(content):
-    told = Attachment(Shape.FILE, base64.b64encode(content).decode()).byte_count
-    assert len(content) <= told <= len(content) + 2
+    reported = Attachment(Shape.FILE, base64.b64encode(content).decode()).byte_count
+    assert len(content) <= reported <= len(content) + 2
     assert Attachment(Shape.FILE, plain=content).byte_count == len(content)
 
 
@@ -61,7 +61,7 @@ def test_once_it_is_fetched_a_name_that_was_stated_beside_its_address_stays(stat
 
 
 @pytest.mark.parametrize("shape", Shape)
-def test_only_what_stands_inside_a_text_came_in_no_part(shape):
+def test_only_content_inside_a_text_has_no_part(shape):
     assert Attachment(shape).is_part is (shape not in (Shape.TEXT, Shape.FORCED))
 
 

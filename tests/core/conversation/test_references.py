@@ -191,7 +191,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from(["user", "tool"]), st.booleans())
-def test_no_content_makes_it_raise_and_what_it_finds_stands_there(content, role, as_text):
+def test_no_content_makes_it_raise_and_every_finding_occurs_in_it(content, role, as_text):
     found = message(json.dumps(content) if as_text else content, role)
     for reference in references_in(found):
         assert reference.address in (URL, HELD)

@@ -62,13 +62,13 @@ def test_a_character_that_an_upstream_chokes_on_is_replaced_though_that_takes_mo
     assert after.message.content() == "\ufffd"
 
 
-def test_a_later_edit_of_the_same_place_stands_for_an_earlier_one():
+def test_a_later_edit_of_the_same_place_replaces_an_earlier_one():
     after = entry("a long text " * 50).edited((edit("the first cut"),), COUNTER).edited((edit("second"),), COUNTER)
     assert after.message.content() == "second"
     assert len(after.edits) == 2
 
 
-def test_edits_of_different_places_stand_side_by_side():
+def test_edits_of_different_places_coexist():
     before = entry("x" * 900, reasoning_content="y" * 900)
     after = before.edited((edit("short"),), COUNTER).edited((edit(None, path=("reasoning_content",)),), COUNTER)
     assert after.message.raw == b'{"role":"tool","content":"short"}'
@@ -133,7 +133,7 @@ def sent(entry):
     return [json.loads(message.raw) for message in entry.following]
 
 
-def test_the_images_of_all_results_stand_in_one_user_message_behind_the_last_of_them():
+def test_the_images_of_all_results_are_in_one_user_message_after_the_last_of_them():
     entry = with_media(LAST, [moved(1), moved(2)], COUNTER)
     (shown,) = sent(entry)
     assert shown["role"] == "user"
@@ -142,7 +142,7 @@ def test_the_images_of_all_results_stand_in_one_user_message_behind_the_last_of_
     assert entry.message is LAST.message
 
 
-def test_nothing_stands_behind_a_batch_without_media():
+def test_nothing_follows_a_batch_without_media():
     assert sent(with_media(LAST, [], COUNTER)) == []
 
 
@@ -152,7 +152,7 @@ def test_an_upstream_that_takes_no_user_right_after_a_result_gets_words_of_the_a
     assert shown["role"] == "user"
 
 
-def test_before_a_user_message_the_words_stand_behind_the_images_too_and_the_head_stays():
+def test_before_a_user_message_the_words_follow_the_images_and_the_head_stays():
     entry = with_media(LAST, [moved(1, "Here it is.")], COUNTER)
     followed = before_a_user(entry, COUNTER)
     assert [message["role"] for message in sent(followed)] == ["assistant", "user", "assistant"]

@@ -112,14 +112,14 @@ def test_every_reason_exists_in_both_languages(language, why):
 def test_a_sub_agent_is_advised_where_one_is_offered_and_might_read_it(language, why):
     advice = "handing it to a sub-agent" if language == "en" else "建议创建具备相应能力的智能体协助处理"
     offered = replace(notices(language), subagent=True)
-    told = description(PNG, why, ARTIFACT, offered)
-    assert (advice in told) == (why in (OmissionReason.MODEL, OmissionReason.IN_TEXT, OmissionReason.UNSTATED))
+    reported = description(PNG, why, ARTIFACT, offered)
+    assert (advice in reported) == (why in (OmissionReason.MODEL, OmissionReason.IN_TEXT, OmissionReason.UNSTATED))
     assert advice not in description(PNG, why, ARTIFACT, notices(language))
     assert advice not in description(PNG, why, ARTIFACT, replace(offered, kept=False)), "nothing to hand over"
     assert advice not in description(PNG, why, None, offered)
 
 
-def test_what_stands_on_the_web_can_be_handed_to_a_sub_agent():
+def test_an_address_on_the_web_can_be_handed_to_a_sub_agent():
     offered = replace(notices(), subagent=True)
     assert "sub-agent" in description(PNG, OmissionReason.MODEL, None, offered, address="https://x.org/a.png")
     assert "sub-agent" not in description(PNG, OmissionReason.MODEL, None, offered, address="file-1")

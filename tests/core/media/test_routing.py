@@ -392,7 +392,7 @@ def test_a_plain_message_is_not_opened(monkeypatch):
     assert media.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
 
 
-def test_words_stand_for_a_bounded_number_of_contents_of_one_text():
+def test_a_bounded_number_of_contents_of_one_text_becomes_words():
     short = base64_of(PNG)
     after, edits = routed("tool", " ".join([short] * 1_100), TEXT)
     assert len(edits) == 1_000
@@ -465,7 +465,7 @@ def routed_with(role, content, resolved, reads=SEEING, target=ToolImages.KEEP, *
 
 @pytest.mark.parametrize("reads", [SEEING, None], ids=["known", "unknown"])
 @pytest.mark.parametrize("role", ["user", "tool"])
-def test_an_image_that_was_fetched_stands_where_its_address_stood(role, reads):
+def test_a_fetched_image_replaces_its_address(role, reads):
     content, edits = routed_with(role, [{"type": "text", "text": "see"}, image()], {URL: FETCHED}, reads)
     assert content == [{"type": "text", "text": "see"}, beside(), inlined()]
     assert [edit.artifact for edit in edits] == [Artifact(PNG, "fetched", "png")]
@@ -481,7 +481,7 @@ def test_what_a_server_says_of_its_type_is_corrected_by_the_bytes():
     ]
 
 
-def test_no_path_stands_beside_an_image_where_the_agent_sees_no_folder():
+def test_no_path_is_beside_an_image_if_the_agent_sees_no_folder():
     message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
     (edit,) = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: FETCHED})(4, message, "shot", Notices("en", NOWHERE))
     assert content_after(message, edit) == [inlined()]
@@ -505,7 +505,7 @@ def test_a_failure_is_described_in_place_of_the_image(reads):
         (ArtifactAccess(url="http://p:1/a"), " in http://p:1/a."),
     ],
 )
-def test_where_it_would_have_been_kept_is_said_as_the_agent_sees_it(way, place):
+def test_the_place_in_a_notice_is_the_one_the_agent_sees(way, place):
     message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
     step = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: GONE})
     for kept in (True, False):

@@ -34,7 +34,7 @@ READ_OR_SENT_TO_A_CLIENT = (
 )
 
 
-def test_chinese_words_for_a_model_stand_in_the_catalogue_alone():
+def test_chinese_words_for_a_model_are_in_the_catalogue_only():
     package = Path(proxy.__file__).parent
     found = {str(path.relative_to(package)) for path in package.rglob("*.py") if says_chinese(path.read_text())}
     assert {path for path in found if not path.startswith(READ_OR_SENT_TO_A_CLIENT)} == {"core/notices/catalogue.py"}

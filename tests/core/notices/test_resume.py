@@ -98,7 +98,7 @@ class Agent:
         }[way]
         self.limits, self.step = limits, TruncateToolOutput(limits)
         self.notices = Notices(language, self.way, self.reach, page=PageSize.within(suggested or limits))
-        self.told = []
+        self.reported = []
         self.unclear = 0 if frame in ("bare", "exit code") else 2 * NUMBER
         """Characters at the edges of a page that is written as JSON within JSON."""
         self.page_bytes = min(limits.max_bytes, limits.max_chars or limits.max_bytes)
@@ -110,7 +110,7 @@ class Agent:
         for edit in entry.edits:
             (self.folder / edit.artifact.id).write_bytes(edit.artifact.content)
         shown = json.loads(entry.message.raw)["content"]
-        self.told += re.findall(r"\[context-proxy: [^\]]*\]", shown)
+        self.reported += re.findall(r"\[context-proxy: [^\]]*\]", shown)
         return shown
 
     def call(self, shown, last):
@@ -217,13 +217,13 @@ def test_following_the_notices_shows_new_pages_until_the_whole_has_been_seen(tmp
 @pytest.mark.parametrize("access", ["shell", "curl"])
 @pytest.mark.parametrize("text", ["one line", "many lines"])
 @pytest.mark.parametrize("frame", [frame for frame in FRAMES if frame != "bare"])
-def test_reading_goes_on_whatever_a_tool_puts_around_a_page(tmp_path, access, text, frame):
+def test_reading_continues_whatever_a_tool_puts_around_a_page(tmp_path, access, text, frame):
     assert Agent(tmp_path, access, ExcerptLimits(max_bytes=6_000), frame).reads(TEXTS[text]) < 400
 
 
 @pytest.mark.parametrize("text", ["one line", "many lines"])
 @pytest.mark.parametrize("frame", ["exit code", "output", "common"])
-def test_a_cut_page_goes_on_behind_what_the_tool_has_put_before_it(tmp_path, text, frame):
+def test_a_cut_page_continues_after_the_tools_own_prefix(tmp_path, text, frame):
     """Nothing is skipped, whatever stands before the page and however it is escaped."""
     limits, suggested = ExcerptLimits(max_bytes=3_000), ExcerptLimits(max_bytes=9_000)
     agent = Agent(tmp_path, "shell", limits, frame, suggested=suggested)
@@ -248,7 +248,7 @@ def test_a_gateway_that_asks_by_hash_gets_none_for_a_page():
     assert PageRead(NAME).hash == ""
 
 
-def test_escapes_are_as_long_as_what_they_stand_for():
+def test_escapes_are_as_long_as_the_text_they_encode():
     page = "é中\U0001f600\n\t" * 90
     read = PageRead(NAME, 1, 0, None, len(page.encode()))
     written = json.dumps({"output": page})
@@ -258,11 +258,11 @@ def test_escapes_are_as_long_as_what_they_stand_for():
 @pytest.mark.parametrize("access", ACCESS)
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_page_that_has_to_be_cut_all_the_same_goes_on_where_it_stops(tmp_path, access, text, language):
+def test_a_page_that_is_cut_again_continues_where_it_stops(tmp_path, access, text, language):
     whole = TEXTS[text][:12_000]
     agent = Agent(tmp_path, access, ExcerptLimits(max_bytes=1_500), "bare", language, ExcerptLimits(max_bytes=20_000))
     assert agent.reads(whole) < 100
-    named = {Path(name).name for name in re.findall(r"tool_run_\w+\.txt", "".join(agent.told))}
+    named = {Path(name).name for name in re.findall(r"tool_run_\w+\.txt", "".join(agent.reported))}
     assert len(named) == 1, "every notice leads on in the original"
 
 

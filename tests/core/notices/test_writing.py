@@ -63,8 +63,8 @@ def said(text: str, language: str) -> tuple[int, int, int, int, str]:
 def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, max_lines):
     shown = excerpt(text, ExcerptLimits(max_lines, max_bytes, None, direction))
     artifact = Artifact(text.encode("utf-8", "surrogatepass"))
-    told = notices(language).truncated(shown, artifact, ())
-    kept_lines, lines, kept_bytes, size, parts = said(told.replace("\ud800", "?"), language)
+    reported = notices(language).truncated(shown, artifact, ())
+    kept_lines, lines, kept_bytes, size, parts = said(reported.replace("\ud800", "?"), language)
     assert (lines, size) == (count_lines(text), utf8_length(text))
     assert (kept_lines, kept_bytes) == (shown.kept_lines, shown.kept_bytes)
     words = {"en": ("its beginning", "tell of failures", "its end"), "zh": ("开头", "报错", "结尾")}[language]
@@ -75,16 +75,16 @@ def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, 
 
 @given(TEXTS, LANGUAGES, st.sampled_from(Direction), st.integers(0, 3_000))
 @thorough
-def test_the_text_stands_around_its_notice_and_the_way_back_names_the_first_line_that_is_missing(
+def test_the_text_surrounds_its_notice_and_the_way_back_names_the_first_missing_line(
     text, language, direction, max_bytes
 ):
     shown = excerpt(text, ExcerptLimits(2_000, max_bytes, None, direction))
     artifact = Artifact(text.encode("utf-8", "surrogatepass"))
-    told = notices(language).truncated(shown, artifact, ())
-    assert told.startswith(shown.head)
-    assert told.endswith(shown.tail)
-    assert f"/data/tool-output/{artifact.id}" in told
-    first, last = re.search(r"sed -n '(\d+),(\d+)p'", told[len(shown.head) :]).groups()
+    reported = notices(language).truncated(shown, artifact, ())
+    assert reported.startswith(shown.head)
+    assert reported.endswith(shown.tail)
+    assert f"/data/tool-output/{artifact.id}" in reported
+    first, last = re.search(r"sed -n '(\d+),(\d+)p'", reported[len(shown.head) :]).groups()
     assert int(last) == int(first) + 80
     if "…" not in shown.head:
         lines_before = shown.head.count("\n")
@@ -119,9 +119,9 @@ def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, word
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_long_lines_are_read_on_by_bytes_as_a_page_of_lines_would_be_cut_at_the_same_place(text, language):
     shown = excerpt(text, ExcerptLimits())
-    told = notices(language).truncated(shown, Artifact(text.encode()), ())
-    assert "sed -n" not in told
-    first, size = map(int, re.search(r"tail -c \+(\d+) '/data/[^']+' \| head -c (\d+)", told).groups())
+    reported = notices(language).truncated(shown, Artifact(text.encode()), ())
+    assert "sed -n" not in reported
+    first, size = map(int, re.search(r"tail -c \+(\d+) '/data/[^']+' \| head -c (\d+)", reported).groups())
     before = text.encode()[: first - 1].decode()
     assert text.startswith(before)
     assert shown.head.rpartition("\n")[2].partition(" […")[0] == before.rpartition("\n")[2]
@@ -186,7 +186,7 @@ FROM_3 = Resume.between("a\n" * 2, "a\n" * 8, PageSize())
 def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_words):
     assert Notices("en", way, reach).way_back(CUT, FROM_3) == words
     assert Notices("zh", way, reach).way_back(CUT, FROM_3) == zh_words
-    told = [
+    reported = [
         ours
         for language in ("en", "zh")
         for notes in [Notices(language, way, reach)]
@@ -195,7 +195,7 @@ def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_w
             notes.response_text(CUT, FROM_3),
         )
     ] + [Notices("en", way, reach).omission_note(CUT, 3, 400)]
-    assert all(is_ours(text) for text in told)
+    assert all(is_ours(text) for text in reported)
 
 
 def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
@@ -208,7 +208,7 @@ def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "to search them: "), ("zh", "搜索：")])
-def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_around_a_hit(language, words):
+def test_omitted_messages_are_searched_in_their_file_with_context(language, words):
     note = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).omission_note(CUT, 3, 400)
     assert f"{words}grep -oE '.{{0,200}}REGEX.{{0,200}}' '/d/{CUT.id}'" in note
     assert note.count(CUT.id) == 1
@@ -225,16 +225,16 @@ def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_ar
     ],
 )
 def test_a_tool_response_hints_at_the_same_tools_as_any_other_result(reach, way, words):
-    told = Notices("en", way, reach).response_text(CUT, FROM_3)
-    assert told.startswith(f"{MARK}An excerpt. The whole is kept")
-    assert words in told
+    reported = Notices("en", way, reach).response_text(CUT, FROM_3)
+    assert reported.startswith(f"{MARK}An excerpt. The whole is kept")
+    assert words in reported
     assert CUT.id in Notices("zh", way, reach).response_text(CUT, FROM_3, brief=True)
 
 
 def test_a_file_reader_is_offered_our_tool_for_lines_that_it_would_cut_itself():
     shown, way = excerpt("x" * 200_000, ExcerptLimits()), ArtifactAccess("/d", URL, (), True)
-    told = Notices("en", way, AgentFileAccess.PAGE).truncated(shown, CUT, ())
-    assert f'read_artifact(id="{CUT.id}", lines="1:{len(shown.head)}-81")' in told
+    reported = Notices("en", way, AgentFileAccess.PAGE).truncated(shown, CUT, ())
+    assert f'read_artifact(id="{CUT.id}", lines="1:{len(shown.head)}-81")' in reported
 
 
 def test_code_of_an_agent_finds_the_path_where_there_is_one():
@@ -243,15 +243,15 @@ def test_code_of_an_agent_finds_the_path_where_there_is_one():
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "could not be kept"), ("zh", "未能保存")])
-def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(language, words):
+def test_content_that_could_not_be_stored_is_reported_as_gone_without_a_place(language, words):
     lost = notices(language, kept=False)
     artifact = Artifact(b"a" * 500)
-    told = [
+    reported = [
         lost.truncated(excerpt("a" * 500, ExcerptLimits(9, 50)), artifact, ()),
         lost.omission_note(artifact, 3, 400),
         lost.response_text(artifact, FROM_3),
     ]
-    assert all(words in text and artifact.id not in text for text in told)
+    assert all(words in text and artifact.id not in text for text in reported)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -20,8 +20,8 @@ def test_it_judges_as_the_module_behind_it(sent: Sent | None) -> None:
 
 
 @pytest.mark.parametrize(("done", "loaded"), [("", "False"), ("overflow.prepare()", "True")])
-def test_the_words_are_loaded_when_they_are_asked_for(done: str, loaded: str) -> None:
+def test_the_words_are_loaded_on_demand(done: str, loaded: str) -> None:
     imports = "import sys, proxy.app; from proxy.core import overflow"
     asked = f"{imports}; {done}\nprint('proxy.core.overflow.words' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == loaded
+    reported = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert reported.stdout.strip() == loaded

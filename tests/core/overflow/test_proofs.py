@@ -57,7 +57,7 @@ def test_numbers_that_only_the_upstream_wrote_are_its_own():
         "中文 4096 tokens. 中文",
     ],
 )
-def test_numbers_with_a_word_beside_them_that_stand_in_the_request_may_be_the_clients(content: str):
+def test_labelled_numbers_quoted_in_the_request_may_be_the_clients(content: str):
     assert may_be_echoed(refusal(), Written(content))
 
 
@@ -73,15 +73,15 @@ def test_what_a_request_hides_is_taken_for_anything():
 
 
 def test_own_words_are_what_the_request_does_not_hold():
-    told = "Invalid value: 'my prompt is too long for you'."
-    assert own_words(told, Written("my prompt is too long for you")) == "Invalid value: 'my  you'."
+    reported = "Invalid value: 'my prompt is too long for you'."
+    assert own_words(reported, Written("my prompt is too long for you")) == "Invalid value: 'my  you'."
     assert own_words("prompt is too long for you", Written("prompt is too long for you")) == ""
 
 
 def test_words_of_the_request_are_no_evidence_beside_the_upstreams_own():
-    told = "Unknown role: 'the prompt is too long for this model'."
+    reported = "Unknown role: 'the prompt is too long for this model'."
     request = Written("the prompt is too long for this model")
-    report = ErrorReport(400, texts=[ErrorText("", told)])
+    report = ErrorReport(400, texts=[ErrorText("", reported)])
     assert judge(report).is_overflow
     assert not judge(report, request=request).is_overflow
     alone = judge(ErrorReport(400, texts=[ErrorText("", request.text)]), request=request)

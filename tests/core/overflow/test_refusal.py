@@ -21,21 +21,21 @@ def refused(language="en", budget=None, *, base=None, history=HISTORY, window_to
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what_to_do(language):
-    made, told = refused(language)
+    made, reported = refused(language)
     begin = re.match(
         r"This model's maximum context length is (\d+) tokens\. However, you requested (\d+) tokens "
         r"\((\d+) in the messages, (\d+) in the completion\)\.",
-        told,
+        reported,
     )
     window, requested, prompt, reserved = map(int, begin.groups())
     assert (window, prompt, reserved) == (4_000, made.after.tokens, 2_000)
     assert requested == prompt + reserved > window
     for piece in ("2,000", "gpt-x", "messages[1]", "messages[0]", "tool read_file", "messages[3]"):
-        assert piece in told
-    assert f"{made.largest[0].size.tokens:,}" in told
-    assert told.index("messages[0]") < told.index("messages[1]")
-    assert {"en": "Shorten the system text", "zh": "请缩短系统提示"}[language] in told
-    assert "secret" not in told
+        assert piece in reported
+    assert f"{made.largest[0].size.tokens:,}" in reported
+    assert reported.index("messages[0]") < reported.index("messages[1]")
+    assert {"en": "Shorten the system text", "zh": "请缩短系统提示"}[language] in reported
+    assert "secret" not in reported
 
 
 @pytest.mark.parametrize(
@@ -46,30 +46,30 @@ def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what
     ],
 )
 def test_a_limit_in_another_unit_is_reported_in_that_unit(budget, words):
-    made, told = refused(budget=budget)
-    assert words in told
-    assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in told
+    made, reported = refused(budget=budget)
+    assert words in reported
+    assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in reported
 
 
 @pytest.mark.parametrize(("language", "end"), [("en", "already left out."), ("zh", "发给 gpt-x 的大小。")])
 def test_a_guessed_room_is_not_reported(language, end):
-    made, told = refused(language, Budget(2_000, room_is_guessed=True, room_chars=3_000))
+    made, reported = refused(language, Budget(2_000, room_is_guessed=True, room_chars=3_000))
     assert made.after.tokens > 2_000
-    assert told.startswith("This model's maximum context length is 3000 characters.")
-    assert end in told
-    assert "2,000" not in told
+    assert reported.startswith("This model's maximum context length is 3000 characters.")
+    assert end in reported
+    assert "2,000" not in reported
 
 
 def test_a_guessed_window_is_not_reported_once_more_is_known_to_fit():
-    _, told = refused(budget=Budget(2_000, room_is_guessed=True).for_one_send(5_000), window_tokens=4_000)
-    assert told.startswith("This model's maximum context length is 5000 tokens.")
-    assert "0 in the completion" in told
+    _, reported = refused(budget=Budget(2_000, room_is_guessed=True).for_one_send(5_000), window_tokens=4_000)
+    assert reported.startswith("This model's maximum context length is 5000 tokens.")
+    assert "0 in the completion" in reported
 
 
 def test_a_window_just_stated_by_the_upstream_is_not_reported_larger():
     made = planned(HISTORY, pipeline(Budget(2_000)))
-    told = does_not_fit(made, "gpt-x", 1_500, "en", window_is_stated=True)
-    window, requested = map(int, re.findall(r"(\d+) tokens", told)[:2])
+    reported = does_not_fit(made, "gpt-x", 1_500, "en", window_is_stated=True)
+    window, requested = map(int, re.findall(r"(\d+) tokens", reported)[:2])
     assert window == 1_500
     assert requested == made.after.tokens * 1_500 // 2_000 > window
 
@@ -77,25 +77,25 @@ def test_a_window_just_stated_by_the_upstream_is_not_reported_larger():
 def test_a_plan_that_fits_by_our_count_is_reported_in_the_upstreams_sizes():
     made = planned([user("x")], pipeline(Budget(2_000)))
     assert made.fits
-    told = does_not_fit(made, "gpt-x", 4_000, "en", sizes=(5_000, 4_000))
+    reported = does_not_fit(made, "gpt-x", 4_000, "en", sizes=(5_000, 4_000))
     begin = "This model's maximum context length is 4000 tokens. However, your messages resulted in 5000 tokens."
-    assert told.startswith(begin + " That is the request for gpt-x")
+    assert reported.startswith(begin + " That is the request for gpt-x")
 
 
 @pytest.mark.parametrize("ratio", [0.85, 1.4])
 def test_sizes_are_reported_in_the_tokens_of_the_model(ratio):
-    made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
-    assert f"({int(made.after.tokens * ratio)} in the messages" in told
-    assert f"{int(int(3_750 / ratio) * ratio):,} tokens." in told
-    assert f"{int(made.largest[0].size.tokens * ratio):,} tokens)" in told
+    made, reported = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
+    assert f"({int(made.after.tokens * ratio)} in the messages" in reported
+    assert f"{int(int(3_750 / ratio) * ratio):,} tokens." in reported
+    assert f"{int(made.largest[0].size.tokens * ratio):,} tokens)" in reported
 
 
 def test_where_tools_are_too_much_they_are_named_and_first():
-    _, told = refused(base=Size(9_160, 30_000, 30_000), history=[user("small")], budget=Budget(9_183 - 20))
-    assert "have to stay: the tool list (9,160 tokens), messages[0]" in told
-    _, told = refused(history=[], budget=Budget(-1))
-    assert "messages[" not in told
-    assert "tool list" in told
+    _, reported = refused(base=Size(9_160, 30_000, 30_000), history=[user("small")], budget=Budget(9_183 - 20))
+    assert "have to stay: the tool list (9,160 tokens), messages[0]" in reported
+    _, reported = refused(history=[], budget=Budget(-1))
+    assert "messages[" not in reported
+    assert "tool list" in reported
 
 
 def test_a_message_without_a_role_is_reported_like_others():
@@ -111,8 +111,8 @@ def test_a_second_refusal_says_how_far_it_was_cut(language):
 @pytest.mark.parametrize(("most", "is_named"), [(None, True), (4_000, False)])
 def test_a_reply_limit_that_may_not_be_lowered_is_named_before_anything_else(most, is_named):
     made = planned(HISTORY, pipeline(Budget(2_000, max_reply_tokens=most, reserved_reply_tokens=100)))
-    told = does_not_fit(made, "gpt-x", 4_000, "en", reply_tokens=3_900)
-    assert ("Lower the reply limit of 3,900 tokens first. Shorten" in told) is is_named
+    reported = does_not_fit(made, "gpt-x", 4_000, "en", reply_tokens=3_900)
+    assert ("Lower the reply limit of 3,900 tokens first. Shorten" in reported) is is_named
 
 
 def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
@@ -128,29 +128,29 @@ def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_
 def test_positions_are_the_clients_and_insertions_are_marked_as_such(language, page):
     history = [*HISTORY, user("more")]
     made = planned(history, pipeline(Budget(2_000)))
-    told = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
-    assert page in told
+    reported = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
+    assert page in reported
     for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one stands at 4 in what is planned
-        assert named in told
-    assert "messages[4]" not in told
+        assert named in reported
+    assert "messages[4]" not in reported
 
 
 @pytest.mark.parametrize(("language", "named"), [("en", "the member prediction"), ("zh", "成员 prediction")])
 def test_members_besides_the_messages_are_named_apart_from_the_tool_list(language, named):
     made = planned(HISTORY, pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000))
-    told = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_000, "x" * 99: 50})
-    assert f"{named} " in told.replace("（", " (")
-    assert "9,000" in told
-    assert "53" in told.split("9,000")[1]
-    assert "x" * 65 not in told
+    reported = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_000, "x" * 99: 50})
+    assert f"{named} " in reported.replace("（", " (")
+    assert "9,000" in reported
+    assert "53" in reported.split("9,000")[1]
+    assert "x" * 65 not in reported
     alone = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_103})
     assert not re.search("tool list|工具列表", re.split("Shorten|请缩短", alone)[0])
 
 
 def test_an_unknown_limit_is_not_reported():
     made = planned([{"role": "user", "content": "x " * 4_000}], pipeline(Budget(100)))
-    told = does_not_fit(made, "m", 128_000, "en", is_unnamed=True)
-    assert told.startswith("Your input exceeds the context window of this model. That is the request for m ")
-    assert "128" not in told
-    assert "completion" not in told
-    assert "room" not in told
+    reported = does_not_fit(made, "m", 128_000, "en", is_unnamed=True)
+    assert reported.startswith("Your input exceeds the context window of this model. That is the request for m ")
+    assert "128" not in reported
+    assert "completion" not in reported
+    assert "room" not in reported

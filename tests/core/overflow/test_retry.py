@@ -87,7 +87,7 @@ def test_there_are_three_sends_at_most_and_no_reason_is_cured_twice(situation, s
 
 
 @given(SITUATIONS, STATUSES, VERDICTS)
-def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation, status, verdict):
+def test_a_second_send_is_smaller_or_requests_less_or_is_the_original(situation, status, verdict):
     attempt = second(situation, status, verdict)
     if attempt is None:
         return

@@ -187,7 +187,7 @@ def evidence_of(*texts: str, codes: tuple[str, ...] = (), stated: Figures = Figu
     )
 
 
-def test_of_several_texts_the_one_that_says_most_is_the_best_wherever_it_stands():
+def test_the_most_informative_of_several_texts_wins_at_any_position():
     for texts in ((PROVEN, VAGUE), (VAGUE, PROVEN)):
         best = evidence_of(*texts).best
         assert best is not None
@@ -212,11 +212,11 @@ def test_a_code_proves_it_as_a_code_and_in_a_text(named):
     assert not evidence_of(VAGUE, codes=("invalid_request_error",)).is_proven
 
 
-def test_what_other_codes_mean_stands_against_it():
+def test_other_codes_contradict_it():
     assert evidence_of(codes=("rate_limit_exceeded", "400")).refusals == {VerdictKind.RATE}
 
 
-def test_what_the_other_sentences_refuse_stands_against_it():
+def test_another_cause_in_other_sentences_contradicts_it():
     assert evidence_of(RATE).vetoes == {VerdictKind.RATE}
     assert evidence_of(PROVEN).vetoes == frozenset()
 

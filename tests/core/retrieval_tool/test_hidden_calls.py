@@ -45,8 +45,8 @@ RESULTS = st.lists(MESSAGES, max_size=4)
 
 
 @given(NAMES, NAMES, RESULTS)
-def test_what_is_kept_is_read_as_it_was(told, name, results):
-    kept = Continuation.of("me", told, name, results)
+def test_what_is_kept_is_read_as_it_was(reported, name, results):
+    kept = Continuation.of("me", reported, name, results)
     assert Continuation.read(kept.artifact().content, kept.mark) == kept
     assert (kept.name, list(kept.results)) == (name, results)
     assert kept.artifact().id == HiddenToolCalls.name_of(kept.mark)
@@ -157,8 +157,8 @@ SAID = {"role": "assistant", "content": "Done."}
 )
 def test_the_same_calls_after_something_else_have_another_mark(others):
     calls = [json.dumps(CALL).encode()]
-    told = [mark_of(history_of(*before), meant_by(calls)) for before in ([USER], others)]
-    assert len({*told, mark_of(history_of(USER, tenant="you"), meant_by(calls))}) == 3
+    reported = [mark_of(history_of(*before), meant_by(calls)) for before in ([USER], others)]
+    assert len({*reported, mark_of(history_of(USER, tenant="you"), meant_by(calls))}) == 3
 
 
 @pytest.mark.parametrize(

@@ -66,17 +66,17 @@ EVERYTHING = ArtifactSearch(None, "tool_")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"grep": None, "tool": "", "context": None}, {"context": 3, "other": 1}])
-def test_a_call_without_a_pattern_asks_for_everything(arguments):
+def test_a_call_without_a_pattern_requests_everything(arguments):
     assert ArtifactSearch.parse(arguments) == EVERYTHING
 
 
 @pytest.mark.parametrize(("given", "context"), [({}, 0), ({"context": 2}, 2), ({"context": "2"}, 2)])
-def test_a_pattern_has_no_context_unless_it_is_asked_for(given, context):
+def test_a_pattern_has_no_context_unless_requested(given, context):
     asked = ArtifactSearch.parse({"grep": "ERROR", **given})
     assert asked.search == Search("ERROR", context, MAX_HITS_OF_ONE)
 
 
-def test_a_tool_is_meant_as_it_stands_in_the_names_of_its_artifacts():
+def test_a_tool_is_matched_by_its_form_in_artifact_names():
     assert ArtifactSearch.parse({"tool": "my tool/2"}).beginning == "tool_my-tool-2_"
 
 
@@ -144,7 +144,7 @@ def test_an_exceeded_bound_is_reported_in_chinese():
 
 
 @LANGUAGES
-def test_counts_stand_in_what_is_said_of_too_many_calls_and_readings(language):
+def test_messages_about_too_many_calls_and_readings_contain_the_counts(language):
     assert "17" in own.notice("many", language, calls=17)
     assert "8" in own.notice("last", language, rounds=8)
     assert "8" in own.stopped(8, language)
@@ -196,8 +196,8 @@ def test_a_page_is_sent_whole_or_goes_with_its_exchange(room, others):
     for number in range(others):
         messages += exchange(["another result\n" * 300], first_call=10 + number)
     made = planned(messages, pipeline(Budget(room), limits=ExcerptLimits(20, 300)))
-    told = [json.loads(raw) for raw in made.messages]
-    pages = [message["content"] for message in told if message.get("tool_call_id") == "call_0"]
+    reported = [json.loads(raw) for raw in made.messages]
+    pages = [message["content"] for message in reported if message.get("tool_call_id") == "call_0"]
     assert pages == [] or PAGE in pages[0]
 
 

@@ -97,7 +97,7 @@ def test_a_text_is_admitted_exactly_when_it_is_within_all_limits(text, limits):
     assert limits.admit(text) == within
 
 
-def test_cuts_stand_at_line_ends():
+def test_cuts_are_at_line_ends():
     text = "".join(f"line {number:04}\n" for number in range(1_000))
     shown = excerpt(text, ExcerptLimits(2_000, 2_005))
     assert shown.head.endswith("\n")
@@ -135,7 +135,7 @@ def test_one_line_of_200_kb_shows_as_much_of_its_beginning_and_its_end_as_may_be
     assert (shown.kept_lines, shown.total_lines) == (1, 1)
 
 
-def test_a_cut_stands_inside_a_line_where_a_line_end_would_waste_the_room():
+def test_a_cut_is_inside_a_line_if_a_line_end_would_waste_the_room():
     text = "".join(f"{number} {'x' * 900}\n" for number in range(99))
     shown = excerpt(text, ExcerptLimits(2_000, 4_000))
     assert shown.kept_bytes > 3_900
@@ -154,7 +154,7 @@ def test_base64_is_never_cut_in_its_middle(before, after, max_bytes):
     assert BASE64 in shown.gap or BASE64 in shown.head or BASE64 in shown.tail
 
 
-def test_the_cause_in_the_middle_of_one_long_line_is_shown_with_what_stands_around_it():
+def test_the_cause_in_the_middle_of_a_long_line_is_shown_with_its_context():
     shown = excerpt("x" * 50_000 + " FATAL: disk full " + "y" * 50_000, ExcerptLimits(2_000, 5_000))
     (line,) = shown.rescued
     assert " FATAL: disk full " in line

@@ -89,7 +89,7 @@ def test_what_is_nested_too_deeply_is_refused_in_words(opening):
 @pytest.mark.parametrize(
     "raw", [b'{"a":"secret" x}', b'{"a":"\xffsecret', b'{"a":NaN secret}', b"secret", b'["secret\\x"]']
 )
-def test_what_is_wrong_is_said_without_what_stands_there(raw):
+def test_errors_are_reported_without_the_content(raw):
     with pytest.raises(jsontext.NotJson) as caught:
         jsontext.members(raw)
     assert "secret" not in str(caught.value)
@@ -104,14 +104,14 @@ def test_lone_surrogates_are_written_as_escapes():
 
 
 @given(st.binary(max_size=40) | VALUES | st.lists(VALUES, min_size=1, max_size=3).map(b",".join))
-def test_the_bytes_of_any_message_may_stand_among_json_and_come_out_again(raw):
-    told = jsontext.embedded(raw)
-    assert jsontext.taken_out(told) == raw
-    assert jsontext.items(b"[" + told + b"]")
+def test_the_bytes_of_any_message_survive_a_round_trip_through_json(raw):
+    reported = jsontext.embedded(raw)
+    assert jsontext.taken_out(reported) == raw
+    assert jsontext.items(b"[" + reported + b"]")
 
 
 @given(VALUES.filter(lambda raw: not raw.startswith(b'"')))
-def test_what_is_json_stands_there_as_it_is(raw):
+def test_json_is_written_as_it_is(raw):
     assert jsontext.embedded(raw) == raw
 
 

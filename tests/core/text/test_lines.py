@@ -39,7 +39,7 @@ def test_lines_end_at_line_feeds_only(text):
 
 @given(texts(), st.integers(1, 3_000), st.integers(0, 200))
 @thorough
-def test_a_page_holds_the_lines_that_were_asked_for(text, first, more):
+def test_a_page_holds_the_requested_lines(text, first, more):
     lines = lines_of(text)
     assume(first <= len(lines))
     found = page(text, f"{first}-{first + more}", 10**9)

@@ -165,7 +165,7 @@ def test_a_jpeg_segment_of_no_length_ends_the_search():
     assert image_size(b"\xff\xd8" + b"\xff\xe0\0\0" * 50_000) is None
 
 
-def test_markers_that_stand_alone_are_stepped_over():
+def test_lone_markers_are_skipped():
     assert image_size(b"\xff\xd8\xff\x01\xff\xd0" + jpeg(640, 480)[2:]) == (640, 480)
 
 

@@ -26,7 +26,7 @@ RESPONSES = st.builds(
 
 
 @given(RESPONSES, st.text(max_size=30))
-def test_a_note_stands_before_the_text_and_every_other_member_is_as_it_was(response, note):
+def test_a_note_precedes_the_text_and_every_other_member_is_unchanged(response, note):
     found = tool_response(json.dumps(response))
     assert found is not None
     noted = json.loads(with_note(found, note))
@@ -94,14 +94,14 @@ def test_an_error_stays_an_error():
 
 
 @pytest.mark.parametrize(("skip", "cuts"), [(True, 0), (False, 1), ("yes", 1), (1, 1)])
-def test_a_response_may_ask_to_be_left_alone(skip, cuts):
+def test_a_tool_response_may_opt_out_of_truncation(skip, cuts):
     assert len(cut(json.dumps(response(context={"truncation_skip": skip})))) == cuts
 
 
 @pytest.mark.parametrize(
     ("found", "cuts"), [({"context": {"truncation_skip": True}}, 0), ({"context": []}, 1), ([], 1)]
 )
-def test_any_json_object_may_ask_to_be_left_alone(found, cuts):
+def test_any_json_object_may_opt_out_of_truncation(found, cuts):
     text = json.dumps({**found, "rows": "x" * 90_000} if isinstance(found, dict) else [*found, "x" * 90_000])
     assert len(cut(text)) == cuts
 
@@ -123,9 +123,9 @@ def test_data_of_any_kind_is_previewed_as_the_beginning_of_its_json():
 def test_a_response_whose_bulk_is_its_text_is_cut_there(status, data, beside):
     """As terminal tools answer."""
     text = json.dumps(response(status=status, data=data, text=LONG))
-    told = cut_text(text)
-    shown = json.loads(told)
-    assert len(told) > 0.85 * 51_200
+    reported = cut_text(text)
+    shown = json.loads(reported)
+    assert len(reported) > 0.85 * 51_200
     assert shown["status"] == ("error" if status == "error" else "partial")
     assert shown["text"].startswith(MARK)
     truncation, preview = shown["data"].pop("truncation"), shown["data"].pop("preview")
@@ -140,11 +140,11 @@ def test_a_response_whose_bulk_is_its_text_is_cut_there(status, data, beside):
 @pytest.mark.parametrize("max_bytes", [100, 300, 1_000, 3_000, 9_000])
 def test_a_response_stays_one_under_the_smallest_limits(max_bytes):
     text = json.dumps(response(context={"cwd": "/x" * 900}, error={"message": "why " * 20}))
-    told = cut_text(text, ExcerptLimits(2_000, max_bytes))
-    shown = json.loads(told)
+    reported = cut_text(text, ExcerptLimits(2_000, max_bytes))
+    shown = json.loads(reported)
     assert (shown["status"], shown["data"]["truncated"]) == ("partial", True)
     assert shown["text"].startswith(MARK)
-    assert len(told) <= max(max_bytes, 330)
+    assert len(reported) <= max(max_bytes, 330)
     assert ("preview" in shown["data"]) == (max_bytes >= 300)
     assert ("context" in shown) == (max_bytes >= 9_000)
     assert ("error" in shown) == (max_bytes >= 1_000)
@@ -164,20 +164,20 @@ def test_a_tool_response_is_valid_and_within_its_limits_whatever_escapes_it_need
     except UnicodeEncodeError:
         text = json.dumps({"status": "success", "data": data, **others})
     for edit in cut(text, limits):
-        told = edit.becomes
+        reported = edit.becomes
         if not has_its_bulk_in_shape(tool_response(text)):
-            assert is_ours(told)
+            assert is_ours(reported)
             continue
-        shown = json.loads(told)
+        shown = json.loads(reported)
         assert shown["status"] == "partial"
         for name in others.keys() & shown.keys() - {"text"}:
             assert shown[name] == others[name]
-        assert utf8_length(told) < utf8_length(text)
+        assert utf8_length(reported) < utf8_length(text)
         if "truncation" not in shown["data"]:
             continue
         if shown["data"]["preview"]:
-            assert utf8_length(told) <= limits.max_bytes
-            assert limits.max_chars is None or len(told) <= limits.max_chars
+            assert utf8_length(reported) <= limits.max_bytes
+            assert limits.max_chars is None or len(reported) <= limits.max_chars
         truncation = shown["data"]["truncation"]
         bulks = [(count_lines(one), utf8_length(one)) for one in (data, others.get("text", ""))]
         assert (truncation["original_lines"], truncation["original_bytes"]) in bulks

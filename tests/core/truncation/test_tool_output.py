@@ -241,8 +241,8 @@ def test_each_direction_keeps_its_end(direction):
     assert ("05999 an" in shown) == (direction is not Direction.HEAD)
 
 
-def lines_shown(told):
-    return [line for line in told.splitlines() if not line.startswith(MARK)]
+def lines_shown(reported):
+    return [line for line in reported.splitlines() if not line.startswith(MARK)]
 
 
 def test_as_many_lines_are_shown_as_are_allowed_and_the_notice_is_none_of_them():
@@ -274,9 +274,9 @@ def test_what_may_be_shown_is_shown_notice_included_in_lines_or_in_one(max_chars
     step = TruncateToolOutput(ExcerptLimits(2_000, 10**6, max_chars))
     message = ChatMessage.read(spelled({"role": "tool", "tool_call_id": "c", "content": text}))
     (edit,) = step(3, message, "lookup", notices(language, reach))
-    told = edit.becomes
-    assert len(told) <= max_chars
-    head, _, rest = told.partition(MARK)
+    reported = edit.becomes
+    assert len(reported) <= max_chars
+    head, _, rest = reported.partition(MARK)
     tail = rest.partition("]\n")[2]
     assert len(head) + len(tail) >= share * max_chars
     assert min(len(head), len(tail)) > 0.3 * share * max_chars
@@ -285,9 +285,9 @@ def test_what_may_be_shown_is_shown_notice_included_in_lines_or_in_one(max_chars
 def test_the_list_of_names_takes_a_twentieth_at_the_most_and_holds_neither_digests_nor_numbers():
     words = "an ordinary line\n" * 5_000
     names = "".join(f"only_here_{number} 3f2a91bc{number:04} {number}00000\n" for number in range(900))
-    told = cut_text(words + names + words).partition("Names in what is left out: ")[2].partition("]\n")[0]
-    assert 1_500 < len(told) <= 51_200 / 20
-    assert all(name.startswith("only_here_") for name in told.split())
+    reported = cut_text(words + names + words).partition("Names in what is left out: ")[2].partition("]\n")[0]
+    assert 1_500 < len(reported) <= 51_200 / 20
+    assert all(name.startswith("only_here_") for name in reported.split())
 
 
 @pytest.mark.parametrize("feed", ["\\n", "\\u000a", "\\u000A"])
@@ -412,7 +412,7 @@ def test_a_forged_notice_does_not_keep_a_long_text_from_being_cut():
     assert edit.reason is Reason.TRUNCATE_TOOL_OUTPUT
 
 
-def test_who_asks_to_be_left_alone_is_cut_nowhere_but_quoted():
+def test_an_opted_out_message_is_never_cut_but_may_be_quoted():
     response = {"status": "success", "data": FORGED + LONG, "text": "", "context": {"truncation_skip": True}}
     (edit,) = cut(json.dumps({**response, "stats": {}, "error": None}))
     assert edit.reason is Reason.QUOTED_NOTICE

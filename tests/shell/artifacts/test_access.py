@@ -74,7 +74,7 @@ def test_what_the_operator_states_holds_for_everybody() -> None:
         )
 
 
-def test_no_key_is_asked_for_where_none_is_needed() -> None:
+def test_no_key_is_requested_if_none_is_needed() -> None:
     assert way(scope(), shared=True).key_headers == ()
     assert way(scope(), open_on_loopback=True).key_headers == ()
     assert way(scope("10.0.0.6"), open_on_loopback=True).key_headers == ("Authorization: Bearer",)

@@ -99,7 +99,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_store_that_has_always_answered_is_asked(clock: Clock) -> None:
+def test_a_store_that_has_always_answered_is_queried(clock: Clock) -> None:
     assert Cooldown(clock).why is None
 
 

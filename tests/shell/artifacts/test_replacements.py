@@ -39,7 +39,7 @@ def test_two_tenants_may_use_one_id_and_who_may_read_all_gets_the_newest(kept: R
     assert kept.find("s", None, LOG.id) is None
 
 
-def test_in_place_of_messages_that_are_left_out_stands_the_note_and_not_an_excerpt(kept: Replacements) -> None:
+def test_omitted_messages_are_replaced_by_the_note_and_not_by_an_excerpt(kept: Replacements) -> None:
     note = cut("2 messages are left out\nthe result", GONE, Reason.OMISSION_NOTE)
     kept.add("r", MINE, [cut("an excerpt"), note], [GONE, LOG])
     assert kept.find("r", MINE, GONE.id) == "2 messages are left out\nthe result"

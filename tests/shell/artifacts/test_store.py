@@ -234,7 +234,7 @@ async def test_no_tenant_replaces_what_another_one_reads(folder: Path, monkeypat
     assert (folder / kept.id).read_bytes() == kept.content
 
 
-async def test_of_what_is_named_by_something_else_the_first_stands(folder: Path) -> None:
+async def test_the_first_artifact_of_a_name_stays(folder: Path) -> None:
     first, second = (Artifact(content, named_by="a mark of this owner") for content in (b"first", b"the second"))
     for artifact in (first, second):
         assert await opened(folder).keep([artifact], TENANT) == frozenset()

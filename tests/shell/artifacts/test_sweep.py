@@ -137,7 +137,9 @@ def test_half_of_a_pair_goes_too(tmp_path: Path, now: float) -> None:
     assert names(tmp_path) == notes(tmp_path) == set()
 
 
-def test_a_pass_is_bounded_and_the_next_goes_on(tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_is_bounded_and_the_next_one_continues(
+    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_module, "MAX_REMOVED", 3)
     for n in range(5):
         stored(tmp_path, n, idle_seconds=WEEK + n, now=now)
@@ -285,7 +287,7 @@ async def test_a_folder_that_is_not_there_is_not_made_by_sweeping(
     assert not (tmp_path / "none").exists()
 
 
-async def test_trouble_while_sweeping_is_logged_and_sweeping_goes_on(
+async def test_trouble_while_sweeping_is_logged_and_sweeping_continues(
     tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)

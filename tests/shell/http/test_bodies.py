@@ -255,7 +255,7 @@ def _random_bodies() -> Iterator[bytes]:
         yield whole[:length]
 
 
-def test_a_window_that_no_sender_over_http_may_ask_for_is_refused() -> None:
+def test_a_window_that_no_http_sender_may_request_is_refused() -> None:
     """RFC 9659."""
     for window_log, is_read in ((23, True), (24, False)):
         packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})

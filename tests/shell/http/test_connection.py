@@ -202,43 +202,43 @@ async def test_a_response_that_ends_its_connection_is_sent_before_the_end() -> N
 
 
 async def test_a_lost_connection_notifies_its_subscriber_only() -> None:
-    told = list[str]()
+    reported = list[str]()
     going_on = asyncio.Event()
 
     async def app(scope: Scope, _: Receive, __: Send) -> None:
         connection = connection_of(scope)
         assert connection is not None
-        connection.when_lost(lambda: told.append("first"))
-        connection.when_lost(lambda: told.append("second"))
+        connection.when_lost(lambda: reported.append("first"))
+        connection.when_lost(lambda: reported.append("second"))
         await going_on.wait()
-        connection.when_lost(lambda: told.append("late"))
+        connection.when_lost(lambda: reported.append("late"))
 
     connection, _ = _connected(app)
     connection.data_received(REQUEST)
     await _turns()
     connection.connection_lost(None)
-    assert told == ["second"]
+    assert reported == ["second"]
     going_on.set()
     await _turns()
-    assert told == ["second", "late"]  # it was lost before anybody asked
+    assert reported == ["second", "late"]  # it was lost before anybody asked
 
 
 async def test_an_unsubscribed_callback_is_not_called() -> None:
     async def app(scope: Scope, receive: Receive, _: Send) -> None:
         connection = connection_of(scope)
         assert connection is not None
-        connection.when_lost(lambda: told.append("asked"))
+        connection.when_lost(lambda: reported.append("asked"))
         connection.when_lost(None)
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    told = list[str]()
+    reported = list[str]()
     connection, _ = _connected(app)
     connection.data_received(REQUEST)
     await _turns()
     connection.connection_lost(None)
     await _turns()
-    assert told == []
+    assert reported == []
 
 
 async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for_them() -> None:
@@ -308,32 +308,32 @@ UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\
 
 
 async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_application_and_may_still_read() -> None:
-    told = list[str]()
+    reported = list[str]()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         connection = connection_of(scope)
         assert connection is not None
-        connection.when_lost(lambda: told.append("lost"))
+        connection.when_lost(lambda: reported.append("lost"))
         while (message := await receive())["type"] != "http.disconnect":
-            told.append(message["body"].decode())
+            reported.append(message["body"].decode())
         await send(HEAD)
         await send({"type": "http.response.body", "body": b"late"})
         connection.resume_writing()  # type: ignore[attr-defined] # as the server's transport would
-        told.append(f"writable: {connection.is_writable}")
+        reported.append(f"writable: {connection.is_writable}")
 
     connection, socket = _connected(app)
     connection.data_received(UPLOAD)
     await _turns()
     connection.data_received(b"this is no chunk\r\n")
     await _turns()
-    assert told == ["a", "lost", "writable: False"]
+    assert reported == ["a", "lost", "writable: False"]
     assert [sent.partition(b"\r\n")[0] for sent in socket.sent] == [b"HTTP/1.1 400 Bad Request"]
     assert (socket.is_ended, socket.is_closed, socket.is_paused) == (True, False, False)
     for _ in range(65):
         connection.data_received(bytes(1024 * 1024))
     assert (socket.is_closed, socket.is_paused) == (False, True), "a flood is not read for ever"
     connection.connection_lost(None)
-    assert told == ["a", "lost", "writable: False"], "once"
+    assert reported == ["a", "lost", "writable: False"], "once"
 
 
 @pytest.mark.parametrize("ends", [True, False])

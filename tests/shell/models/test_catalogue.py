@@ -251,7 +251,7 @@ def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     assert found == [None, None, (limits, "catalogue x/c-1")]
 
 
-def test_the_catalogue_is_read_once_however_many_threads_ask() -> None:
+def test_the_catalogue_is_read_once_however_many_threads_use_it() -> None:
     readings = []
 
     def read() -> bytes:

@@ -60,7 +60,7 @@ async def started(asked: Upstream, clock: Clock, **wiring: Any) -> AsyncIterator
 
 
 @respx.mock
-async def test_the_list_is_asked_for_at_the_start_in_the_background() -> None:
+async def test_the_list_is_queried_at_the_start_in_the_background() -> None:
     respx.get(URL).respond(json=LIST)
     changes: list[int] = []
     async with started(upstream(), Clock(), on_change=lambda: changes.append(1)) as found:
@@ -71,7 +71,7 @@ async def test_the_list_is_asked_for_at_the_start_in_the_background() -> None:
 
 
 @respx.mock
-async def test_the_list_is_asked_for_again_after_ten_minutes_when_a_request_comes_and_not_before() -> None:
+async def test_the_list_is_queried_again_after_ten_minutes_with_the_next_request_and_not_before() -> None:
     clock, changes = Clock(), []
     route = respx.get(URL).respond(json=LIST)
     async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
@@ -197,11 +197,11 @@ async def test_a_failure_is_reported_in_plain_words_and_retried_later(
         found.nudge()
         await a_while()
         assert route.call_count == 1
-        told = await found.ask()
-    assert told is not None
-    assert reason in told
-    assert "the upstream" not in told, "its readers have its name beside it"
-    assert "sk-mine" not in told
+        reported = await found.ask()
+    assert reported is not None
+    assert reason in reported
+    assert "the upstream" not in reported, "its readers have its name beside it"
+    assert "sk-mine" not in reported
 
 
 @respx.mock
@@ -245,7 +245,7 @@ async def test_closing_gives_up_the_question_and_ends_all_others() -> None:
 
 
 @respx.mock
-async def test_a_hosted_upstream_is_asked_one_question_only() -> None:
+async def test_a_hosted_upstream_gets_one_query_only() -> None:
     respx.get(URL).respond(json={"data": [{"id": "m"}]})
     assert await Discovery(upstream()).ask() is None
     assert len(respx.calls) == 1
@@ -278,6 +278,6 @@ async def test_a_body_that_cannot_be_unpacked_is_no_answer() -> None:
         await connection.send(head + b"oops")
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as one:
-        told = await Discovery(one).ask()
-    assert told is not None
-    assert told.startswith("its answer cannot be read: ")
+        reported = await Discovery(one).ask()
+    assert reported is not None
+    assert reported.startswith("its answer cannot be read: ")

@@ -451,21 +451,21 @@ LESSONS = {
 def test_every_lesson_binds_its_tenant_and_all_others_once_a_second_one_has_met_the_same(
     tmp_path: Path, name: str
 ) -> None:
-    def told(found: Learning, by: str) -> object:
+    def reported(found: Learning, by: str) -> object:
         limits = found.limits("m", by)
         return limits and getattr(limits[0], name)
 
     first, second = learning(tmp_path), learning(tmp_path)
     LESSONS[name](first, "one")
-    assert told(first, "one")
-    assert not told(first, "two")
+    assert reported(first, "one")
+    assert not reported(first, "two")
     assert (first.taught_apart("m", "one"), first.taught_apart("m", "two")) == ("one", "")
     version = first.version
     LESSONS[name](first, "one")
     assert first.version == version, "it is no news"
     LESSONS[name](second, "two")
     first.refresh()
-    assert told(first, "new") == told(first, "one")
+    assert reported(first, "new") == reported(first, "one")
     off = learning(tmp_path / "off", enabled=False)
     LESSONS[name](off, "one")
     assert off.limits("m") is None
@@ -558,7 +558,7 @@ def taught(found: Learning) -> None:
     use(found, *[1.22] * MIN_SAMPLES)
 
 
-def test_what_refusals_teach_stands_for_a_week_and_the_ratio_for_ever(tmp_path: Path) -> None:
+def test_lessons_of_refusals_hold_for_a_week_and_the_ratio_for_ever(tmp_path: Path) -> None:
     clock = Clock()
     found = learning(tmp_path, clock=clock)
     taught(found)
@@ -608,7 +608,7 @@ def test_one_sighting_of_an_unlikely_limit_does_not_wait_for_its_second_for_ever
     assert found.limits("m") is None
 
 
-def test_a_limit_that_is_met_again_stands_for_another_week(tmp_path: Path) -> None:
+def test_a_limit_that_is_met_again_holds_for_another_week(tmp_path: Path) -> None:
     clock = Clock()
     found = learning(tmp_path, clock=clock)
     found.note_refusal("m", refusal(60_000), BELIEVED)

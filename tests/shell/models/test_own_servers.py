@@ -120,12 +120,12 @@ async def test_each_server_is_recognised_and_says_what_it_allocated(
         assert bool(allocated[0].cuts_silently) is says.startswith(("Ollama", "KoboldCpp"))
 
 
-async def test_a_server_behind_a_path_of_a_gateway_is_asked_beside_its_own_path() -> None:
+async def test_a_server_below_a_gateways_path_is_queried_beside_that_path() -> None:
     async with asked(serving({"/gpu/v1/models": LISTED, "/gpu/props": PROPS}), "/gpu/v1") as found:
         assert found.allocated("m") is not None
 
 
-async def test_models_of_a_router_and_of_docker_are_asked_for_by_name() -> None:
+async def test_models_of_a_router_and_of_docker_are_queried_by_name() -> None:
     router = {"/props": {"role": "router"}, "/props?autoload=false&model=org%2Fm": PROPS}
     docker = {"/engines/_configure?model=org%2Fm": [{"Config": {"context-size": 8192}}]}
     for answers, path in ((router, "/v1"), (docker, "/engines/v1")):
@@ -136,14 +136,14 @@ async def test_models_of_a_router_and_of_docker_are_asked_for_by_name() -> None:
             assert allocated[0].window_tokens == 8192
 
 
-async def test_a_server_that_states_its_windows_is_asked_nothing_more() -> None:
+async def test_a_server_that_states_its_windows_gets_no_more_queries() -> None:
     paths: list[str] = []
     states_all = {"data": [{"id": "m", "max_model_len": 32768}]}
     async with asked(serving({"/v1/models": states_all}, paths)) as found:
         assert (found.allocated("m"), paths) == (None, ["/v1/models"])
 
 
-async def test_a_server_of_no_known_kind_keeps_its_list_and_is_asked_few_questions() -> None:
+async def test_an_unknown_server_keeps_its_list_and_gets_few_queries() -> None:
     paths: list[str] = []
     async with asked(serving({"/v1/models": LISTED}, paths)) as found:
         assert (found.names, found.allocated("m")) == (("m",), None)
@@ -168,7 +168,7 @@ async def test_a_server_that_leaves_other_questions_open_keeps_its_list(monkeypa
         assert found.names == ("m",)
 
 
-async def test_a_model_of_ollama_is_loaded_as_the_request_would_and_then_asked_for() -> None:
+async def test_an_ollama_model_is_loaded_as_the_request_would_and_then_queried() -> None:
     server = Ollama(allocates=4096)
     async with resolving(server) as found:
         assert found.profile("gemma3:12b").window_is_guessed
@@ -210,7 +210,7 @@ async def test_requests_at_once_load_a_model_once() -> None:
     assert server.asked.count("POST /api/generate") == 1
 
 
-async def test_a_model_that_was_unloaded_is_asked_for_again_and_may_have_another_window() -> None:
+async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() -> None:
     server, clock = Ollama(allocates=4096), Clock()
     async with resolving(server, clock) as found:
         await found.settle("gemma3:12b", "")
@@ -238,8 +238,8 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
                 clock.now += pause
                 assert await found.settle("gemma3:12b", "")
                 assert found.profile("gemma3:12b").window_tokens == 4096
-    told = [event for event in events if event["event"] == "models_not_listed"]
-    assert [event["log_level"] for event in told] == ["warning"], "where an operator sees it"
+    reported = [event for event in events if event["event"] == "models_not_listed"]
+    assert [event["log_level"] for event in reported] == ["warning"], "where an operator sees it"
 
 
 async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +264,6 @@ async def test_the_start_says_which_windows_are_guesses_and_how_to_state_them() 
     with capture_logs() as events:
         async with resolving(serving({"/v1/models": listed})):
             await until(lambda: any(event["event"] == "windows_guessed" for event in events))
-    (told,) = [event for event in events if event["event"] == "windows_guessed"]
-    assert (told["models"], told["count"]) == (["nobody-knows-1"], 1)
-    assert "--context-window" in told["advice"]
+    (reported,) = [event for event in events if event["event"] == "windows_guessed"]
+    assert (reported["models"], reported["count"]) == (["nobody-knows-1"], 1)
+    assert "--context-window" in reported["advice"]

@@ -268,7 +268,7 @@ def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() 
     assert (stated.window_tokens, stated.window_is_guessed) == (1000, False)
 
 
-async def test_a_window_that_requests_ask_for_is_a_guess_that_lists_and_the_catalogue_do_not_bind() -> None:
+async def test_a_window_selected_by_requests_is_a_guess_not_bound_by_lists_or_catalogue() -> None:
     home = resolver(upstream={"base_url": "https://api.openai.com/v1"})
     listed = await asked({"id": "gpt-5", "context_length": 300_000})
     for known, name in ((home, "gpt-5"), (listed, "gpt-5"), (resolver(), "nobody-knows-1")):
@@ -292,7 +292,7 @@ def test_a_window_of_the_settings_or_of_a_refusal_is_not_lifted(stated: dict[str
     assert (profile.certain_window_tokens, profile.suffix) == (50_000, "[1m]")
 
 
-async def test_a_stated_window_of_a_million_stays_certain_when_requests_ask_for_it() -> None:
+async def test_a_stated_window_of_a_million_stays_certain_when_requests_select_it() -> None:
     made = await asked({"id": "gpt-5", "context_length": 1_000_000})
     assert made.profile("gpt-5[1m]").certain_window_tokens == 1_000_000
 

@@ -129,7 +129,7 @@ def test_a_text_past_every_window_is_estimated():
 
 
 @pytest.mark.parametrize("error", [ValueError("gave up"), PanicException("gave up")])
-def test_where_the_tokenizer_gives_up_the_estimate_stands_in(monkeypatch, error):
+def test_the_estimate_replaces_a_tokenizer_that_fails(monkeypatch, error):
     monkeypatch.setattr(tokenizer, "_count_with", lambda name: failing(error))
     assert TiktokenCounter("o200k_base", exact=True).count("some text") == ByteClassCounter().count("some text")
 
@@ -243,7 +243,7 @@ def test_a_configured_name_without_a_vocabulary_means_the_estimate(configured):
 
 
 @pytest.mark.parametrize("contents", [None, b"", b"IQ== 0\n"])
-def test_without_its_whole_vocabulary_a_model_is_estimated_and_no_network_asked(monkeypatch, tmp_path, contents):
+def test_without_its_whole_vocabulary_a_model_is_estimated_and_no_network_used(monkeypatch, tmp_path, contents):
     if contents is not None:
         (tmp_path / "fb374d419588a4632f3f557e76b4b70aebbca790").write_bytes(contents)
     monkeypatch.setattr(tokenizer, "VOCABULARY_FOLDER", tmp_path)

@@ -156,8 +156,8 @@ async def test_waits_are_shown_over_time_and_windows_for_each_model(stage: Stage
     (bar,) = [bar for bar in found["bars"] if bar["requests"]]
     assert bar["first_byte_ms"] == [50.0, 95.0]
     assert bar["own_ms"] == [5.0, 9.5]
-    told = {model["model"]: (model["window_tokens"], model["window_is_guessed"]) for model in found["models"]}
-    assert told == {"gpt-9": (8_099, False), "other": (9, True)}
+    reported = {model["model"]: (model["window_tokens"], model["window_is_guessed"]) for model in found["models"]}
+    assert reported == {"gpt-9": (8_099, False), "other": (9, True)}
     assert found["clients"] == ["codex"]
     assert found["proxy"]["version"] == __version__
 
@@ -201,7 +201,7 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage: Stage) -> N
         ({}, {"outcome": "upstream_timeout", "status": 504}, "warn", "1 of 1 requests failed"),
     ],
 )
-async def test_what_is_wrong_is_said_in_words(
+async def test_errors_are_reported_in_words(
     stage: Stage, problems: dict[str, str], members: dict[str, Any], level: str, word: str
 ) -> None:
     stage.problems = problems
@@ -217,7 +217,7 @@ async def test_what_went_wrong_an_hour_ago_is_history(stage: Stage) -> None:
     assert (await stage.overview.of(24))["health"] == []
 
 
-async def test_it_is_said_that_replicas_share_nothing_and_no_more_once_they_do(stage: Stage) -> None:
+async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage: Stage) -> None:
     stage.state = "Connection refused"
     (said,) = (await stage.overview.of(1))["health"]
     assert said["level"] == "warn"
@@ -226,7 +226,7 @@ async def test_it_is_said_that_replicas_share_nothing_and_no_more_once_they_do(s
     assert (await stage.overview.of(1))["health"] == []
 
 
-async def test_a_history_that_is_not_kept_is_said(tmp_path: Path) -> None:
+async def test_a_history_that_is_not_stored_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     stage = Stage(tmp_path / "file" / "decisions.db")
     stage.served()

@@ -104,7 +104,7 @@ async def test_what_is_kept_is_put_back_here_and_elsewhere() -> None:
         assert pages(await completed(found, "you", 1, 2, 3)) == []
 
 
-async def test_the_store_is_asked_once_for_each_message() -> None:
+async def test_the_store_is_queried_once_for_each_message() -> None:
     kept = Kept()
     found = memory(kept)
     await completed(found, "me", 1, 2)
@@ -112,7 +112,7 @@ async def test_the_store_is_asked_once_for_each_message() -> None:
     assert len(kept.asked) == 3
 
 
-async def test_what_the_store_does_not_have_is_not_asked_again() -> None:
+async def test_a_missing_artifact_is_not_looked_up_again() -> None:
     kept = Kept()
     found = memory(kept)
     assert pages(await completed(found, "me", 1)) == []
@@ -149,7 +149,7 @@ async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.
     assert found._known.held_bytes == sum(one.held_bytes for one in map(found._known.get, found._known) if one)
 
 
-async def test_after_a_restart_the_newest_messages_of_a_long_run_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_restart_the_newest_messages_of_a_long_run_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_calls, "MAX_ASKED", 2)
     kept = Kept()
     await memory(kept).keep("me", hidden(1))
@@ -173,11 +173,11 @@ async def test_the_same_call_later_on_has_its_own_pages() -> None:
         assert await first.keep("me", hidden(*before, page=f"page {len(before)}"))
     for found in (first, memory(kept)):
         whole = await completed(found, "me", 1, 1, 1)
-        told = [message.content() for message in whole if message.answers == "own_1"]
-        assert told == ["page 1", "page 3"]
+        reported = [message.content() for message in whole if message.answers == "own_1"]
+        assert reported == ["page 1", "page 3"]
 
 
-async def test_of_one_conversation_that_was_led_twice_the_first_record_stands_everywhere() -> None:
+async def test_a_conversation_continued_twice_keeps_its_first_record_everywhere() -> None:
     kept = Kept()
     first, second = memory(kept), memory(kept)
     assert await first.keep("me", hidden(1, page="first"))
@@ -234,7 +234,7 @@ async def test_results_that_a_response_waits_for_are_sent_by_the_request_that_co
             assert not (await continued(found, tenant, previous)).is_rewritten
 
 
-async def test_the_store_is_asked_once_for_each_response() -> None:
+async def test_the_store_is_queried_once_for_each_response() -> None:
     kept = Kept()
     found = memory(kept)
     for previous in ("resp_1", "resp_1", "resp_2"):
@@ -242,7 +242,7 @@ async def test_the_store_is_asked_once_for_each_response() -> None:
     assert len(kept.asked) == 2
 
 
-async def test_the_response_is_asked_for_even_behind_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden_calls, "MAX_ASKED", 1)
     found = memory(Kept())
     call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}

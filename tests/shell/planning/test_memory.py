@@ -137,7 +137,7 @@ def test_a_request_larger_than_the_whole_memory_pushes_no_other_out():
     assert remembered(memory, ALICE, other)
 
 
-def test_a_conversation_that_was_left_goes_before_one_of_another_head_that_goes_on():
+def test_an_abandoned_conversation_is_evicted_before_an_active_one_with_another_head():
     left, other, goes_on = request_of("x" * 100), request_of("x" * 100, model="n"), request_of("y" * 100)
     memory = ConversationMemory(2 * (len(left.body) + len(other.body)))
     for request in (left, other, goes_on):

@@ -55,7 +55,7 @@ async def test_a_cut_gives_up_the_prefix_and_the_next_turns_keep_the_new_one():
     assert shares.count(1.0) > len(shares) / 2
 
 
-async def test_a_request_that_changes_what_was_said_keeps_what_stands_before_the_change():
+async def test_a_request_with_a_changed_message_keeps_everything_before_it():
     one = planner(128_000)
     history = [system(), user("word " * 2_000), *exchange(["a result"], first_call=1), user("and now?")]
     sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(history)))
@@ -106,7 +106,7 @@ async def test_a_second_send_is_held_against_the_turn_before_and_not_against_the
     assert record.prefix_kept == 1.0
 
 
-async def test_the_share_stands_in_the_log_line_from_the_second_request_on():
+async def test_the_share_is_in_the_log_line_from_the_second_request_on():
     one, recorder, lines = planner(128_000), Recorder(Metrics()), []
     for turns in (20, 21):
         with capture_logs() as log:

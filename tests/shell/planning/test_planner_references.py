@@ -78,7 +78,7 @@ async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
     assert len(lookup.asked) == 1
 
 
-async def test_who_only_looks_on_asks_for_nothing() -> None:
+async def test_observing_requests_nothing() -> None:
     lookup = Lookup(a=FETCHED)
     planned = await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(pictures("a")))
     assert (planned.resolved, lookup.asked) == ({}, [])

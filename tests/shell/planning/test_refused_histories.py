@@ -120,7 +120,7 @@ async def asking(**members: Any) -> Planned:
     return found
 
 
-async def test_the_next_turn_continues_from_the_response_and_is_asked_at_once() -> None:
+async def test_the_next_turn_continues_from_the_response_and_truncates_at_once() -> None:
     held = HeldConversations()
     held.note(await asking(previous_response_id="resp_1"), ACCEPTED, b'{"id":"resp_2"}', "t")
     for name in ("resp_1", "resp_2"):
@@ -154,7 +154,7 @@ async def test_only_what_the_upstream_has_shortened_is_remembered(outcome: Outco
     assert held.planned(turn, "t") is turn
 
 
-async def test_a_client_that_asks_itself_is_not_asked_for() -> None:
+async def test_a_client_that_requests_usage_itself_is_left_unchanged() -> None:
     held = HeldConversations()
     held.note(await asking(previous_response_id="resp_1"), ACCEPTED, b"", "t")
     turn = await planned(previous_response_id="resp_1", truncation="auto")

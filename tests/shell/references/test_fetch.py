@@ -156,7 +156,7 @@ async def test_a_failure_that_passes_is_none(first: bytes) -> None:
 
 
 @pytest.mark.parametrize("status", ["403 Forbidden", "404 Not Found", "429 Too Many Requests", "500 Oops"])
-async def test_what_stands_is_asked_for_once_and_what_may_pass_twice(status: str) -> None:
+async def test_a_lasting_outcome_is_requested_once_and_a_passing_one_twice(status: str) -> None:
     async with serving(OPEN) as server, fetching(server) as fetcher:
         server.answers["/a"] = in_turn(answer(b"", status), answer(b"", status), answer(PNG))
         found = await fetcher.fetch(f"http://pictures.example:{server.port}/a")
@@ -432,7 +432,7 @@ async def test_of_several_addresses_only_those_that_are_public_are_tried() -> No
         "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
     ],
 )
-async def test_no_private_address_is_asked(host: str) -> None:
+async def test_no_private_address_is_contacted(host: str) -> None:
     async with serving(CLOSED) as server, fetching(server, names=Names(localhost=[CLOSED])) as fetcher:
         found = await fetcher.fetch(f"http://{host}:{server.port}/")
         assert isinstance(found, Unfetched)
@@ -489,7 +489,7 @@ async def test_a_name_without_an_address_is_reported() -> None:
             assert found == Unfetched(FetchError.UNKNOWN_HOST, final_url=f"http://{name}/")
 
 
-async def test_the_systems_resolver_is_asked_when_no_other_is_given() -> None:
+async def test_the_systems_resolver_is_used_if_no_other_is_given() -> None:
     guarded = GuardedRequests(allow_private=False)
     fetcher = Fetcher(guarded, max_bytes=MAX_BYTES, timeout_seconds=20)
     found = await fetcher.fetch("http://localhost/")
@@ -517,7 +517,7 @@ def trusting() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(CERTIFICATE))
 
 
-async def test_over_tls_the_name_is_asked_for_and_its_certificate_is_checked() -> None:
+async def test_over_tls_the_name_is_sent_and_its_certificate_checked() -> None:
     names = Names(pictures_example=[OPEN], other_example=[OPEN])
     async with serving(OPEN, tls=True) as server, fetching(server, names=names, tls=trusting()) as fetcher:
         server.answers["/a"] = answer(PNG)
@@ -585,7 +585,7 @@ async def test_only_so_many_are_downloaded_at_once() -> None:
         "".join
     )
 )
-def test_no_address_makes_it_raise_or_ask_for_anything_private(text: str) -> None:
+def test_no_address_makes_it_raise_or_request_anything_private(text: str) -> None:
     async def tried() -> Fetched | Unfetched:
         async with fetching(names=lambda host: [ip_address(CLOSED)]) as fetcher:
             return await fetcher.fetch(f"http://{text}")

@@ -228,7 +228,7 @@ async def test_a_defect_costs_no_request(folder: Path) -> None:
     assert "reference_failed" in [line["event"] for line in lines]
 
 
-async def test_a_store_that_gives_no_answer_is_asked_by_one_request_and_not_by_every_one(
+async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifact = Artifact(b"text", "bash")
@@ -289,9 +289,9 @@ async def test_the_log_has_the_host_and_never_the_path(folder: Path) -> None:
         here = House(folder, Web(a=fetched()))
         for _ in range(2):
             await here.of(remote("a"), remote("b"))
-    told = {line["event"]: line for line in lines if line["event"].startswith("image_")}
+    reported = {line["event"]: line for line in lines if line["event"].startswith("image_")}
     name = Artifact(PNG, "fetched", "png").id
-    assert told["image_fetched"] == {
+    assert reported["image_fetched"] == {
         "event": "image_fetched",
         "log_level": "info",
         "host": "example.org",
@@ -299,7 +299,7 @@ async def test_the_log_has_the_host_and_never_the_path(folder: Path) -> None:
         "bytes": len(PNG),
         "artifact": name,
     }
-    assert told["image_not_fetched"] == {
+    assert reported["image_not_fetched"] == {
         "event": "image_not_fetched",
         "log_level": "info",
         "host": "example.org",
@@ -335,7 +335,7 @@ def test_of_an_address_only_the_host_may_be_logged() -> None:
 
 
 @given(st.text(st.sampled_from([*"abz019.-_~%:/\\@?#[] \n\u3002", "é"])))
-def test_any_text_may_be_asked_for_its_host(text: str) -> None:
+def test_any_text_can_be_parsed_for_its_host(text: str) -> None:
     assert not set(host_of(f"http://{text}")) & set("/?#@ %\n")
 
 
@@ -380,7 +380,7 @@ async def test_the_address_itself_is_not_kept_and_only_we_can_read_the_rest(fold
     assert note.stat().st_mode & 0o077 == 0
 
 
-async def test_a_failure_stands_for_an_hour_after_its_last_use(folder: Path) -> None:
+async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder: Path) -> None:
     clock = Clock()
     here = opened(folder, clock)
     await here.note(FAILED, TENANT)
@@ -398,7 +398,7 @@ async def test_a_failure_of_long_ago_is_none_to_another_worker(folder: Path) -> 
     assert await opened(folder, clock).recall(URL, TENANT) is None
 
 
-async def test_what_was_found_stands_as_long_as_it_lies_there(folder: Path) -> None:
+async def test_a_finding_holds_while_the_file_exists(folder: Path) -> None:
     clock = Clock()
     await opened(folder, clock).note(KEPT, TENANT)
     clock.now += 100 * FAILURE_SECONDS

@@ -74,7 +74,7 @@ NO_ROUNDS: Any = SimpleNamespace(
 )
 
 
-async def test_events_go_on_as_they_are_and_calls_of_our_tool_do_not() -> None:
+async def test_events_are_forwarded_unchanged_except_calls_of_our_tool() -> None:
     answer, client = Arriving(), Client()
     response = StreamedResponse(answer, NO_ROUNDS)  # type: ignore[arg-type] # it has all that is used
     response.hand_to(client)
@@ -90,9 +90,9 @@ async def test_events_go_on_as_they_are_and_calls_of_our_tool_do_not() -> None:
     for piece in (OURS, BOTH):
         write(chunk(piece))
     consumer.take(OURS)
-    (told,) = client.got[2:]
-    assert told.startswith(b"data: ")
-    assert json.loads(told[6:])["choices"][0]["delta"]["tool_calls"] == [called("weather", 2) | {"index": 0}]
+    (reported,) = client.got[2:]
+    assert reported.startswith(b"data: ")
+    assert json.loads(reported[6:])["choices"][0]["delta"]["tool_calls"] == [called("weather", 2) | {"index": 0}]
     assert client.noted == [WORDS], "what is taken is noted by its consumer"
     assert answer.last.joined == WORDS + OURS, "what was written is noted later"
     consumer.note_written([WORDS, OURS, BOTH])

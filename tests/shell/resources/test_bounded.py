@@ -50,16 +50,16 @@ def test_a_map_is_bounded_in_number_and_bytes_and_holds_the_newest(
     puts: list[tuple[int, int]], most: int, max_bytes: int
 ) -> None:
     found: BoundedMap[int, int] = BoundedMap(most, max_bytes)
-    told: OrderedDict[int, int] = OrderedDict()
+    reported: OrderedDict[int, int] = OrderedDict()
     for key, size in puts:
         gone = [key for key, _ in found.put(key, size, size)]
-        told.pop(key, None)
-        told[key] = size
-        assert gone == ([key] if size > max_bytes else list(told)[: len(gone)])
+        reported.pop(key, None)
+        reported[key] = size
+        assert gone == ([key] if size > max_bytes else list(reported)[: len(gone)])
         for one in gone:
-            del told[one]
-        assert list(told.items()) == [(key, found.get(key)) for key in found]
-        assert found.held_bytes == sum(told.values()) <= max_bytes
+            del reported[one]
+        assert list(reported.items()) == [(key, found.get(key)) for key in found]
+        assert found.held_bytes == sum(reported.values()) <= max_bytes
         assert len(found) <= most
 
 

@@ -22,7 +22,7 @@ async def refused() -> None:
     raise ConnectionRefusedError(111, "Connection refused")
 
 
-async def test_its_loss_is_said_once_for_all_and_its_return_when_all_have_found_it() -> None:
+async def test_its_loss_is_logged_once_for_all_and_its_return_when_all_have_found_it() -> None:
     failures: list[str] = []
     contact = StateContact(URL, lambda: "5eed", lambda: failures.append(""))
     with capture_logs() as log:

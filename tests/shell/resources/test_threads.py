@@ -136,8 +136,8 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -
 async def test_the_wait_for_a_thread_does_not_count() -> None:
     threads = DaemonThreads(2, "loaded")
     # Each takes a small part of what it may, all of them together more.
-    told = await asyncio.gather(*(threads.run(1, time.sleep, 0.04) for _ in range(60)))
-    assert told == [None] * 60
+    reported = await asyncio.gather(*(threads.run(1, time.sleep, 0.04) for _ in range(60)))
+    assert reported == [None] * 60
     threads.shutdown()
 
 

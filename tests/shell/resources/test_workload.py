@@ -34,7 +34,7 @@ def taking(workload: Workload, share: Share, size: int) -> asyncio.Task[None]:
     return asyncio.create_task(workload.take(share, size))
 
 
-async def test_what_there_is_room_for_goes_on_at_once() -> None:
+async def test_requests_with_room_proceed_at_once() -> None:
     workload = Workload(100, small_bytes=0)
     shares = [workload.share() for _ in range(10)]
     await asyncio.gather(*(workload.take(share, 10) for share in shares))
@@ -61,7 +61,7 @@ async def test_who_comes_when_it_is_too_much_waits_in_order() -> None:
     assert [task.done() for task in waiting] == [True, True, True]
 
 
-async def test_one_request_over_the_bound_goes_on_alone() -> None:
+async def test_one_request_over_the_bound_proceeds_alone() -> None:
     workload = Workload(100, small_bytes=0)
     large, other = workload.share(), workload.share()
     for _ in range(5):

@@ -140,7 +140,7 @@ async def test_a_locked_file_is_written_when_it_is_free_again(
     assert await start().ids() == ["b", "a"], "from the file"
 
 
-async def test_a_folder_that_cannot_be_written_is_said_once_and_memory_stands_in(start: Any, tmp_path: Path) -> None:
+async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(start: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     one = start(tmp_path / "file" / "decisions.db")
     with capture_logs() as log:

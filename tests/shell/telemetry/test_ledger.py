@@ -65,14 +65,14 @@ def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) ->
     newest = ledger.newest()
     assert ledger.news(newest, 10) == (newest, [])
     ledger.add([entry("late", 900.0), entry("new", 1_001.0), entry("between", 999.0)])
-    last, told = ledger.news(newest, 10)
-    assert [one["request_id"] for one in told] == ["new", "between", "late"]
+    last, reported = ledger.news(newest, 10)
+    assert [one["request_id"] for one in reported] == ["new", "between", "late"]
     assert ledger.news(last, 10) == (last, [])
     assert len(ledger.news(newest, 2)[1]) == 2
     assert ids(ledger) == ["new", "old", "between", "late"]
 
 
-def told(*entries: Entry, by: Ledger) -> list[Entry]:
+def reported(*entries: Entry, by: Ledger) -> list[Entry]:
     """Entries as their file numbers them."""
     return [replace(one, id=number) for one, number in zip(entries, by.add(entries), strict=True)]
 
@@ -80,7 +80,7 @@ def told(*entries: Entry, by: Ledger) -> list[Entry]:
 def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
     ledger.add([entry("here", 1_000.5)])
-    heard = told(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
+    heard = reported(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
     assert ledger.take(heard, "0-0", "1-0", 0.0) == ledger.position() == "1-0"
     assert ids(ledger) == ["b", "here", "a"]
     pages = {one["request_id"]: one["id"] for one in ledger.page(Wanted())}
@@ -91,7 +91,7 @@ def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(l
 
 def test_an_entry_published_twice_is_stored_once(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
-    heard = told(*(entry(name, 1_000.0) for name in "abc"), by=other)
+    heard = reported(*(entry(name, 1_000.0) for name in "abc"), by=other)
     ledger.add([entry("of the same microsecond", 1_000.0)])
     position = ledger.take(heard[:2], "0-0", "1-0", 0.0)
     ledger.take(heard, position, "2-0", 0.0)
@@ -122,7 +122,7 @@ def test_a_file_keeps_its_name_and_no_two_have_the_same(tmp_path: Path, ledger: 
     again.close()
 
 
-def test_a_search_finds_all_words_wherever_they_stand_and_whatever_their_case(ledger: Ledger) -> None:
+def test_a_search_finds_all_words_anywhere_in_any_case(ledger: Ledger) -> None:
     ledger.add(
         [
             entry("one", model="Qwen3-Coder", edits={"old_exchange": 3}, conversation="abc123"),
@@ -184,7 +184,7 @@ def test_the_latest_waits_for_an_upstream_are_listed_in_order(ledger: Ledger) ->
     assert ledger.first_bytes("u", 3) == [1.0, 2.0, 3.0]
 
 
-def test_turns_of_a_conversation_stand_together_in_their_order(ledger: Ledger) -> None:
+def test_turns_of_a_conversation_are_grouped_in_their_order(ledger: Ledger) -> None:
     for turn in range(3):
         for name in ("left", "right"):
             ledger.add([entry(f"{name}-{turn}", float(turn), conversation=name, tokens_before=100 * turn)])

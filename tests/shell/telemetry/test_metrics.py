@@ -108,8 +108,8 @@ async def test_responses_are_counted_by_status_api_client_model_and_upstream(met
         record.planned = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(1)))
         metrics.finished(record)
     model = record.planned.request.model
-    told = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
-    assert told == {
+    reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
+    assert reported == {
         f"responses_total{{chat,codex,{model},2xx,api.test}}": 1,
         f"responses_total{{chat,codex,{model},401,api.test}}": 1,
         f"responses_total{{chat,codex,{model},5xx,api.test}}": 1,
@@ -122,8 +122,8 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
         metrics.finished(
             RequestRecord("req", 0.0, api="chat", client="codex", status=status, upstream="api.test", counted=counted)
         )
-    told = {name: count for name, count in values(metrics).items() if name.startswith("usage_tokens_total")}
-    assert told == {
+    reported = {name: count for name, count in values(metrics).items() if name.startswith("usage_tokens_total")}
+    assert reported == {
         "usage_tokens_total{codex,,api.test,prompt}": 1900,
         "usage_tokens_total{codex,,api.test,cached}": 600,
         "usage_tokens_total{codex,,api.test,reply}": 42,
@@ -139,8 +139,8 @@ def waited(seconds: float, client: str = "codex") -> RequestRecord:
 def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metrics: Metrics) -> None:
     for seconds, client in ((0.5, "codex"), (2.0, "codex"), (4.0, "crush")):
         metrics.finished(waited(seconds, client))
-    told = {name: value for name, value in values(metrics).items() if name.startswith("upstream_first_byte")}
-    assert told == {
+    reported = {name: value for name, value in values(metrics).items() if name.startswith("upstream_first_byte")}
+    assert reported == {
         "upstream_first_byte_seconds_count{codex,,api.test}": 2,
         "upstream_first_byte_seconds_sum{codex,,api.test}": 2.5,
         "upstream_first_byte_seconds_count{crush,,api.test}": 1,
@@ -187,8 +187,8 @@ def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of
         "tool_output.tools.x.max_bytes=7",
     ):
         metrics.result_cut(limit)
-    told = {name: count for name, count in values(metrics).items() if name.startswith("cut_results_total")}
-    assert told == {
+    reported = {name: count for name, count in values(metrics).items() if name.startswith("cut_results_total")}
+    assert reported == {
         "cut_results_total{tool_output.max_lines}": 2,
         "cut_results_total{window}": 1,
         "cut_results_total{tool_output.tools}": 1,
@@ -203,15 +203,15 @@ def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypa
     timed = {name: count for name, count in values(metrics).items() if name.startswith("upstream_first_byte_seconds_c")}
     assert list(timed.values()) == [1, 1, 18]
     assert timed["upstream_first_byte_seconds_count{other,other,api.test}"] == 18
-    told = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
-    assert len(told) == 4
-    assert told["responses_total{chat,other,other,2xx,api.test}"] == 17
+    reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
+    assert len(reported) == 4
+    assert reported["responses_total{chat,other,other,2xx,api.test}"] == 17
 
 
 def test_the_version_and_the_process_are_exposed(metrics: Metrics) -> None:
-    told = metrics.exposed().decode()
-    assert f'context_proxy_build_info{{version="{__version__}"}} 1.0' in told
-    assert re.search(r"^process_resident_memory_bytes \d", told, re.MULTILINE)
+    reported = metrics.exposed().decode()
+    assert f'context_proxy_build_info{{version="{__version__}"}} 1.0' in reported
+    assert re.search(r"^process_resident_memory_bytes \d", reported, re.MULTILINE)
 
 
 async def test_an_overflow_whose_client_left_is_not_cured(metrics: Metrics) -> None:
@@ -271,11 +271,11 @@ sys.stdout.write(metrics.exposed().decode())
 
 def test_workers_that_share_a_folder_report_the_sum_and_dead_ones_have_no_running_requests(tmp_path: Path) -> None:
     environment = {**os.environ, SHARED_FOLDER: str(tmp_path)}
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", TWO_WORKERS], env=environment, capture_output=True, text=True, check=True
     ).stdout
-    assert "context_proxy_saved_artifact_bytes_total 15.0" in told
-    assert "context_proxy_running_requests 1.0" in told
-    assert "context_proxy_learned_limit_tokens" in told
+    assert "context_proxy_saved_artifact_bytes_total 15.0" in reported
+    assert "context_proxy_running_requests 1.0" in reported
+    assert "context_proxy_learned_limit_tokens" in reported
     spent = 'context_proxy_spent_dollars_total{client="codex",model="m",upstream="api.test"}'
-    assert f"{spent} 5.5" in told  # 1,000,000 prompt tokens, 500,000 of them cached, and 500,000 of replies
+    assert f"{spent} 5.5" in reported  # 1,000,000 prompt tokens, 500,000 of them cached, and 500,000 of replies

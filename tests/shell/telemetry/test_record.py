@@ -105,7 +105,7 @@ async def test_a_request_that_was_not_read_has_a_line_without_a_plan(recorder: R
     assert "tokens_before" not in done
 
 
-async def test_no_content_stands_in_any_line_or_header(recorder: Recorder) -> None:
+async def test_no_content_is_in_any_line_or_header(recorder: Recorder) -> None:
     planned = await planned_for(body(LONG, system="canary " * 40_000))
     log = await recorded(recorder, planned)
     record = RequestRecord("req-1", started=0.0, planned=planned)

@@ -595,7 +595,7 @@ async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1", "/openai/v1", "/v1/"])
-async def test_a_post_goes_to_what_stands_behind_the_base_url(path: str) -> None:
+async def test_a_post_goes_below_the_base_url(path: str) -> None:
     seen: list[Request] = []
     async with (
         ScriptedUpstream(answering(OK, seen=seen)) as scripted,

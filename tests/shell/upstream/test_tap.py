@@ -268,10 +268,10 @@ async def test_between_two_exchanges_everything_is_the_http_clients() -> None:
 def test_however_a_body_is_cut_into_reads_the_client_gets_it_all_in_order(
     bodies: list[bytes], data: st.DataObject
 ) -> None:
-    told = b"".join([*map(chunk, bodies), END])
+    reported = b"".join([*map(chunk, bodies), END])
     ends = [len(b"".join(map(chunk, bodies[:count]))) for count in range(1, len(bodies) + 1)]
     at_ends = data.draw(st.sets(st.sampled_from(ends)))
-    cuts = sorted(at_ends | data.draw(st.sets(st.integers(1, len(told)), max_size=5)) | {len(told)})
+    cuts = sorted(at_ends | data.draw(st.sets(st.integers(1, len(reported)), max_size=5)) | {len(reported)})
     full = data.draw(st.sets(st.sampled_from(cuts)))
 
     async def run() -> None:
@@ -280,7 +280,7 @@ def test_however_a_body_is_cut_into_reads_the_client_gets_it_all_in_order(
         for cut in cuts:
             if cut in full:
                 found.client.fill()
-            found.tap.data_received(told[at:cut])
+            found.tap.data_received(reported[at:cut])
             found.client.is_ready = True
             if found.tap.over.done():
                 found.read()
@@ -314,12 +314,12 @@ def test_chunks_begin_where_the_one_before_ends_however_the_bytes_are_cut(
     bodies: list[bytes], data: st.DataObject, interim: bytes
 ) -> None:
     heads = interim + EVENTS_HEAD
-    told = heads + b"".join(map(chunk, bodies))
+    reported = heads + b"".join(map(chunk, bodies))
     starts = {len(heads) + len(b"".join(map(chunk, bodies[:count]))) for count in range(len(bodies) + 1)}
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(told)))) | {len(told)})
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(reported)))) | {len(reported)})
     chunks, at = Chunks(), 0
     for cut in cuts:
-        chunks.follow(told[at:cut])
+        chunks.follow(reported[at:cut])
         at = cut
         assert chunks.is_at_start == (cut in starts)
     assert chunks.body_bytes == len(b"".join(bodies))

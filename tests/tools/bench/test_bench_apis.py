@@ -55,7 +55,7 @@ def test_the_proxy_sees_as_many_messages_in_each_api(api: Api, wire: Wire) -> No
 
 
 @pytest.mark.parametrize("api", APIS.values())
-def test_a_stream_is_asked_for_with_its_number_of_words(api: Api) -> None:
+def test_a_stream_is_requested_with_its_number_of_words(api: Api) -> None:
     asked = api.request(json.loads(next(chat(100, model="m", events=7, seed=1))))
 
     assert asked["stream"] is True

@@ -99,7 +99,7 @@ def test_an_agent_that_writes_something_anew_changes_that_and_nothing_else(name:
     assert len({body[:4_000] + body[-4_000:] for body in anew}) == 3
 
 
-def test_a_stream_is_asked_for_with_its_number_of_events() -> None:
+def test_a_stream_is_requested_with_its_number_of_events() -> None:
     asked = json.loads(next(chat(100, model="m", events=7, seed=1)))
 
     assert (asked["stream"], asked["max_tokens"]) == (True, 7)

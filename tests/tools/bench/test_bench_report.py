@@ -56,8 +56,8 @@ def test_the_load_that_was_reached_is_reported_with_the_figure() -> None:
     results.add("streams_a_read", OURS, 1.2)
 
     cells = _cells(targets_table(results), "500 streams")
-    told = ["25.0 µs at 24400 a second, 1.2 a read", "12.5 µs at 24900 a second"]
-    assert cells[1:] == [*told, "2.0×", "≤ 24 µs", "**no**"]
+    reported = ["25.0 µs at 24400 a second, 1.2 a read", "12.5 µs at 24900 a second"]
+    assert cells[1:] == [*reported, "2.0×", "≤ 24 µs", "**no**"]
 
 
 def test_this_project_is_held_to_what_forwarding_costs_in_the_same_round() -> None:
@@ -70,7 +70,7 @@ def test_this_project_is_held_to_what_forwarding_costs_in_the_same_round() -> No
     assert off_table(_results((0.4,), ())) == "(context-proxy or context-proxy-off did not take part.)"
 
 
-def test_figures_stand_beside_those_of_earlier_runs() -> None:
+def test_figures_are_beside_those_of_earlier_runs() -> None:
     results = _results((0.6,), (0.1,))
     results.add("chat_2kb", OFF, 0.4)
     table = earlier_table(results)

@@ -47,7 +47,7 @@ def test_what_comes_between_the_last_beginning_and_the_first_end_is_counted(mode
     assert before < after
 
 
-def test_streams_go_on_in_their_rhythm_when_as_many_are_there_as_they_ask_for(model: Running) -> None:
+def test_streams_start_their_rhythm_once_the_requested_number_is_open(model: Running) -> None:
     first = msgspec.structs.replace(_job(model.port, requests=_COUNT - 1), seed=2)
     others: list[str | None] = []
     waiting = threading.Thread(target=lambda: others.append(run(first).wrong))

@@ -30,7 +30,7 @@ async def _dues(standing: Standing, streams: list[Answering], monkeypatch: pytes
     return dues
 
 
-def test_streams_go_on_spread_evenly_over_the_rhythm_once_their_clients_have_the_first_event(
+def test_streams_spread_evenly_over_the_rhythm_once_their_clients_have_the_first_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     standing = Standing()
@@ -40,7 +40,7 @@ def test_streams_go_on_spread_evenly_over_the_rhythm_once_their_clients_have_the
         assert dues == pytest.approx([1.0, 1.25, 1.5, 1.75])
 
 
-def test_a_stream_whose_client_left_stands_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_whose_client_left_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     standing = Standing()
     streams = [_stream(standing) for _ in range(5)]
     gone = streams[0]

@@ -31,7 +31,7 @@ def test_every_response_model_is_listed_once_with_its_members() -> None:
         assert [member for member in model["properties"] if f"<td><code>{member}</code></td>" not in found] == []
 
 
-def test_an_endpoint_of_the_operator_says_which_key_it_asks_for() -> None:
+def test_an_operator_endpoint_names_the_key_that_it_needs() -> None:
     page, paths = api_page.render(), api_page.described()["paths"]
     assert "With the operator key" in section(page, paths["/explain"]["post"]["operationId"])
     assert "With the" not in section(page, paths["/healthz"]["get"]["operationId"])

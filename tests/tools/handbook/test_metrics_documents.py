@@ -102,7 +102,7 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in ALERTS["groups"] for rule in group["rules"]]
 
 
-def test_alerts_ask_for_metrics_and_outcomes_that_exist() -> None:
+def test_alerts_use_metrics_and_outcomes_that_exist() -> None:
     known = series()
     outcomes = {error.code for error in (ContextOverflow, UpstreamEmpty, UpstreamTimeout, UpstreamUnreachable)}
     assert len(rules()) >= 4

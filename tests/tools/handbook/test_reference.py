@@ -35,7 +35,7 @@ def test_every_log_event_of_the_code_is_explained():
     assert (events_in_code() | set(recorder._RETRIED.values())) - explained == set()
 
 
-def test_every_event_that_is_explained_stands_in_the_code():
+def test_every_documented_event_exists_in_the_code():
     code = "".join(path.read_text() for path in (ROOT / "proxy").rglob("*.py"))
     assert [name for names, _ in EVENTS for name in names if f'"{name}"' not in code] == []
 

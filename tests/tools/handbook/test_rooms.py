@@ -26,7 +26,7 @@ def test_every_python_file_of_the_proxy_is_counted_in_a_room() -> None:
     assert 0 <= packages_with_code < 10
 
 
-def test_every_room_stands_in_a_layer_of_the_import_contract() -> None:
+def test_every_room_is_in_a_layer_of_the_import_contract() -> None:
     named = {f"{floor}.{label}" for floor in rooms.FLOORS for label in itertools.chain(*layers(floor))}
     assert named | set(itertools.chain(*layers(""))) - set(rooms.FLOORS) == set(house())
 

@@ -27,19 +27,19 @@ def test_an_answer_without_our_calls_keeps_its_bytes(message):
 def test_the_client_gets_its_own_calls_and_we_get_ours(message):
     answer, written = AnswerBody(), body(message, odd=1.50)
     said = read(answer, written)
-    told = json.loads(answer.last_words())["choices"][0]["message"]
+    reported = json.loads(answer.last_words())["choices"][0]["message"]
     calls = message.get("tool_calls", [])
-    assert told.get("tool_calls", []) == [call for call in calls if not is_own(call)]
+    assert reported.get("tool_calls", []) == [call for call in calls if not is_own(call)]
     assert (said is not None) == any(map(is_own, calls))
     if said is not None:
         assert [json.loads(call.raw) for call in said.own] == [call for call in calls if is_own(call)]
         assert [call.position for call in said.own] == [at for at, call in enumerate(calls) if is_own(call)]
         assert b'"odd":1.5' in answer.last_words()
-        assert said.is_mixed == bool(told.get("tool_calls"))
+        assert said.is_mixed == bool(reported.get("tool_calls"))
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_an_answer_that_broke_off_stands_without_our_calls(reason):
+def test_a_truncated_answer_is_forwarded_without_our_calls(reason):
     answer = AnswerBody()
     assert read(answer, body(said_by("So"), reason)) is None
     choice = json.loads(answer.last_words())["choices"][0]

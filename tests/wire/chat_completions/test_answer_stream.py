@@ -41,20 +41,20 @@ def fed(stream, pieces):
 def test_an_answer_without_our_calls_passes_as_the_very_bytes(data, message, places):
     events = b"".join(data.draw(streams(message, usage=USAGE)))
     stream = AnswerStream()
-    told = fed(stream, cut(events, places))
+    reported = fed(stream, cut(events, places))
     assert stream.end() is None
-    assert told + stream.last_words() == events
+    assert reported + stream.last_words() == events
 
 
 @given(st.data(), messages(), PLACES)
 def test_what_the_client_gets_and_what_is_left_out_are_what_came(data, message, places):
     events = b"".join(data.draw(streams(message, usage=USAGE)))
     stream = AnswerStream()
-    told = fed(stream, cut(events, places))
+    reported = fed(stream, cut(events, places))
     said = stream.end()
     own = [call for call in message.get("tool_calls", []) if is_own(call)]
     assert (said is None) == (not own)
-    client = understood(told + stream.last_words())
+    client = understood(reported + stream.last_words())
     assert (client["message"], client["usage"], client["done"]) == (expected(message), USAGE, True)
     assert client["finish"] == ("tool_calls" if message.get("tool_calls") else "stop")
     if said is not None:
@@ -77,14 +77,14 @@ def test_pieces_of_any_size_give_the_same_stream(data, message, places):
 
 @given(st.data(), st.lists(messages(own=True).filter(lambda found: found.get("tool_calls")), max_size=3), messages())
 def test_several_rounds_are_one_stream(data, rounds, last):
-    stream, told = AnswerStream(), b""
+    stream, reported = AnswerStream(), b""
     for number, message in enumerate(rounds):
-        told += fed(stream, data.draw(streams(message, number=number, usage=USAGE)))
+        reported += fed(stream, data.draw(streams(message, number=number, usage=USAGE)))
         assert stream.end() is not None
         stream.next_round()
-    told += fed(stream, data.draw(streams(last, number=len(rounds), usage=USAGE)))
+    reported += fed(stream, data.draw(streams(last, number=len(rounds), usage=USAGE)))
     stream.end()
-    client = understood(told + stream.last_words())
+    client = understood(reported + stream.last_words())
     count = len(rounds) + 1
     assert client["usage"] == {
         "prompt_tokens": 7,
@@ -105,16 +105,16 @@ def test_several_rounds_are_one_stream(data, rounds, last):
 
 @given(st.data(), st.lists(messages(own=True).filter(lambda found: found.get("tool_calls")), max_size=3), messages())
 def test_streamed_or_not_the_client_gets_the_same(data, rounds, last):
-    stream, whole, told = AnswerStream(), AnswerBody(), b""
+    stream, whole, reported = AnswerStream(), AnswerBody(), b""
     for message in [*rounds, last]:
         finish = "tool_calls" if message.get("tool_calls") else "stop"
-        told += fed(stream, data.draw(streams(message, usage=USAGE)))
+        reported += fed(stream, data.draw(streams(message, usage=USAGE)))
         said = stream.end()
         assert (said is None) == (read(whole, body(message, finish, usage=USAGE)) is None)
         if message is not last:
             stream.next_round()
             whole.next_round()
-    streamed = understood(told + stream.last_words())
+    streamed = understood(reported + stream.last_words())
     answer = json.loads(whole.last_words())
     assert expected(answer["choices"][0]["message"], own=True) == streamed["message"]
     assert (answer["choices"][0]["finish_reason"], answer["usage"]) == (streamed["finish"], streamed["usage"])
@@ -143,59 +143,63 @@ def test_text_reaches_the_client_at_once_also_behind_our_call():
 
 def test_an_own_call_in_the_first_event_leaves_the_role():
     stream = AnswerStream()
-    told = stream.feed(chunk([choice({"role": "assistant", "content": None, "tool_calls": [OWN]}, "tool_calls")]))
-    assert json.loads(told.removeprefix(b"data: "))["choices"] == [choice({"role": "assistant", "content": None})]
+    reported = stream.feed(chunk([choice({"role": "assistant", "content": None, "tool_calls": [OWN]}, "tool_calls")]))
+    assert json.loads(reported.removeprefix(b"data: "))["choices"] == [choice({"role": "assistant", "content": None})]
     assert stream.end().own[0].id == "call_o"
 
 
 @pytest.mark.parametrize("indexes", [(0, 0), (None, None)], ids=["all 0", "none"])
 def test_calls_without_an_index_are_distinguished_by_their_ids(indexes):
     stream = AnswerStream()
-    told = b""
+    reported = b""
     for call, index in zip((OWN, OTHER), indexes, strict=True):
         item = {**call, "index": index} if index is not None else {k: v for k, v in call.items() if k != "index"}
-        told += stream.feed(chunk([choice({"tool_calls": [item]})]))
+        reported += stream.feed(chunk([choice({"tool_calls": [item]})]))
     said = stream.end()
     assert ([call.id for call in said.own], len(said.others)) == (["call_o"], 1)
-    assert b"call_c" in told
-    assert b"call_o" not in told
+    assert b"call_c" in reported
+    assert b"call_o" not in reported
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_an_answer_that_broke_off_stands(reason):
+def test_a_truncated_answer_is_forwarded(reason):
     stream = AnswerStream()
-    told = stream.feed(chunk([choice({"role": "assistant", "tool_calls": [OWN]})]) + chunk([choice({}, reason)]) + DONE)
+    reported = stream.feed(
+        chunk([choice({"role": "assistant", "tool_calls": [OWN]})]) + chunk([choice({}, reason)]) + DONE
+    )
     assert stream.end() is None
-    assert understood(told + stream.last_words())["finish"] == reason
+    assert understood(reported + stream.last_words())["finish"] == reason
 
 
-def test_an_error_in_the_stream_stands():
+def test_an_error_in_the_stream_is_forwarded():
     stream = AnswerStream()
     error = b'data: {"error": {"message": "overloaded"}}\n\n'
     stream.feed(chunk([choice({"tool_calls": [OWN]})]))
-    told = stream.feed(error + DONE)
+    reported = stream.feed(error + DONE)
     assert stream.end() is None
-    assert told + stream.last_words() == error + DONE
+    assert reported + stream.last_words() == error + DONE
 
 
-def test_a_stream_that_is_too_long_to_keep_stands(monkeypatch):
+def test_a_stream_too_long_to_buffer_is_forwarded(monkeypatch):
     monkeypatch.setattr(rounds, "MAX_KEPT_BYTES", 100)
     stream = AnswerStream()
-    told = stream.feed(chunk([choice({"content": "x" * 200})]) + chunk([choice({"tool_calls": [OWN]}, "tool_calls")]))
+    reported = stream.feed(
+        chunk([choice({"content": "x" * 200})]) + chunk([choice({"tool_calls": [OWN]}, "tool_calls")])
+    )
     assert stream.end() is None
-    assert understood(told + stream.last_words())["finish"] == "tool_calls"
+    assert understood(reported + stream.last_words())["finish"] == "tool_calls"
 
 
 @pytest.mark.parametrize("spoken", [True, False])
 def test_a_model_that_is_stopped_ends_with_a_word(spoken):
     stream = AnswerStream()
-    told = stream.feed(chunk([choice({"role": "assistant", "content": "So."[: 3 * spoken]})]))
+    reported = stream.feed(chunk([choice({"role": "assistant", "content": "So."[: 3 * spoken]})]))
     for _ in range(2):
-        told += stream.feed(chunk([choice({"tool_calls": [OWN]})]) + chunk([choice({}, "tool_calls")]) + DONE)
+        reported += stream.feed(chunk([choice({"tool_calls": [OWN]})]) + chunk([choice({}, "tool_calls")]) + DONE)
         assert stream.end() is not None
         ending = stream.stopped("Stopped.")
         stream.next_round()
-    client = understood(told + ending)
+    client = understood(reported + ending)
     assert client["message"]["content"] == ("So." if spoken else "Stopped.")
     assert (client["finish"], client["done"]) == ("stop", True)
 
@@ -215,9 +219,9 @@ def test_what_is_no_json_passes_in_any_round():
 def test_a_usage_in_the_last_event_of_text_is_reported_once():
     stream = AnswerStream()
     event = chunk([choice({"content": "Hm.", "tool_calls": [OWN]}, "tool_calls")], usage=USAGE)
-    told = stream.feed(event + DONE)
+    reported = stream.feed(event + DONE)
     stream.end()
-    client = understood(told + stream.last_words())
+    client = understood(reported + stream.last_words())
     assert (client["message"]["content"], client["usage"]) == ("Hm.", USAGE)
 
 
@@ -266,20 +270,20 @@ def short_events(monkeypatch):
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
 def test_a_long_event_passes_while_it_comes(end, short_events):
     stream, event = AnswerStream(), long_event("x" * 10_000)[:-2] + end
-    told, most_held, sent = b"", 0, 0
+    reported, most_held, sent = b"", 0, 0
     for piece in cut(event + DONE, range(0, 11_000, 100)):
-        told, sent = told + stream.feed(piece), sent + len(piece)
-        most_held = max(most_held, sent - len(told))
+        reported, sent = reported + stream.feed(piece), sent + len(piece)
+        most_held = max(most_held, sent - len(reported))
     assert stream.end() is None
-    assert told + stream.last_words() == event + DONE
+    assert reported + stream.last_words() == event + DONE
     assert most_held <= LIMIT + 100
 
 
 def test_a_long_event_is_a_part_of_what_the_model_said(short_events):
     stream, text = AnswerStream(), "x" * 10_000
-    told = fed(stream, cut(long_event(text) + CALL + DONE, range(0, 11_000, 100)))
+    reported = fed(stream, cut(long_event(text) + CALL + DONE, range(0, 11_000, 100)))
     said = stream.end()
-    assert told == long_event(text)
+    assert reported == long_event(text)
     assert json.loads(said.message)["content"] == text
     assert [call.id for call in said.own] == ["call_1"]
 
@@ -288,35 +292,35 @@ def test_a_long_event_that_names_a_call_is_collected_and_the_call_left_out(short
     stream, text = AnswerStream(), "x" * 10_000
     first = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[' + json.dumps(OWN_CALL).encode() + b'],"content":"'
     events = first + text.encode() + b'"}}]}\n\n'
-    told = fed(stream, cut(events, range(0, 11_000, 100)))
-    assert json.loads(told.removeprefix(b"data: "))["choices"][0]["delta"] == {"content": text}
+    reported = fed(stream, cut(events, range(0, 11_000, 100)))
+    assert json.loads(reported.removeprefix(b"data: "))["choices"][0]["delta"] == {"content": text}
     assert [call.id for call in stream.end().own] == ["call_1"]
 
 
 @pytest.mark.parametrize("last", [11_000, 9_000], ids=["in pieces", "at once"])
-def test_a_long_event_that_names_its_call_only_in_the_end_stands_as_the_answer(last, short_events):
+def test_a_long_event_that_names_its_call_only_at_its_end_is_forwarded_as_the_answer(last, short_events):
     stream, events = AnswerStream(), long_event("x" * 10_000, tool_calls=[OWN_CALL]) + CALL + DONE
-    told = fed(stream, cut(events, range(0, last, 100)))
+    reported = fed(stream, cut(events, range(0, last, 100)))
     assert stream.end() is None
-    assert (told + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN_CALL]))
+    assert (reported + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN_CALL]))
 
 
 def test_a_call_in_an_event_without_end_passes_as_it_comes(short_events):
     stream = AnswerStream()
-    told = fed(stream, cut(CALL[:-3] + b"x" * 50_000, range(0, 60_000, 100)))
+    reported = fed(stream, cut(CALL[:-3] + b"x" * 50_000, range(0, 60_000, 100)))
     assert stream.end() is None
-    assert told + stream.last_words() == CALL[:-3] + b"x" * 50_000
+    assert reported + stream.last_words() == CALL[:-3] + b"x" * 50_000
 
 
-def test_what_ends_a_stream_stands_before_a_long_event_that_follows_it(short_events):
+def test_the_end_of_a_stream_precedes_a_long_event_that_follows_it(short_events):
     stream = AnswerStream()
-    told = fed(stream, cut(CALL + FINAL + long_event("x" * 10_000) + DONE, range(0, 11_000, 100)))
+    reported = fed(stream, cut(CALL + FINAL + long_event("x" * 10_000) + DONE, range(0, 11_000, 100)))
     assert stream.end() is None
-    assert told + stream.last_words() == FINAL + long_event("x" * 10_000) + DONE
+    assert reported + stream.last_words() == FINAL + long_event("x" * 10_000) + DONE
 
 
 def test_a_long_event_that_breaks_off_ends_the_answer(short_events):
     stream, event = AnswerStream(), long_event("x" * 10_000)[:-10]
-    told = fed(stream, cut(CALL + event, range(0, 11_000, 100)))
+    reported = fed(stream, cut(CALL + event, range(0, 11_000, 100)))
     assert stream.end() is None
-    assert told + stream.last_words() == event
+    assert reported + stream.last_words() == event

@@ -113,7 +113,7 @@ def test_an_old_part_of_an_odd_type_leaves_nothing():
     assert made(Route.IMAGE, old={"image_url": "text"}).keys() == {"url"}
 
 
-def test_an_address_that_no_longer_holds_goes_and_what_stands_beside_it_stays():
+def test_a_replaced_address_goes_and_the_members_beside_it_stay():
     old = {"image_url": {"url": "https://example.org/a.png", "file_id": "7", "detail": "high"}}
     assert made(Route.IMAGE, old=old, is_fetched=True).keys() == {"url", "detail"}
     assert made(Route.IMAGE, old=old)["file_id"] == "7"

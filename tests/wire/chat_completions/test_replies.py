@@ -39,12 +39,12 @@ def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(roun
     usage = AnswerUsage()
     for one in rounds[:-1]:
         usage.add(one)
-    told = usage.for_client(rounds[-1])
+    reported = usage.for_client(rounds[-1])
     written = sum(one["completion_tokens"] for one in rounds)
-    assert told["prompt_tokens"] == rounds[0]["prompt_tokens"]
-    assert told["prompt_tokens_details"] == rounds[0]["prompt_tokens_details"]
-    assert told["completion_tokens"] == written
-    assert told["total_tokens"] == rounds[0]["prompt_tokens"] + written
+    assert reported["prompt_tokens"] == rounds[0]["prompt_tokens"]
+    assert reported["prompt_tokens_details"] == rounds[0]["prompt_tokens_details"]
+    assert reported["completion_tokens"] == written
+    assert reported["total_tokens"] == rounds[0]["prompt_tokens"] + written
 
 
 @given(st.lists(USAGES, min_size=1, max_size=4))
@@ -115,7 +115,7 @@ def test_what_goes_back_upstream_is_what_a_client_would_send_back():
     assert json.loads(said().message) == {"role": "assistant", "content": None}
 
 
-def test_what_a_person_may_read_of_it_stands_by_its_name():
+def test_text_that_people_may_read_is_found_by_its_member():
     assert said(content=b'"Hm."', reasoning=b'"why"', reasoning_content=b"7").texts == {
         "content": "Hm.",
         "reasoning": "why",
@@ -173,7 +173,7 @@ def test_the_arguments_of_parallel_calls_go_to_the_call_at_their_index():
 
 
 @pytest.mark.parametrize("more", [{"index": 0}, {}])
-def test_a_call_with_another_id_is_another_call_though_it_stands_where_one_stood(more):
+def test_a_call_with_another_id_is_another_call_even_at_the_same_index(more):
     found = message_of(
         chunk(tool_calls=[call("ls", "{}", "a", **more)]),
         chunk(tool_calls=[call("ls", "[]", "b", **more)]),
@@ -204,7 +204,7 @@ def test_what_is_no_text_is_put_together_by_its_kind_and_never_lost_to_nothing()
 
 
 @pytest.mark.parametrize(("item", "index"), [({"index": 2}, 2), ({"index": True}, 9), ({"index": "2"}, 9), ({}, 9)])
-def test_a_call_without_an_index_stands_where_it_is(item, index):
+def test_a_call_without_an_index_keeps_its_position(item, index):
     assert index_of(item, 9) == index
 
 

@@ -146,7 +146,7 @@ TEXT = event({"content": "Hi."})
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         TEXT + DONE,
         TEXT + b"data:[DONE]\r\n\r\n",
@@ -156,12 +156,12 @@ TEXT = event({"content": "Hi."})
         TEXT + event({"content": "x" * TAIL_BYTES}) + event({}, "stop") + USAGE,
     ],
 )
-def test_a_stream_that_says_that_it_is_over_is_whole(told):
-    assert CHAT_COMPLETIONS.is_complete(told)
+def test_a_stream_that_says_that_it_is_over_is_whole(reported):
+    assert CHAT_COMPLETIONS.is_complete(reported)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         b"",
         TEXT,
@@ -172,8 +172,8 @@ def test_a_stream_that_says_that_it_is_over_is_whole(told):
         b'{"choices":[{"message":{"content":"data: [DONE]"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9}}',
     ],
 )
-def test_a_stream_that_does_not_say_so_is_not(told):
-    assert not CHAT_COMPLETIONS.is_complete(told)
+def test_a_stream_that_does_not_say_so_is_not(reported):
+    assert not CHAT_COMPLETIONS.is_complete(reported)
 
 
 @given(st.text(), st.sampled_from(["\ndata: [DONE]\n\n", '"finish_reason": "stop"', '"usage": {', "data: [DONE]"]))
@@ -235,7 +235,7 @@ def test_a_request_is_read_as_one_view_for_each_message_and_written_with_their_b
     assert all(message.raw in rendered and message.raw in body for message in request.conversation)
 
 
-def test_members_that_are_given_stand_for_those_that_came_and_the_others_keep_their_bytes():
+def test_given_members_replace_received_ones_and_the_others_keep_their_bytes():
     body = b'{"model": "m", "messages": [{"role":"user"}], "seed":  7.0, "max_tokens": 9}'
     request = CHAT_COMPLETIONS.parse(body)
     rendered = CHAT_COMPLETIONS.render(request, [], {"max_tokens": b"5"})
@@ -269,7 +269,7 @@ def test_of_two_limits_of_the_reply_the_newer_name_has_the_say(members, limit):
         (b"", False),
     ],
 )
-def test_an_answer_is_plainly_a_reply_once_a_choice_has_begun_and_no_word_of_a_refusal_stands_there(evidence, is_plain):
+def test_an_answer_is_plainly_a_reply_once_a_choice_has_begun_without_a_word_of_a_refusal(evidence, is_plain):
     assert CHAT_COMPLETIONS.is_plainly_a_reply(evidence) is is_plain
 
 

@@ -39,8 +39,8 @@ def test_an_answer_without_our_calls_keeps_its_bytes(blocks):
 def test_the_client_gets_its_own_blocks_and_we_get_ours(blocks):
     answer = AnswerBody()
     said = read(answer, body_of_answer(blocks, "tool_use", odd=1.50))
-    told = json.loads(answer.last_words())
-    assert told == json.loads(body_of_answer(visible(blocks), "tool_use", odd=1.50))
+    reported = json.loads(answer.last_words())
+    assert reported == json.loads(body_of_answer(visible(blocks), "tool_use", odd=1.50))
     assert (said is not None) == any(map(is_ours, blocks))
     if said is not None:
         assert [json.loads(call.raw) for call in said.own] == list(filter(is_ours, blocks))
@@ -52,10 +52,10 @@ def test_rounds_are_one_answer_with_the_name_of_the_first(first, last):
     read(answer, body_of_answer([*first, OWN], usage=START_USAGE))
     answer.next_round()
     read(answer, body_of_answer(last, id="msg_2", usage={"input_tokens": 900, "output_tokens": 6}))
-    told = json.loads(answer.last_words())
-    assert told["content"] == [*visible(first), *visible(last)]
-    assert told["id"] == "msg_1"
-    assert told["usage"] == {"input_tokens": 3, "output_tokens": 7}
+    reported = json.loads(answer.last_words())
+    assert reported["content"] == [*visible(first), *visible(last)]
+    assert reported["id"] == "msg_1"
+    assert reported["usage"] == {"input_tokens": 3, "output_tokens": 7}
     assert answer.usage == {"prompt_tokens": 1323, "completion_tokens": 7, "total_tokens": 1330}
 
 
@@ -65,8 +65,8 @@ def test_of_three_rounds_the_first_one_names_the_answer():
         assert read(answer, body_of_answer([text(str(number)), OWN], id=f"msg_{number}"))
         answer.next_round()
     read(answer, body_of_answer([text("3")], id="msg_3"))
-    told = json.loads(answer.last_words())
-    assert (told["id"], told["content"]) == ("msg_1", [text("1"), text("2"), text("3")])
+    reported = json.loads(answer.last_words())
+    assert (reported["id"], reported["content"]) == ("msg_1", [text("1"), text("2"), text("3")])
 
 
 def test_a_usage_from_only_one_round_is_not_reported():
@@ -80,7 +80,7 @@ def test_a_usage_from_only_one_round_is_not_reported():
 @pytest.mark.parametrize(
     "reason", ["max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction"]
 )
-def test_an_answer_that_broke_off_stands_without_our_calls(reason):
+def test_a_truncated_answer_is_forwarded_without_our_calls(reason):
     answer = AnswerBody()
     assert read(answer, body_of_answer([text("So"), OWN], reason)) is None
     assert json.loads(answer.last_words()) == json.loads(body_of_answer([text("So")], reason))

@@ -45,7 +45,7 @@ def test_two_rounds_are_one_message_for_the_client_however_they_come(first, seco
     )
     calls = call_block(2, "read_artifact", {"id": "a"}) + END.replace(b"end_turn", b"tool_use")
     stream = AnswerStream()
-    told = fed(stream, START + thought + text_block(1, "I ", "look") + calls, first)
+    reported = fed(stream, START + thought + text_block(1, "I ", "look") + calls, first)
     said = stream.end()
     assert said is not None
     assert [json.loads(call.arguments) for call in said.own] == [{"id": "a"}]
@@ -55,10 +55,10 @@ def test_two_rounds_are_one_message_for_the_client_however_they_come(first, seco
         {"type": "tool_use", "id": "toolu_read_artifact_1", "name": "read_artifact", "input": {"id": "a"}},
     ]
     stream.next_round()
-    told += fed(stream, START.replace(b"msg_1", b"msg_2") + text_block(0, "found") + END, second)
+    reported += fed(stream, START.replace(b"msg_1", b"msg_2") + text_block(0, "found") + END, second)
     assert stream.end() is None
-    told += stream.last_words()
-    message = message_of(told.decode())
+    reported += stream.last_words()
+    message = message_of(reported.decode())
     assert message["id"] == "msg_1"
     assert [one.get("text") for one in message["content"]] == [None, "I look", "found"]
     assert message["usage"]["output_tokens"] == 14
@@ -75,19 +75,19 @@ def test_blocks_that_a_gateway_numbers_from_1_keep_their_numbers():
 def test_an_event_too_long_to_wait_for_passes_as_it_arrives(held, monkeypatch):
     monkeypatch.setattr(replies, "MAX_KEPT_BYTES", 2_000)
     stream, pieces = AnswerStream(), [b"data: ", b"x" * 3_000, b"y", b"\n\ndata: z"]
-    told = stream.feed(START + held) + b"".join(map(stream.feed, pieces))
+    reported = stream.feed(START + held) + b"".join(map(stream.feed, pieces))
     assert stream.end() is None
     assert stream.last_words() == b""
-    assert told == START + (END if held else b"") + b"".join(pieces)
+    assert reported == START + (END if held else b"") + b"".join(pieces)
 
 
 def test_blocks_behind_our_call_are_numbered_as_if_it_were_not_there():
     stream = AnswerStream()
-    told = stream.feed(START + OUR_CALL + call_block(1, "fetch", {"a": 1}) + END)
+    reported = stream.feed(START + OUR_CALL + call_block(1, "fetch", {"a": 1}) + END)
     said = stream.end()
     assert said is not None
     assert said.is_mixed
-    message = message_of((told + stream.last_words()).decode())
+    message = message_of((reported + stream.last_words()).decode())
     assert [(one["name"], one["input"]) for one in message["content"]] == [("fetch", {"a": 1})]
 
 
@@ -98,11 +98,11 @@ def test_what_ends_a_stream_is_held_once_we_are_called():
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal", "pause_turn"])
-def test_a_call_that_breaks_off_stands_as_the_answer(reason):
+def test_a_truncated_call_is_forwarded_as_the_answer(reason):
     stream = AnswerStream()
-    told = stream.feed(START + OUR_CALL + END.replace(b"end_turn", reason.encode()))
+    reported = stream.feed(START + OUR_CALL + END.replace(b"end_turn", reason.encode()))
     assert stream.end() is None
-    assert message_of((told + stream.last_words()).decode())["stop_reason"] == reason
+    assert message_of((reported + stream.last_words()).decode())["stop_reason"] == reason
 
 
 def test_a_block_of_a_kind_that_is_not_known_is_not_put_together():
@@ -120,7 +120,7 @@ def test_an_error_after_our_call_is_forwarded_and_no_round_follows():
 
 
 @pytest.mark.parametrize(("most", "goes_on"), [(10_000, True), (100, False)])
-def test_a_round_too_long_to_be_kept_stands_as_the_answer(most, goes_on, monkeypatch):
+def test_a_round_too_long_to_be_buffered_is_the_answer(most, goes_on, monkeypatch):
     monkeypatch.setattr(replies, "MAX_KEPT_BYTES", most)
     stream = AnswerStream()
     stream.feed(START + OUR_CALL + END)
@@ -133,9 +133,9 @@ def test_a_round_too_long_to_be_kept_stands_as_the_answer(most, goes_on, monkeyp
 def test_a_model_that_is_stopped_ends_with_a_word(blocks, words):
     stream = AnswerStream()
     own = call_block(1 if blocks else 0, "read_artifact", {})
-    told = stream.feed(START + blocks + own + END.replace(b"end_turn", b"tool_use"))
+    reported = stream.feed(START + blocks + own + END.replace(b"end_turn", b"tool_use"))
     assert stream.end() is not None
-    message = message_of((told + stream.stopped("Stopped.")).decode())
+    message = message_of((reported + stream.stopped("Stopped.")).decode())
     assert message["stop_reason"] == "end_turn"
     assert [one["text"] for one in message["content"]] == words
 

@@ -48,7 +48,7 @@ def deep(value, levels):
 
 
 @given(JSON)
-def test_whatever_stands_in_a_content_nothing_raises(content):
+def test_no_content_makes_it_raise(content):
     assert all(isinstance(said, str) for said in texts_of(content))
     assert images_in(content) <= len(list(media_in(content)))
     brings_tools(json.dumps(content).encode(), content)
@@ -98,7 +98,7 @@ def test_a_plain_text_is_its_own():
     assert list(texts_of("a")) == ["a"]
 
 
-def test_what_stands_before_the_last_compaction_is_not_read():
+def test_content_before_the_last_compaction_is_not_read():
     assert list(texts_of([text("a"), COMPACTION, text("b"), {**COMPACTION, "content": "c"}, text("d")])) == ["c", "d"]
 
 

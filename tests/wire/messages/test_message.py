@@ -57,7 +57,7 @@ def test_a_declared_type_that_is_no_text_is_none():
     assert of("image", {"type": "base64", "media_type": 7, "data": PNG}).declared == ""
 
 
-def test_what_stands_elsewhere_is_named_by_its_address_and_its_last_part():
+def test_content_held_elsewhere_is_named_by_its_address_and_its_last_part():
     assert of("image", {"type": "url", "url": URL}) == Attachment(
         Shape.IMAGE, address=URL, declared="image/*", name="a.png"
     )
@@ -258,14 +258,14 @@ def test_a_result_that_is_a_string_stays_one():
     assert json.loads(noted.raw) == user([result(1, "notea")])
 
 
-def test_a_description_keeps_the_mark_of_the_image_in_whose_place_it_stands():
+def test_a_description_keeps_the_cache_mark_of_the_image_it_replaces():
     (found,) = read(user([{**IMAGE, **MARK}]))
     at, (part,) = found.parts()
     changed = found.changed({at: Parts((Words("a picture", instead_of=part.rest),))})
     assert json.loads(changed.raw)["content"] == [text("a picture", **MARK)]
 
 
-def test_no_mark_stands_on_an_empty_text():
+def test_no_cache_mark_is_on_an_empty_text():
     (found,) = read(user([text("x", **MARK), text("y")]))
     at, (first, second) = found.parts()
     changed = found.changed({at: Parts((Words("", first.raw), Carried(second.raw)))})
@@ -335,7 +335,7 @@ def test_the_text_of_a_message_is_not_in_what_a_log_may_hold():
 
 
 @given(histories())
-def test_each_text_is_changed_where_it_stands(history):
+def test_each_text_is_changed_in_place(history):
     for message in history:
         for view in views(message):
             changes = {at: said + "!" for at, said in view.texts()}
@@ -365,7 +365,7 @@ def test_a_note_is_a_block_of_its_own_beside_what_holds_no_text(message, place, 
 
 @pytest.mark.parametrize("content", ["a", [IMAGE], []])
 @pytest.mark.parametrize("before", [[], [result(1, "x")]])
-def test_a_note_stands_behind_a_result_and_not_in_it(content, before):
+def test_a_note_follows_a_result_and_is_not_inside_it(content, before):
     history = user([*before, result(2, content)])
     found = views(history)
     at, new = found[-1].with_note("n", after=False)
@@ -391,7 +391,7 @@ def test_a_note_is_all_that_an_empty_message_says():
         (user(7), False),
     ],
 )
-def test_a_note_stands_in_no_words_of_the_model(message, can):
+def test_a_note_is_never_inside_the_models_words(message, can):
     assert read(message)[0].can_carry_a_note is can
 
 

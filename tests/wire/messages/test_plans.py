@@ -186,7 +186,7 @@ def test_images_stay_in_results_where_the_model_reads_them_and_are_described_whe
         assert sent["messages"][2]["content"][0]["cache_control"] == MARK["cache_control"]
 
 
-def test_the_note_of_what_is_left_out_stands_in_a_text_that_was_there():
+def test_the_omission_note_is_added_to_an_existing_text():
     history = agent_run(40)
     _, made, sent = planned(body_of(history), pipeline(Budget(4_000)))
     assert complaints(sent) == []

@@ -70,7 +70,7 @@ def test_words_behind_a_reminder_are_a_persons():
     assert (beside.role, beside.is_companion) == ("user", False)
 
 
-def test_what_stands_before_a_result_belongs_to_it():
+def test_content_before_a_result_belongs_to_it():
     assert [(one.role, one.is_companion) for one in read(user([text("hm"), result(1, "a")]))] == [
         ("reminder", True),
         ("tool", False),
@@ -190,7 +190,7 @@ def test_blocks_beside_results_that_follow_each_other_are_one_message():
     assert beside.text() == "and\nnow?"
 
 
-def test_a_result_that_stands_twice_is_read_at_both_places():
+def test_a_repeated_result_is_read_at_both_places():
     first, second = read(user([result(1, "a"), result(1, "a")]))
     assert first.raw == second.raw == spelled(result(1, "a"))
     assert (first.place, second.place) == (0, 1)
@@ -205,13 +205,13 @@ def test_only_the_result_that_brings_tools_must_stay():
     ("message", "count"),
     [(user([use(1)]), 1), (assistant([result(1, "a"), text("x")]), 1), (user('"tool_result"'), 1), (7, 1), ([], 1)],
 )
-def test_where_no_result_stands_a_message_is_one(message, count):
+def test_a_message_without_results_is_one_message(message, count):
     found = read(message)
     assert len(found) == count
     assert found[0].raw == spelled(message)
 
 
-def test_only_the_assistants_message_may_go_on_with_the_next_one():
+def test_only_an_assistants_message_may_continue_in_the_next_one():
     assert [may_continue(message) for message in read(assistant("a"), user("b"), system("c"))] == [True, False, False]
 
 

@@ -58,10 +58,10 @@ def test_a_nought_at_the_end_takes_back_no_count():
 
 
 @pytest.mark.parametrize(
-    "told", [b"", END, b'data: {"usage": {"input', b'{"usage": null}', b'{"usage":' + b'{"a":' * 100_000]
+    "reported", [b"", END, b'data: {"usage": {"input', b'{"usage": null}', b'{"usage":' + b'{"a":' * 100_000]
 )
-def test_what_says_nothing_of_the_prompt_counted_nothing(told):
-    assert counted_in(told) is None
+def test_what_says_nothing_of_the_prompt_counted_nothing(reported):
+    assert counted_in(reported) is None
 
 
 def test_what_a_model_writes_is_not_counted():
@@ -109,10 +109,10 @@ def after(rounds):
 
 @given(st.lists(USAGES, min_size=1, max_size=4), USAGES)
 def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(rounds, last):
-    told = after(rounds).for_client(last)
-    assert {name: told[name] for name in PROMPT} == {name: rounds[0][name] for name in PROMPT}
-    assert told["output_tokens"] == sum(one["output_tokens"] for one in [*rounds, last])
-    assert told["service_tier"] == last["service_tier"]
+    reported = after(rounds).for_client(last)
+    assert {name: reported[name] for name in PROMPT} == {name: rounds[0][name] for name in PROMPT}
+    assert reported["output_tokens"] == sum(one["output_tokens"] for one in [*rounds, last])
+    assert reported["service_tier"] == last["service_tier"]
 
 
 @given(st.lists(USAGES, max_size=4), USAGES)

@@ -53,7 +53,7 @@ def test_a_limit_in_bytes_is_reported_as_its_share_of_the_tokens():
     assert most == pytest.approx(prompt / 2, abs=2)
 
 
-def test_a_conversation_goes_on_though_its_last_message_with_many_results_is_written_anew():
+def test_a_conversation_continues_if_its_last_message_with_many_results_is_rewritten():
     many = [use(number) for number in range(9)]
     known = MESSAGES.parse(spelled(body_of([user("a"), assistant(many), user([result(n, "x") for n in range(9)])])))
     marked = [*(result(n, "x") for n in range(8)), result(8, "x", cache_control={"type": "ephemeral"})]

@@ -64,7 +64,7 @@ def test_who_is_offered_the_tool(tools, offered, policy):
 
 
 @pytest.mark.parametrize("written", [b'[ {"name" : "weather"} , {"x":1.0} ]', b"[ ]", b"[]", b"null"])
-def test_what_the_client_wrote_keeps_its_bytes_and_ours_stands_behind_it(written):
+def test_the_clients_bytes_stay_and_ours_follow(written):
     theirs = [] if written == b"null" else jsontext.items(written)
     *before, own = jsontext.items(MESSAGES.own_tool.appended({"tools": written}, "always"))
     assert list(map(bytes, before)) == list(map(bytes, theirs))
@@ -129,9 +129,11 @@ def test_a_stream_is_whole_with_its_last_event(words, end):
     assert MESSAGES.is_complete(START + text_block(0, words) + end)
 
 
-@pytest.mark.parametrize("told", [b"", START, START + text_block(0, "x"), START + text_block(0, "x") + event("ping")])
-def test_a_stream_without_it_is_not(told):
-    assert not MESSAGES.is_complete(told)
+@pytest.mark.parametrize(
+    "reported", [b"", START, START + text_block(0, "x"), START + text_block(0, "x") + event("ping")]
+)
+def test_a_stream_without_it_is_not(reported):
+    assert not MESSAGES.is_complete(reported)
 
 
 @given(st.text(), st.sampled_from(['"type":"message_stop"', '\ndata: {"type":"message_stop"}\n\n', '{"type":"error"}']))
@@ -169,8 +171,11 @@ def test_a_request_without_a_number_is_given_none():
 
 def test_an_overflow_is_reported_in_the_one_sentence_that_clients_recognise():
     error = ContextOverflow("words", sizes=(9, 7), advice="Shorten it.")
-    told = json.loads(MESSAGES.error(error))["error"]
-    assert told == {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 7 maximum. Shorten it."}
+    reported = json.loads(MESSAGES.error(error))["error"]
+    assert reported == {
+        "type": "invalid_request_error",
+        "message": "prompt is too long: 9 tokens > 7 maximum. Shorten it.",
+    }
 
 
 def test_an_overflow_of_unknown_size_is_reported_in_its_own_words():
@@ -227,10 +232,10 @@ def test_a_thread_that_the_upstream_holds_is_not_looked_into():
 
 
 def test_what_counts_besides_messages_is_the_text_of_system_without_the_header_for_the_bill():
-    told = MESSAGES.instructions(
+    reported = MESSAGES.instructions(
         {"system": spelled([text("x-anthropic-billing-header: cch=1"), text("Be brief.", **MARK)])}
     )
-    assert told == b"Be brief."
+    assert reported == b"Be brief."
 
 
 @given(histories())
@@ -274,7 +279,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=5), JSON)
-def test_whatever_stands_in_a_request_it_is_read_or_malformed(messages, other):
+def test_any_request_is_read_or_malformed(messages, other):
     body = spelled({"messages": messages, "system": other, "tools": other, "thread": other, "max_tokens": other})
     try:
         request = MESSAGES.parse(body)
@@ -305,7 +310,7 @@ def test_a_conversation_of_one_text_each_reads_as_on_any_wire():
     assert [(one.role, one.text()) for one in conversation] == [("user", "a"), ("assistant", "b"), ("user", "c")]
 
 
-def test_members_that_are_given_stand_for_those_that_came_and_the_others_keep_their_bytes():
+def test_given_members_replace_received_ones_and_the_others_keep_their_bytes():
     request = MESSAGES.parse(b'{"model": "m", "messages": [{"role":"user"}], "seed":  7.0, "max_tokens": 9}')
     rendered = MESSAGES.render(request, [], {"max_tokens": b"5"})
     assert json.loads(rendered) == {"model": "m", "messages": [], "seed": 7.0, "max_tokens": 5}
@@ -343,7 +348,7 @@ def test_thinking_is_disabled_in_a_tool_loop_whose_last_round_had_none():
 
 
 @pytest.mark.parametrize("content", [[IMAGE], [result(1, [IMAGE])]])
-def test_a_request_has_images_wherever_they_stand(content):
+def test_images_are_found_anywhere_in_a_request(content):
     assert MESSAGES.parse(spelled(body_of([user(content)]))).has_images
     assert not MESSAGES.parse(spelled(body_of([user([text('{"type": "image"}')])]))).has_images
 
@@ -408,7 +413,7 @@ def test_without_one_or_with_a_word_of_a_refusal_it_may_be_none(evidence):
 
 def test_the_end_of_an_answer_reports_the_counts_and_that_it_is_whole():
     assert MESSAGES.counted(START + END) == Counted(423, 7, 400)
-    assert [MESSAGES.is_complete(told) for told in (START + END, START)] == [True, False]
+    assert [MESSAGES.is_complete(reported) for reported in (START + END, START)] == [True, False]
 
 
 def test_a_prompt_that_filled_its_window_is_an_overflow_whatever_part_was_cached():

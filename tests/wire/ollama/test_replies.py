@@ -61,9 +61,9 @@ def test_a_stream_is_known_by_its_type():
 def test_the_rounds_of_a_stream_are_one_with_one_end(size):
     stream = AnswerStream()
     first = [line(thinking="Hm."), line("I look."), line(calls=[OURS]), line(done=True)]
-    told = fed(stream, first, size)
+    reported = fed(stream, first, size)
     said = stream.end()
-    assert told == first[0] + first[1]
+    assert reported == first[0] + first[1]
     assert json.loads(said.message) == {
         "role": "assistant",
         "content": "I look.",
@@ -72,9 +72,9 @@ def test_the_rounds_of_a_stream_are_one_with_one_end(size):
     }
     assert [(one.id, one.arguments) for one in said.own] == [("call_read_artifact", '{"id":"x"}')]
     stream.next_round()
-    told = fed(stream, [line("It is "), line("42."), line(done=True)], size)
+    reported = fed(stream, [line("It is "), line("42."), line(done=True)], size)
     assert stream.end() is None
-    *texts, end = [json.loads(one) for one in told.splitlines()]
+    *texts, end = [json.loads(one) for one in reported.splitlines()]
     assert [one["message"]["content"] for one in texts] == ["\n\nIt is ", "42."]
     assert (end["prompt_eval_count"], end["eval_count"], end["total_duration"]) == (26, 10, 18)
     assert stream.usage == {"prompt_tokens": 52, "completion_tokens": 10, "total_tokens": 62}
@@ -83,10 +83,10 @@ def test_the_rounds_of_a_stream_are_one_with_one_end(size):
 
 def test_calls_on_the_last_line_are_removed_and_its_words_passed():
     stream = AnswerStream()
-    told = fed(stream, [line("Now.", done=True, calls=[OURS, call("get", 1)])])
+    reported = fed(stream, [line("Now.", done=True, calls=[OURS, call("get", 1)])])
     said = stream.end()
     assert said.is_mixed
-    (ahead,) = [json.loads(one) for one in told.splitlines()]
+    (ahead,) = [json.loads(one) for one in reported.splitlines()]
     assert (ahead["done"], ahead["message"]["content"]) == (False, "Now.")
     assert [one["function"] for one in ahead["message"]["tool_calls"]] == [{**call("get")["function"], "index": 0}]
     end = json.loads(stream.last_words())
@@ -102,12 +102,12 @@ def test_a_reply_that_broke_off_is_final():
 
 def test_an_error_after_our_call_passes_and_ends_the_reply():
     stream = AnswerStream()
-    told = fed(stream, [line(calls=[OURS]), b'{"error":"it stopped"}\n'])
+    reported = fed(stream, [line(calls=[OURS]), b'{"error":"it stopped"}\n'])
     assert stream.end() is None
-    assert told + stream.last_words() == b'{"error":"it stopped"}\n'
+    assert reported + stream.last_words() == b'{"error":"it stopped"}\n'
 
 
-def test_what_the_model_has_not_said_is_said_at_the_end():
+def test_text_that_the_model_did_not_stream_is_sent_at_the_end():
     stream = AnswerStream()
     fed(stream, [line(calls=[OURS]), line(done=True)])
     stream.end()
@@ -126,9 +126,9 @@ def test_the_rounds_of_a_whole_reply_are_one():
     reply.next_round()
     reply.feed(body("It is 42.", thinking="Ah."))
     assert reply.end() is None
-    told = json.loads(reply.last_words())
-    assert told["message"] == {"role": "assistant", "content": "I look.\n\nIt is 42.", "thinking": "Hm.\n\nAh."}
-    assert (told["prompt_eval_count"], told["eval_count"], told["eval_duration"]) == (26, 10, 8)
+    reported = json.loads(reply.last_words())
+    assert reported["message"] == {"role": "assistant", "content": "I look.\n\nIt is 42.", "thinking": "Hm.\n\nAh."}
+    assert (reported["prompt_eval_count"], reported["eval_count"], reported["eval_duration"]) == (26, 10, 8)
     assert reply.usage["total_tokens"] == 62
 
 

@@ -44,7 +44,7 @@ def test_what_no_server_could_judge_is_refused(body):
         OLLAMA.parse(body)
 
 
-def test_our_tool_is_the_last_and_only_for_a_request_that_asks_something():
+def test_our_tool_is_last_and_only_added_to_a_request_with_a_question():
     tools = [{"type": "function", "function": {"name": "weather"}}]
     (before, ours) = json.loads(OLLAMA.with_tool(parsed(tools=tools), "auto"))
     assert (before, ours["function"]["name"]) == (tools[0], SPEC.name)
@@ -79,7 +79,7 @@ def test_the_counts_are_those_at_the_end():
 
 
 @pytest.mark.parametrize(
-    ("told", "is_complete"),
+    ("reported", "is_complete"),
     [
         (WORD + END, True),
         (WORD, False),
@@ -91,15 +91,15 @@ def test_the_counts_are_those_at_the_end():
         (b'{"response":"","done":true}', True),
     ],
 )
-def test_a_stream_is_complete_with_its_last_line(told, is_complete):
-    assert OLLAMA.is_complete(told) is is_complete
+def test_a_stream_is_complete_with_its_last_line(reported, is_complete):
+    assert OLLAMA.is_complete(reported) is is_complete
 
 
 def test_a_line_with_only_a_role_says_nothing():
     assert not OLLAMA.says_something(EMPTY)
     assert not OLLAMA.says_something(b"")
-    for told in (WORD, END, b'{"error":"x"}', b'{"message":{"thinking":"h"}}', b'{"message":{"tool_calls":[{}]}}'):
-        assert OLLAMA.says_something(told)
+    for reported in (WORD, END, b'{"error":"x"}', b'{"message":{"thinking":"h"}}', b'{"message":{"tool_calls":[{}]}}'):
+        assert OLLAMA.says_something(reported)
 
 
 def test_only_a_plain_reply_needs_no_judge():
@@ -123,7 +123,7 @@ NATIVE = json.dumps(
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "kind"),
+    ("status", "reported", "kind"),
     [
         (200, WORD + END, VerdictKind.ACCEPTED),
         (200, WORD.replace(b"Hi", b"the prompt is too long: it exceeds the context length"), VerdictKind.ACCEPTED),
@@ -134,13 +134,13 @@ NATIVE = json.dumps(
         (404, b'{"error":"model \'x\' not found"}', VerdictKind.UNKNOWN),
     ],
 )
-def test_a_response_is_judged_by_its_words_and_never_by_the_models(status, told, kind):
-    assert OLLAMA.judged(status, [], told, sent=SENT, request=b"{}").kind is kind
+def test_a_response_is_judged_by_its_words_and_never_by_the_models(status, reported, kind):
+    assert OLLAMA.judged(status, [], reported, sent=SENT, request=b"{}").kind is kind
 
 
 def test_a_limit_in_a_string_in_a_string_is_read():
-    told = json.dumps({"error": NATIVE}).encode()
-    assert OLLAMA.judged(400, [], told, sent=SENT, request=b"{}").limit == 16_384
+    reported = json.dumps({"error": NATIVE}).encode()
+    assert OLLAMA.judged(400, [], reported, sent=SENT, request=b"{}").limit == 16_384
 
 
 def test_an_error_is_a_text_whatever_it_was():

@@ -48,14 +48,14 @@ def test_an_image_that_only_its_server_has_is_known_by_its_id():
     assert content_of({"type": "input_image", "file_id": 7}) is None
 
 
-def test_what_stands_in_a_part_is_its_content():
+def test_the_bytes_of_a_part_are_its_content():
     found = content_of({"type": "input_image", "image_url": data_url(PNG, "image/png"), "file_id": "file_1"})
     assert (found.shape, found.content(), found.address) == (Shape.IMAGE, PNG, "")
     assert content_of({"type": "input_file", "filename": "a", "file_data": base64_of(PDF)}).name == "a"
     assert content_of({"type": "input_text", "text": "hi"}) is None
 
 
-def test_content_stands_in_the_part_itself():
+def test_content_is_in_the_part_itself():
     assert made(Route.IMAGE) == {"type": "input_image", "detail": "auto", "image_url": data_url(PNG, "image/png")}
     assert made(Route.FILE, PDF, name="a.pdf") == {
         "type": "input_file",
@@ -69,7 +69,7 @@ def test_content_stands_in_the_part_itself():
 
 
 @pytest.mark.parametrize(("route", "member"), [(Route.AUDIO_ADDRESS, "audio_url"), (Route.VIDEO, "video_url")])
-def test_what_the_api_has_no_part_for_stands_as_on_chat_completions(route, member):
+def test_content_without_a_part_in_the_api_is_written_as_on_chat_completions(route, member):
     assert made(route, None, address=URL) == {"type": member, member: {"url": URL}}
 
 
@@ -177,7 +177,7 @@ def everything_of(message):
 
 
 @given(inputs())
-def test_every_message_can_be_asked_everything(items):
+def test_every_message_answers_every_property(items):
     for message in RESPONSES.parse(json.dumps({"input": items}).encode()).conversation:
         everything_of(message)
 
@@ -253,7 +253,7 @@ def test_no_text_of_a_message_is_in_its_repr():
     assert "secret" not in repr(read(user("secret")))
 
 
-def test_arguments_stand_at_the_places_of_their_calls():
+def test_arguments_are_at_the_positions_of_their_calls():
     message = read(THOUGHT, CALL, EXEC, {"type": "shell_call", "call_id": "s", "action": {}})
     found = list(message.arguments())
     assert found == [Argument((1, "arguments"), "c", '{"a": 1}'), Argument((2, "input"), "e", "pwd")]
@@ -324,7 +324,7 @@ def test_images_are_recognised_by_the_names_of_their_parts(name):
     assert not may_hold_images(json.dumps({"type": "input_text", "text": f'"{name}"'}).encode())
 
 
-def test_what_stands_elsewhere_is_named():
+def test_content_held_elsewhere_is_named():
     link = {"type": "input_image", "image_url": "https://example.org/a.png"}
     assert list(read(user([link])).addresses()) == ["https://example.org/a.png"]
     assert list(read(user("https://example.org/a.png")).addresses()) == []
@@ -393,7 +393,7 @@ def test_what_is_not_changed_keeps_its_bytes():
         ({"type": "shell_call_output", "output": []}, False),
     ],
 )
-def test_a_note_goes_only_where_a_text_may_stand(item, can):
+def test_a_note_goes_only_where_text_is_allowed(item, can):
     assert read(item).can_carry_a_note is can
 
 

@@ -34,7 +34,7 @@ def read(*items: Any, how: Any = read_items) -> list[ResponsesMessage]:
     return [message for message, _ in found]
 
 
-def told(*items: Any) -> list[tuple[str, int]]:
+def reported(*items: Any) -> list[tuple[str, int]]:
     """Role and number of items of each message."""
     return [(message.role, len(message.items())) for message in read(*items)]
 
@@ -57,7 +57,7 @@ def told(*items: Any) -> list[tuple[str, int]]:
     ],
 )
 def test_what_the_model_did_in_one_go_is_one_message(items: list[Any], messages: list[tuple[str, int]]) -> None:
-    assert told(USER, *items) == [("user", 1), *messages]
+    assert reported(USER, *items) == [("user", 1), *messages]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_output_names_its_call_in_the_way_of_its_kind(asks: Any, answers: Any
     assert messages[1].calls[0].id == messages[2].answers != ""
 
 
-def test_what_stands_between_a_call_and_its_outputs_goes_with_them() -> None:
+def test_items_between_a_call_and_its_outputs_go_with_them() -> None:
     messages = read(USER, call(), call("p", "program"), output("p", "program_output"), WORDS, output())
     assert [message.is_companion for message in messages] == [False, False, False, True, False]
 

@@ -26,8 +26,8 @@ def body(*output, **members):
     return json.dumps({"id": "resp_1", "status": "completed", "output": output, **members}, indent=2).encode()
 
 
-def outputs(told):
-    return json.loads(told)["output"]
+def outputs(reported):
+    return json.loads(reported)["output"]
 
 
 @given(st.lists(st.sampled_from(THEIRS), max_size=5))
@@ -47,7 +47,7 @@ def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
     assert said is None or len(said.own) == output.count(OWN)
 
 
-def test_a_response_that_broke_off_stands_without_our_calls():
+def test_a_truncated_response_is_forwarded_without_our_calls():
     answer = ReplyBody()
     assert read(answer, body(words("So"), OWN, status="incomplete")) is None
     assert json.loads(answer.last_words()) == {"id": "resp_1", "status": "incomplete", "output": [words("So")]}
@@ -71,9 +71,9 @@ def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of
     assert read(answer, body(THOUGHT, words("Let me look."), OWN))
     answer.next_round()
     assert read(answer, body(THOUGHT, words("It is 7."), id="resp_2")) is None
-    told = json.loads(answer.last_words())
-    assert told["id"] == "resp_2"
-    assert told["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
+    reported = json.loads(answer.last_words())
+    assert reported["id"] == "resp_2"
+    assert reported["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_ca
     assert read(answer, body(THOUGHT, words("Let me look."), THOUGHT, OWN, store=True))
     answer.next_round()
     assert read(answer, body(THOUGHT, OWN, store=True))
-    told = json.loads(answer.stopped("Stopped."))
-    assert told["output"] == [THOUGHT, words("Let me look.")]
+    reported = json.loads(answer.stopped("Stopped."))
+    assert reported["output"] == [THOUGHT, words("Let me look.")]
 
 
 def usage(prompt, reply):
@@ -118,7 +118,7 @@ def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
     assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
 
 
-def test_the_usage_of_a_first_round_stands_as_it_came():
+def test_the_usage_of_a_first_round_is_unchanged():
     answer = ReplyBody()
     read(answer, body(FETCH, OWN, usage={"input_tokens": 100, "output_tokens": 10}))
     assert json.loads(answer.last_words())["usage"] == {"input_tokens": 100, "output_tokens": 10}

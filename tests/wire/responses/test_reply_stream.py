@@ -53,12 +53,12 @@ def is_own(item):
     return item.get("name") == RETRIEVAL_TOOL
 
 
-def understood(told):
+def understood(reported):
     """The response of a stream as a strict client reads it: events and items are numbered without a gap, one
     beginning, one end, in which all items stand."""
-    events = [json.loads(one.split(b"data: ")[1]) for one in told.split(b"\n\n") if one]
+    events = [json.loads(one.split(b"data: ")[1]) for one in reported.split(b"\n\n") if one]
     assert [event["type"] for event in events] == [
-        one.split(b"\n")[0].removeprefix(b"event: ").decode() for one in told.split(b"\n\n") if one
+        one.split(b"\n")[0].removeprefix(b"event: ").decode() for one in reported.split(b"\n\n") if one
     ]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     names = [event["type"] for event in events]
@@ -79,30 +79,30 @@ def understood(told):
 @given(REPLIES.filter(lambda reply: READS not in reply.calls), PLACES, KEPT)
 def test_a_stream_without_our_calls_keeps_its_bytes(reply, places, kept):
     came, stream = came_of(reply, kept=kept), ReplyStream()
-    told = fed(stream, came, places)
+    reported = fed(stream, came, places)
     assert stream.end() is None
-    assert told + stream.last_words() == came
+    assert reported + stream.last_words() == came
     assert stream.usage == {}
 
 
 @given(REPLIES, PLACES, KEPT)
 def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places, kept):
     stream = ReplyStream()
-    told = fed(stream, came_of(reply, kept=kept), places)
+    reported = fed(stream, came_of(reply, kept=kept), places)
     said, output = stream.end(), output_of(reply)
     assert (said is not None) == (READS in reply.calls)
     if said is not None:
         assert [json.loads(call.raw) for call in said.own] == [item for item in output if is_own(item)]
         assert json.loads(b"[" + said.message + b"]") == output
-    assert understood(told + stream.last_words())["output"] == [item for item in output if not is_own(item)]
+    assert understood(reported + stream.last_words())["output"] == [item for item in output if not is_own(item)]
 
 
 @given(st.lists(REPLIES, max_size=3), LAST, PLACES, KEPT)
 def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places, kept):
-    stream, told, wanted = ReplyStream(), b"", []
+    stream, reported, wanted = ReplyStream(), b"", []
     rounds = [*(Reply(one.text, (*one.calls, READS), one.thought) for one in replies), last]
     for number, reply in enumerate(rounds, 1):
-        told += fed(stream, came_of(reply, number, kept=kept), places)
+        reported += fed(stream, came_of(reply, number, kept=kept), places)
         shown = [item for item in output_of(reply, number) if not is_own(item)]
         is_alone = [item["type"] for item in shown] == ["reasoning"]
         wanted += [] if kept and is_alone else shown
@@ -110,31 +110,31 @@ def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places, k
             assert stream.end() is not None
             stream.next_round()
     assert stream.end() is None
-    response = understood(told + stream.last_words())
+    response = understood(reported + stream.last_words())
     assert response["output"] == wanted
     assert response["id"] == f"resp_{1:024d}"
 
 
 def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
     stream = ReplyStream()
-    told = fed(stream, came_of(Reply("", (READS,)), prompt=100))
+    reported = fed(stream, came_of(Reply("", (READS,)), prompt=100))
     assert stream.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
     stream.next_round()
-    told += fed(stream, came_of(Reply("So."), 2, prompt=150))
+    reported += fed(stream, came_of(Reply("So."), 2, prompt=150))
     assert stream.usage == {"prompt_tokens": 250, "completion_tokens": 20, "total_tokens": 270}
-    usage = understood(told + stream.last_words())["usage"]
+    usage = understood(reported + stream.last_words())["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (100, 20, 120)
 
 
 @pytest.mark.parametrize("texts", [("", ""), ("So.", ""), ("", "So."), ("So.", "So.")])
 def test_a_model_that_is_stopped_ends_with_a_word(texts):
     stream = ReplyStream()
-    told = fed(stream, came_of(Reply(texts[0], (READS,))))
+    reported = fed(stream, came_of(Reply(texts[0], (READS,))))
     assert stream.end() is not None
     stream.next_round()
-    told += fed(stream, came_of(Reply(texts[1], (READS,)), 2))
+    reported += fed(stream, came_of(Reply(texts[1], (READS,)), 2))
     assert stream.end() is not None
-    output = understood(told + stream.stopped("Stopped."))["output"]
+    output = understood(reported + stream.stopped("Stopped."))["output"]
     assert [item["content"][0]["text"] for item in output] == [text for text in texts if text] or ["Stopped."]
 
 
@@ -153,9 +153,9 @@ def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(las
 
 def test_what_ends_a_stream_waits_until_it_is_known_whether_another_round_follows():
     stream = ReplyStream()
-    told = fed(stream, came_of(Reply("Hello.", (READS,))))
-    assert b"response.completed" not in told
-    assert b"Hello." in told
+    reported = fed(stream, came_of(Reply("Hello.", (READS,))))
+    assert b"response.completed" not in reported
+    assert b"Hello." in reported
     assert b"response.completed" in stream.last_words()
 
 
@@ -185,10 +185,10 @@ def test_an_item_without_an_index_is_the_client_s_and_in_no_list():
 def test_every_event_that_ends_a_stream_is_recognised():
     stream = ReplyStream()
     failed = written({"type": "response.failed", "response": {"error": {"code": "server_error"}}, "sequence_number": 3})
-    told = fed(stream, came_of(Reply("", (READS,))) + written({"type": "error", "sequence_number": 2}) + failed)
+    reported = fed(stream, came_of(Reply("", (READS,))) + written({"type": "error", "sequence_number": 2}) + failed)
     assert stream.end() is None
-    told += stream.last_words()
-    assert told.count(b"event: error\n") == told.count(b"event: response.failed\n") == 1
+    reported += stream.last_words()
+    assert reported.count(b"event: error\n") == reported.count(b"event: response.failed\n") == 1
 
 
 @pytest.mark.parametrize("last", ["", "So."])
@@ -200,10 +200,10 @@ def test_the_end_lists_what_the_client_has_seen_whether_its_server_lists_it_or_n
         ended = json.loads(event.split(b"data: ")[1])
         ended["response"]["output"] = []
         came = came.replace(event, b"event: response.completed\ndata: " + json.dumps(ended).encode())
-    told = fed(stream, came_of(Reply("Let me look.", (READS,))))
+    reported = fed(stream, came_of(Reply("Let me look.", (READS,))))
     stream.next_round()
-    told += fed(stream, came)
-    output = understood(told + stream.last_words())["output"]
+    reported += fed(stream, came)
+    output = understood(reported + stream.last_words())["output"]
     assert [item["content"][0]["text"] for item in output] == ["Let me look.", *([last] if last else [])]
 
 
@@ -232,45 +232,45 @@ def test_an_event_without_end_passes_as_it_comes(monkeypatch):
     assert stream.last_words() == b""
 
 
-def test_a_round_that_is_too_long_to_keep_passes_and_stands_as_the_answer(monkeypatch):
+def test_a_round_too_long_to_buffer_is_forwarded_as_the_answer(monkeypatch):
     limit(monkeypatch, 1_000)
     stream, came = ReplyStream(), came_of(Reply("x" * 2_000, (READS,)))
-    told = fed(stream, came)
-    assert told.endswith(came[came.index(b"event: response.completed") :])
+    reported = fed(stream, came)
+    assert reported.endswith(came[came.index(b"event: response.completed") :])
     assert stream.end() is None
     assert stream.last_words() == b""
 
 
-def test_a_stream_that_breaks_off_in_our_call_stands_as_it_is():
+def test_a_stream_that_breaks_off_in_our_call_is_forwarded_unchanged():
     came = came_of(Reply("Let me look.", (READS,)))
     stream = ReplyStream()
-    told = stream.feed(came[: came.index(b"response.completed")])
+    reported = stream.feed(came[: came.index(b"response.completed")])
     assert stream.end() is None
-    assert b"read_artifact" not in told + stream.last_words()
+    assert b"read_artifact" not in reported + stream.last_words()
 
 
 def test_a_last_event_whose_end_may_not_be_complete_is_read_all_the_same():
     stream = ReplyStream()
-    told = fed(stream, came_of(Reply("Let me look.", (READS,))).replace(b"\n", b"\r"))
+    reported = fed(stream, came_of(Reply("Let me look.", (READS,))).replace(b"\n", b"\r"))
     assert stream.end() is not None
-    assert RETRIEVAL_TOOL.encode() not in told + stream.last_words()
+    assert RETRIEVAL_TOOL.encode() not in reported + stream.last_words()
 
 
 def test_half_an_event_at_the_end_is_the_client_s():
     stream = ReplyStream()
-    told = stream.feed(b'data: {"type": "response.out')
+    reported = stream.feed(b'data: {"type": "response.out')
     assert stream.end() is None
-    assert told + stream.last_words() == b'data: {"type": "response.out'
+    assert reported + stream.last_words() == b'data: {"type": "response.out'
 
 
 @pytest.mark.parametrize("name", ["response.incomplete", "response.failed"])
-def test_a_response_that_is_not_completed_stands_without_our_calls(name):
+def test_an_incomplete_response_is_forwarded_without_our_calls(name):
     stream = ReplyStream()
-    told = fed(stream, came_of(Reply("So", (READS,))).replace(b"response.completed", name.encode()))
+    reported = fed(stream, came_of(Reply("So", (READS,))).replace(b"response.completed", name.encode()))
     assert stream.end() is None
     ending = stream.last_words()
     assert name.encode() in ending
-    assert RETRIEVAL_TOOL.encode() not in told + ending
+    assert RETRIEVAL_TOOL.encode() not in reported + ending
 
 
 def test_an_own_call_that_never_ended_gets_no_answer():
@@ -300,9 +300,9 @@ def test_reasoning_waits_until_it_is_known_whose_item_it_belongs_to():
 @pytest.mark.parametrize("calls", [(READS,), (READS, FETCHES)])
 def test_reasoning_before_our_lone_call_of_a_stopped_model_is_not_shown(calls):
     stream = ReplyStream()
-    told = fed(stream, came_of(Reply("", calls, "hm"), kept=True))
+    reported = fed(stream, came_of(Reply("", calls, "hm"), kept=True))
     assert stream.end() is not None
-    kinds = [item["type"] for item in understood(told + stream.stopped("Stopped."))["output"]]
+    kinds = [item["type"] for item in understood(reported + stream.stopped("Stopped."))["output"]]
     assert kinds == (["message"] if len(calls) == 1 else ["reasoning", "function_call", "message"])
 
 
@@ -312,10 +312,10 @@ def test_reasoning_that_waits_is_bounded(monkeypatch):
     thought, end = came.index(b"event: response.output_item.added"), came.index(b"event: response.completed")
     delta = written({"type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm " * 300})
     stream = ReplyStream()
-    told = stream.feed(came[:thought]) + b"".join(
+    reported = stream.feed(came[:thought]) + b"".join(
         map(stream.feed, (came[thought:end], delta, delta, delta, came[end:]))
     )
-    assert told == came[:end] + delta * 3 + came[end:]
+    assert reported == came[:end] + delta * 3 + came[end:]
     assert stream.end() is None
 
 

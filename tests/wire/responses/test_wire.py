@@ -213,7 +213,7 @@ def test_a_stream_is_whole_with_any_event_that_ends_one(name, is_named):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         TEXT + event("response.completed", response=LONG),
         TEXT + event("response.completed").replace(b"\n", b"\r\n"),
@@ -223,12 +223,12 @@ def test_a_stream_is_whole_with_any_event_that_ends_one(name, is_named):
         TEXT + b"data:[DONE]\n\n",
     ],
 )
-def test_a_stream_that_says_that_it_is_over_is_whole(told):
-    assert RESPONSES.is_complete(told)
+def test_a_stream_that_says_that_it_is_over_is_whole(reported):
+    assert RESPONSES.is_complete(reported)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         b"",
         TEXT,
@@ -237,8 +237,8 @@ def test_a_stream_that_says_that_it_is_over_is_whole(told):
         event("errors"),
     ],
 )
-def test_a_stream_that_does_not_say_so_is_not(told):
-    assert not RESPONSES.is_complete(told)
+def test_a_stream_that_does_not_say_so_is_not(reported):
+    assert not RESPONSES.is_complete(reported)
 
 
 @given(
@@ -294,7 +294,7 @@ def test_a_request_is_read_as_views_of_its_items_and_written_with_their_bytes(it
     assert all(message.raw in rendered for message in request.conversation)
 
 
-def test_members_that_are_given_stand_for_those_that_came():
+def test_given_members_replace_received_ones():
     request = read(USER, max_output_tokens=9)
     assert request.reply_tokens == 9
     rendered = RESPONSES.render(request, [], {"max_output_tokens": b"5"})
@@ -363,7 +363,7 @@ def test_an_output_that_comes_late_makes_the_whole_be_read_again():
     assert request.conversation[1] is not known.conversation[1]
 
 
-def test_a_request_that_goes_on_is_read_from_where_it_does():
+def test_a_continued_request_is_read_from_where_it_continues():
     known = read(USER, call(), output(), USER)
     body = body_of(USER, call(), output(), USER, call("b"), output("b"))
     request = RESPONSES.parse(body, known, known.shared_messages(body))
@@ -439,7 +439,7 @@ def test_results_are_items_that_name_their_calls():
         (b"", False),
     ],
 )
-def test_a_response_is_plainly_a_reply_once_an_item_has_begun_and_no_word_of_a_refusal_stands_there(evidence, is_plain):
+def test_a_response_is_plainly_a_reply_once_an_item_has_begun_without_a_word_of_a_refusal(evidence, is_plain):
     assert RESPONSES.is_plainly_a_reply(evidence) is is_plain
 
 
@@ -514,15 +514,15 @@ def test_a_reply_is_named_by_the_id_of_its_response_if_that_is_kept(evidence, na
 @pytest.mark.parametrize("items", [[], ["go"], [USER, output("b")], [USER, call("b"), output("b")]])
 @pytest.mark.parametrize("count", [0, 2])
 def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items, count):
-    told = items[0] if items == ["go"] else items
-    body = {"model": "m", "previous_response_id": "resp_1", "input": told, "stream": True}
+    reported = items[0] if items == ["go"] else items
+    body = {"model": "m", "previous_response_id": "resp_1", "input": reported, "stream": True}
     request = RESPONSES.parse(json.dumps(body).encode())
     results = [RESPONSES.result(OwnCall(0, f"own_{number}", "{}", b""), "page") for number in range(count)]
     whole = RESPONSES.continued_from(request, "resp_2", results)
     found = json.loads(whole.body)
     if items == ["go"] and count:
-        told = [{"role": "user", "content": "go"}]
-    assert found["input"] == [*map(json.loads, results), *told] if count else found["input"] == told
+        reported = [{"role": "user", "content": "go"}]
+    assert found["input"] == [*map(json.loads, results), *reported] if count else found["input"] == reported
     assert {**found, "input": 0} == {**body, "previous_response_id": "resp_2", "input": 0}
     assert (whole.is_rewritten, whole.put_in) == (True, tuple(range(count)))
     assert (whole.shape, whole.stream, RESPONSES.continues(whole)) == (HELD, True, "resp_2")
