@@ -92,7 +92,7 @@ def test_a_bucket_that_fails_is_a_note_and_the_replica_stays_ready(build: Any, m
     assert probe.json()["unavailable"]["store"].startswith("the artifact store cannot be written: the secret of ")
 
 
-def test_a_replica_that_starts_without_its_bucket_joins_the_others_by_itself(
+def test_a_replica_that_starts_without_its_bucket_joins_the_others_automatically(
     build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server() as endpoint:

@@ -248,7 +248,7 @@ def test_what_cannot_be_cured_is_refused_in_the_words_of_the_api(stream: bool, l
     assert "once more after its prompt" in words(answer)
 
 
-def test_what_is_too_long_by_itself_is_refused_before_it_is_sent(lines: Build) -> None:
+def test_required_content_that_never_fits_is_refused_before_it_is_sent(lines: Build) -> None:
     world = lines(8_000, answer=LineModel())
     answer = asked(world, body([message("system", LONG), *TASK[1:]], model="gpt-4o"))
     assert (answer.status_code, reported(answer)[0]) == (400, "refused: context_length_exceeded")

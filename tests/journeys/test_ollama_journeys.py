@@ -306,7 +306,7 @@ def test_a_server_can_be_made_to_refuse_instead_of_cutting(forbids: bool, stream
     assert "truncate" not in json.loads(world.upstream.last.body), "as it came"
 
 
-def test_what_is_too_long_by_itself_is_refused_as_a_text(ollama: Build) -> None:
+def test_required_content_that_never_fits_is_refused_with_a_plain_text_error(ollama: Build) -> None:
     world = ollama(models=[{"match": "gpt-4o", "context_window": 8_000}])
     answer = asked(world, request([{"role": "system", "content": LONG}, TASK[1]], model="gpt-4o"))
     assert answer.status_code == 400

@@ -368,7 +368,7 @@ def test_thinking_is_disabled_while_the_loop_runs_whose_own_is_refused(build: An
     assert (status, count, body["thinking"]["type"]) == (200, "1", "enabled")
 
 
-def test_a_loop_that_lacks_its_thinking_is_refused_once_and_goes_on_without(build: Any) -> None:
+def test_a_loop_that_lacks_its_thinking_is_refused_once_and_continues_without(build: Any) -> None:
     world = build(answer=Thinks())
     history = [{"role": "user", "content": "Look at the log. " * 500}, *looped(1, "own"), *looped(2, None)]
     for number, attempts in ((3, "2"), (4, "1"), (5, "1")):

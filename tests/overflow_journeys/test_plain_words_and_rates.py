@@ -81,7 +81,7 @@ def allowing(limit: int, ratio: float = 1.0, *, counts_reply: bool = True) -> Sc
 
 
 @pytest.mark.parametrize("reply", [None, 1_000, 5_000])
-async def test_a_request_over_a_rate_by_itself_is_made_smaller(tmp_path: Path, reply: int | None) -> None:
+async def test_a_request_that_alone_exceeds_a_rate_is_made_smaller(tmp_path: Path, reply: int | None) -> None:
     async with staged(tmp_path) as stage:
         stage.model.plays(allowing(6_000), allowing(6_000))
         answer = await stage.ask(conversation(9_500, **({"max_tokens": reply} if reply else {})))

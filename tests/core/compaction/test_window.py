@@ -237,7 +237,7 @@ def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
     assert [entry.message.raw for entry in found.all()] == raws(found)
 
 
-def test_a_copy_changes_by_itself():
+def test_a_copy_changes_independently():
     found = kept(user("a"), *exchange(["x" * 999]), user("b"))
     twin = found.copy()
     twin.apply(Change(units=(twin.units[1],)))

@@ -117,7 +117,7 @@ def test_what_is_elsewhere_stays_for_a_model_that_reads_it_and_is_named_to_one_t
     assert described.artifact is None
 
 
-def test_why_a_content_could_not_be_fetched_stands_in_its_place():
+def test_content_that_could_not_be_fetched_is_replaced_by_the_reason():
     found = not_here(Attachment(Shape.IMAGE, address="https://h/a.png"), Unfetched(FetchError.TIMEOUT), notices())
     assert found.route is Route.DESCRIPTION
     assert found.reason == FetchError.TIMEOUT.value

@@ -244,7 +244,7 @@ def test_what_is_not_kept_names_no_way_however_it_is_read():
     assert NAME not in notices.response_text(Artifact(b""), Resume.between("a", "b", PageSize()), brief=True)
 
 
-def test_a_gateway_that_asks_by_hash_gets_none_for_a_page():
+def test_a_page_has_no_hash_for_gateways():
     assert PageRead(NAME).hash == ""
 
 

@@ -384,7 +384,7 @@ TPM = (
 
 
 @pytest.mark.parametrize("status", [413, 429, 200])
-def test_a_request_that_is_over_a_rate_by_itself_says_by_how_much_and_teaches_nothing(status: int):
+def test_a_request_that_alone_exceeds_a_rate_yields_both_numbers_and_teaches_nothing(status: int):
     text = TPM.format(limit=6000, requested=14810)
     verdict = refused(status, text, type="tokens", sent=Sent(14_000, window_tokens=128_000))
     assert (verdict.kind, verdict.limit, verdict.requested) == (VerdictKind.RATE, 6000, 14810)

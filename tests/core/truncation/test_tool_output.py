@@ -347,7 +347,7 @@ def test_a_system_message_under_1_kb_stays_as_it_is_however_small_the_limits():
     assert cut("a" * 1_024, limits, role="system", tool="system") != []
 
 
-def test_each_text_of_a_list_is_cut_by_itself_and_other_parts_stay():
+def test_each_text_of_a_list_is_cut_separately_and_other_parts_stay():
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 90_000}}
     edits = cut([part("short"), image, part(LONG), {"type": "text", "text": 7}, "text", part(LONG)])
     assert [edit.at for edit in edits] == [("content", 2, "text"), ("content", 5, "text")]

@@ -36,7 +36,7 @@ def test_nothing_can_be_remembered_of_a_key() -> None:
     assert len(found) == 0
 
 
-def test_what_is_too_large_by_itself_pushes_nothing_out_and_takes_its_former_value_away() -> None:
+def test_an_oversized_value_evicts_no_other_key_and_removes_its_former_value() -> None:
     found: BoundedMap[str, int] = BoundedMap(max_bytes=10)
     found.put("a", 1, 4)
     found.put("b", 2, 4)

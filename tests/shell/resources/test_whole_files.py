@@ -49,7 +49,7 @@ def test_a_file_that_is_there_is_not_created_again(tmp_path: Path) -> None:
     assert (tmp_path / "secret").read_bytes() == b"first"
 
 
-def test_a_link_among_the_unfinished_is_judged_by_itself(tmp_path: Path) -> None:
+def test_an_unfinished_link_is_judged_by_its_own_age_not_its_targets(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"")
     os.utime(target, (1_000, 1_000))

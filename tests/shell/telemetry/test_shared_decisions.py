@@ -126,7 +126,7 @@ async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_a
         assert conversation["requests"] == 2
 
 
-async def test_it_happens_by_itself_and_for_the_last_time_at_the_end(
+async def test_decisions_are_shared_periodically_and_once_more_at_shutdown(
     tmp_path: Path, server: StateServer, quick: None
 ) -> None:
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)

@@ -537,7 +537,7 @@ def test_a_model_that_the_path_names_stays_named():
     assert (whole.model, whole.put_in) == ("of the path", (0, 1))
 
 
-def test_what_is_added_to_a_held_conversation_is_left_out_by_itself_no_more_than_the_rest():
+def test_items_added_to_a_held_conversation_are_omitted_only_with_the_rest_of_it():
     held = read(USER, previous_response_id="resp_1")
     more = [RESPONSES.message(json.dumps(item).encode()) for item in (call("b"), output("b"))]
     assert [message.is_companion for message in held.continued(more).conversation] == [False, True, True]
