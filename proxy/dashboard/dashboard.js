@@ -287,7 +287,7 @@ function fill(name, found) {
 }
 
 function showHealth({ health, refusals, upstreams, totals }) {
-  const found = health.map((one) => ({ level: one.level, words: one.words, status: one.status }));
+  const found = [...health];
   if (totals.refused) {
     const each = refusals.map((one) => `${whole.format(one.requests)} × ${one.status}`).join(", ");
     found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "refused" });
@@ -773,9 +773,9 @@ function factsOf(decision) {
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
   if (decision.attempts > 1) fact("Second send", decision.attempt_kind.replaceAll("_", " "));
-  fact("Proxy time", decision.own_ms === undefined ? undefined : `${decision.own_ms} ms`);
-  fact("First byte", decision.first_byte_ms === undefined ? undefined : `${whole.format(decision.first_byte_ms)} ms`);
-  fact("Total", `${whole.format(decision.total_ms)} ms`);
+  fact("Proxy time", decision.own_ms === undefined ? undefined : inTime(decision.own_ms));
+  fact("First byte", decision.first_byte_ms === undefined ? undefined : inTime(decision.first_byte_ms));
+  fact("Total", inTime(decision.total_ms));
   if (decision.prompt_tokens) fact("The upstream counted", `${whole.format(decision.prompt_tokens)} tokens, ${percent.format(Math.min(1, decision.cached_tokens / decision.prompt_tokens))} from its cache`);
   if (decision.reply_tokens) fact("Reply", counted(decision.reply_tokens, "token"));
   fact("API", decision.api);

@@ -61,6 +61,8 @@ class Health(TypedDict):
     words: str
     status: NotRequired[str]
     """Status of the requests concerned, as the filter of `/decisions` takes it."""
+    show: NotRequired[Literal["troubled"]]
+    """The requests concerned are among these, as the same filter takes them."""
 
 
 class UpstreamState(TypedDict):
@@ -461,7 +463,8 @@ def _unwell(
     unhealed = lately["overflows"] - lately["survived"]
     if unhealed:
         which = "1 request was" if unhealed == 1 else f"{unhealed} requests were"
-        yield {"level": "bad", "words": f"In the last 15 minutes, {which} too long and could not be saved."}
+        words = f"In the last 15 minutes, {which} too long and could not be saved."
+        yield {"level": "bad", "words": words, "show": "troubled"}
     if lately["failed"] > lately["requests"] * _FAILING_SHARE:
         failed = f"{lately['failed']:,} of {lately['requests']:,} requests failed"
         yield {"level": "warn", "words": f"In the last 15 minutes, {failed}.", "status": "5xx"}
