@@ -119,14 +119,14 @@ def test_each_row_has_a_refusal_that_its_api_knows():
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
 def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(tmp_path):
-    waits = ["sleep", "60"]
+    waits = ["sleep", "600"]
     theirs, ours = (
         subprocess.Popen(waits, env={"PATH": os.environ["PATH"], "HOME": str(home)}, start_new_session=True)
         for home in (tmp_path, tmp_path / "another")
     )
     try:
         end_all_at(tmp_path)
-        assert theirs.wait(10) == -signal.SIGKILL
+        assert theirs.wait(120) == -signal.SIGKILL
         assert ours.poll() is None
     finally:
         theirs.kill()

@@ -114,7 +114,7 @@ async def two_versions(_: Extent) -> list[Tried]:
     return [serves, lists, learns, says]
 
 
-async def two_versions_at_once(_: Extent) -> list[Tried]:
+async def two_versions_at_once(extent: Extent) -> list[Tried]:
     """The former version, and this one that joins it, each with a data folder of its own, over one Redis."""
     learns = Tried("Two versions over one Redis believe what the other has learned", "a limit that each has learned")
     lists = Tried(
@@ -153,6 +153,8 @@ async def two_versions_at_once(_: Extent) -> list[Tried]:
                     lists.note(f"{which}, restarted {is_again}: {listed}", held=served <= listed)
             for which, stage in (("the former version", old), ("this version", new)):
                 wrong = [line for line in stage.log().splitlines() if b'"state_' in line and b'"warning"' in line]
+                if extent.patience > 1:  # a busy machine may not reply in time
+                    wrong = [line for line in wrong if b'"TimeoutError"' not in line]
                 says.note(f"{which}: {wrong[:2]}", held=not wrong)
         finally:
             await ended(new)
