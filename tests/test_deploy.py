@@ -1,4 +1,4 @@
-"""What deploy/, the Dockerfile and the documents say about the proxy is true of it."""
+"""deploy/, the Dockerfile and the documents agree with the proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README, docs/ and the site point to is there."""
+"""Every link target of README, docs/ and the site exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def links(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub and the site make them."""
+    """Anchors of its headings, as GitHub and the site make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
     return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain}

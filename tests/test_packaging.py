@@ -1,4 +1,4 @@
-"""What is installed: the command outside the package, what an index shows, and whose licenses are carried."""
+"""The installed package: its command, its metadata, and the licenses it carries."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def targets():
 
 
 def written_commands(command):
-    """What stands behind a command in the documents: in code blocks at a line's start, or in backticks."""
+    """Arguments of a command in the documents: in code blocks at a line's start, or in backticks."""
     for path in DOCUMENTS:
         for line in re.findall(
             rf"(?:^\s*(?:\$ )?|`)(?:[A-Z_]+=\S+ )*{command} ([^`#\n]*)", path.read_text(), re.MULTILINE
@@ -173,7 +173,7 @@ def test_the_locks_agree_and_hold_every_requirement():
     assert names(PROJECT["dependency-groups"]["dev"]) <= set(dev), "make lock"
     extras = [names(project["optional-dependencies"][extra]) for extra in ("compression", "redis")]
     assert set(image) - set(run) == set().union(*extras) | {"async-timeout"}, (
-        "a client may compress its bodies, replicas share what they learn, and nobody adds packages to an image"
+        "a client may compress its bodies, replicas share what they learn, and no packages can be added to an image"
     )
 
 

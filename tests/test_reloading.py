@@ -1,4 +1,4 @@
-"""What stays when the settings are read again, and what becomes of an application that cannot start."""
+"""What survives a reload of the settings, and how an application that cannot start ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start leaves out: it is mostly imports, and what they load stays in memory."""
+"""Modules that a start must not import: imports dominate its time, and stay in memory."""
 
 from __future__ import annotations
 

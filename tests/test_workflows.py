@@ -1,4 +1,4 @@
-"""The workflows run what people run, with actions that nobody can move."""
+"""The workflows run the same commands as developers, with actions pinned to commits."""
 
 from __future__ import annotations
 

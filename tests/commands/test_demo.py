@@ -1,4 +1,4 @@
-"""The demo as it is started: servers, the agent, the screen, the exit status."""
+"""The `demo` command: servers, the agent, the screen, the exit status."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
     assert max(len(line) for line in shown.splitlines() if "--upstream" not in line) <= 80
     rows = [line.split() for line in shown.splitlines()]
     assert ["2", "refused:", "400", "read_file", "cart.log", "17,000", "12,000"] in rows
-    assert ["3", "answer", "1,017,500", "12,500"] in rows  # nothing stands in the direct column
+    assert ["3", "answer", "1,017,500", "12,500"] in rows  # the direct column is empty
     assert "truncate_tool_output" not in shown
 
 

@@ -1,4 +1,4 @@
-"""Settings that nothing on this machine has a say in."""
+"""Settings isolated from this machine's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which upstream serves a request, by the settings alone."""
+"""Upstream selection, from the settings alone."""
 
 from __future__ import annotations
 

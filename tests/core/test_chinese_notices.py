@@ -1,4 +1,4 @@
-"""What a model or a client reads of ours in Chinese holds no English sentence: never three English words in a row.
+"""Our Chinese texts contain no English sentence: never three English words in a row.
 
 Rule: every notice is rendered, with content that is Chinese itself, by every way to an artifact that there is.
 """

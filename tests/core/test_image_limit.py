@@ -1,4 +1,4 @@
-"""How many images a request may hold: a replay, so that what was sent once is sent the same again."""
+"""How many images a request may hold: decisions are replayed, so that earlier content stays the same."""
 
 from __future__ import annotations
 

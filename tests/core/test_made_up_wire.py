@@ -1,4 +1,4 @@
-"""The core on an API that nobody speaks, whose messages are no JSON: nothing in it depends on chat completions."""
+"""The core on a made-up API whose messages are not JSON: nothing in it depends on chat completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core knows no API, nor does what plans and sends: no member name of a request or an answer stands there."""
+"""The core and the planning shell know no API: they contain no member name of a request or an answer."""
 
 from __future__ import annotations
 

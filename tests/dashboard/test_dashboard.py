@@ -32,7 +32,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is ins
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A proxy that has served a conversation, a refused request and one of somebody hostile."""
+    """A proxy that has served a conversation, a refused request and a hostile one."""
     settings = {"defaults": {"context_window": 9_000}, "learning": {"enabled": False}}
     with world(tmp_path_factory.mktemp("stage") / "kept", 8_000, None, [settings]) as built:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is the build red?"}]
@@ -115,7 +115,7 @@ def root(stage: World) -> str:
 
 @pytest.fixture
 def page(stage: World, chromium: Page) -> Iterator[Page]:
-    """The dashboard, with its rows; whatever a test does, nothing is complained of and nobody else is asked."""
+    """The dashboard, with its rows; no test may cause a console error or a request to another host."""
     chromium.complaints.clear()
     chromium.requested.clear()
     chromium.open(f"{root(stage)}/?{uuid.uuid4()}")  # another address, so that it is loaded anew
@@ -134,7 +134,7 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hurry(page: Page) -> None:
-    """What the page does after a while, it does from now on after a tenth of it."""
+    """From now on the page's timers run ten times as fast."""
     page.value("{ const later = setTimeout; window.setTimeout = (then, wait) => later(then, wait / 10) }")
 
 

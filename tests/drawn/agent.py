@@ -15,7 +15,7 @@ from drawn.case import Case, Turn
 
 OPENING: Final = "Use the following context to answer."
 OWN_SEAL: Final = "EuYBb3du"
-"""Of this model's thinking."""
+"""Signature of this model's thinking."""
 CLEARED: Final = "[Old tool result content cleared]"
 
 
@@ -111,7 +111,7 @@ class Agent:
     def _answer(self, calls: list[str], lines: int, media: tuple[str, ...] = (), words: str = "") -> None:
         texts = [self._lines("result", lines * 60) for _ in calls]
         self.newest = texts[-1].partition(" line ")[0] + " line"
-        if words and self.spelling.name != "messages":  # there it stands beside the results
+        if words and self.spelling.name != "messages":  # there it is beside the results
             self.words, self.newest = [words], ""
         self.items = [*self.items, *self.spelling.results(list(zip(calls, texts, strict=True)), media, words)]
 
@@ -134,7 +134,7 @@ class Agent:
         self.items = [*self.items, *self.spelling.results([(names[0], text)])]
 
     def _twice(self) -> None:
-        """The same file is read again."""
+        """Read the same file again."""
         number = next(self._numbers)
         self.newest = f"result {number} line"
         text = "\n".join(f"{self.newest} {line}: the same" for line in range(80))
@@ -172,7 +172,7 @@ class Agent:
         self._answer(self._call(), 20, words=reminder)
 
     def _search(self) -> None:
-        """By a tool of the server. What is thought before it is that of a call which may follow."""
+        """A call of a server tool. Thinking before it belongs to a call that may follow."""
         thought = self.spelling.called([], seal=OWN_SEAL) if self.case.thinks and self.case.api == "messages" else []
         self.items = [*self.items, *thought, *self.spelling.searched(next(self._numbers))]
 

@@ -20,7 +20,7 @@ _MOST: Final = 3
 
 
 async def did(agent: Agent, side: Side, key: bytes) -> list[bytes]:
-    """What the client got beside a turn, the same on both sides."""
+    """Results the client got beside a turn, the same on both sides."""
     if side.bucket is not None and side.bucket.fault not in ("", "late"):
         return []  # nothing can be read
     sent, found = list(side.upstream.sent), []

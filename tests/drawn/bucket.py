@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 from support.scripted_upstream import Connection, Request
 
 FAULTS: Final = ("late", "500", "403", "reset")
-"""Of every response during a turn."""
+"""Applied to every response during a turn."""
 _LATE_SECONDS: Final = 0.02
 
 

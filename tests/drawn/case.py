@@ -1,7 +1,7 @@
 """What is drawn: settings, the conversation of an agent, and how its upstream behaves; small enough to be read, and the
 same again from the same numbers.
 
-Rule: a case says everything, so that one that was found is a file; what a name in it does stands in one table.
+Rule: a case says everything, so that one that was found is a file; one table maps its names to behaviour.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ FAULTS: Final = ("500", "429", "empty", "reset", "broken")
 
 
 class Turn(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What comes into the conversation before the next request, and how the upstream takes it."""
+    """Additions to the conversation before the next request, and the upstream's reaction."""
 
     actions: list[str]
     streamed: bool = False
@@ -120,9 +120,9 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     settings: list[str] = []
     window: int = 8_000
     words: str = "unnumbered"
-    """Of the refusal for length."""
+    """Wording of the refusal for length."""
     reasons: list[str] = []
-    """What else is refused, in this order."""
+    """Other refusals, in this order."""
     once: bool = False
     """Whether each of these is refused once only."""
     counts: float = 1.0
@@ -144,7 +144,7 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     has_bucket: bool = False
     """Whether artifacts are kept in a bucket."""
     quota_bytes: int | None = None
-    """Of all artifacts together."""
+    """Limit of all artifacts together."""
     replicas: bool = False
     """Whether two proxies serve it in turn, which share what they learn through Redis."""
     tries: bool = False

@@ -1,4 +1,4 @@
-"""What holds for every request and response of a drawn case: each rule is a function whose name says it.
+"""Rules for every request and response of a drawn case: each is a function named after it.
 
 Rule: a case runs in two proxies at once, of which one remembers no conversation; both get the same requests, each
 before an upstream of its own that behaves alike.
@@ -59,7 +59,7 @@ class Seen:
 
     @property
     def last(self) -> str:
-        """What was accepted last."""
+        """The last accepted request."""
         return _texts(json.loads(self.upstream.accepted[-1]))
 
 

@@ -46,7 +46,7 @@ _KEPT: Final = "kept/"
 
 @dataclass(frozen=True)
 class Received:
-    """What the client gets."""
+    """The response that the client receives."""
 
     status: int
     headers: Mapping[str, str]
@@ -78,7 +78,7 @@ class Side:
         return {path.name for path in self.folder.iterdir() if path.is_file()} if self.folder.is_dir() else set()
 
     async def begin(self, turn: Turn) -> None:
-        """What passes and is swept before a turn, and what fails during it."""
+        """Time and sweeps before a turn, and faults during it."""
         if self.bucket is not None:
             self.bucket.fault = ""
         for relay in self.relays:
@@ -109,7 +109,7 @@ class Side:
         """Wait until all proxies know the same."""
         first, *others = (relay._judge._learning for relay in self.relays)
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            while any(other.known != first.known for other in others):  # noqa: ASYNC110 - no event tells of it
+            while any(other.known != first.known for other in others):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.001)
 
 

@@ -146,7 +146,7 @@ class DrawnUpstream:
 
 
 def _without_usage(answer: Answer) -> Answer:
-    """As servers answer that count nothing."""
+    """An answer of a server that counts nothing."""
     if answer.content_type != "application/json":
         return answer
     said = json.loads(answer.body).items()

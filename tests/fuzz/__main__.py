@@ -18,7 +18,7 @@ from proxy.config.settings import LogSettings
 from proxy.shell.resources.logs import configure_logging
 
 DATABASE: Final = Path(__file__).parents[2] / ".hypothesis" / "fuzz"
-"""What failed before is tried first."""
+"""Earlier failures run first."""
 _AT_A_TIME: Final = 20
 """Cases of one target, before it is the next one's turn: on a busy machine, too, all have theirs within minutes."""
 

@@ -1,4 +1,4 @@
-"""Refusals: whatever an upstream says, there is one verdict, and what stands around the words does not change it."""
+"""Refusals: whatever an upstream says, there is one verdict, and the text around the words does not change it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _NOTICE_TOKENS: Final = 100
 
 @dataclass(frozen=True)
 class RequestRules:
-    """What holds for every request of one wire."""
+    """Properties of every request of one wire."""
 
     wire: Wire
     member: str
@@ -105,7 +105,7 @@ def without(complaints: Callable[[Any], Sequence[str]]) -> Callable[[bytes], boo
     def is_valid(body: bytes) -> bool:
         try:
             return not complaints(json.loads(body))
-        except (AttributeError, TypeError, ValueError, KeyError, RecursionError):  # of a shape that nobody accepts
+        except (AttributeError, TypeError, ValueError, KeyError, RecursionError):  # of an invalid shape
             return False
 
     return is_valid

@@ -1,7 +1,7 @@
 """Streams of answers of any wire: cut into any pieces, what the client gets is the same.
 
-Rule: bytes of which nothing is taken out come through as they are, with our tool offered and without; a call of ours is
-never told.
+Rule: bytes of which nothing is taken out come through as they are, with our tool offered and without; a call of ours
+never reaches the client.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ ODD_EVENTS: Final = (
     b'data: {"type": []}\n\n',
     b"\xef\xbb\xbf",
 )
-"""Of servers of all APIs."""
+"""Events of servers of all APIs."""
 
 
 @dataclass(frozen=True)
 class StreamRules:
-    """What holds for every stream of one wire."""
+    """Properties of every stream of one wire."""
 
     wire: Wire
     calls: Callable[[Any], Iterable[str]]
@@ -95,7 +95,7 @@ class StreamRules:
             return []
 
     async def _held(self, pieces: Sequence[bytes]) -> bytes:
-        """What a client without our tool gets of a stream whose beginning was held until it could be judged."""
+        """Bytes for a client without our tool, if the beginning of the stream was held until it could be judged."""
         reported: list[bytes] = []
 
         async def early(_: object, piece: bytes) -> None:
@@ -108,11 +108,11 @@ class StreamRules:
 
 
 Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
-"""What becomes of a stream: what is told, what the model said, its end, and its end if no round follows."""
+"""A processed stream: bytes for the client, the model's message, its end, and its end if no round follows."""
 
 
 def _as_sent(rounds: Sequence[Round], framing: Framing) -> list[tuple[object, AssistantMessage | None, object]]:
-    """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it; where
+    """All that is sent of each round. A blank line may be sent at once or with the end, as the pieces have it; where
     another end takes the place of that one, without it; and where events are made, before or after these. So may a
     comment after the last event."""
     return [
@@ -126,7 +126,7 @@ def _as_sent(rounds: Sequence[Round], framing: Framing) -> list[tuple[object, As
 
 
 def _seen(stream: bytes, framing: Framing) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """What a client sees of a stream, however its blank lines are spread: comments, lines, and the data of events."""
+    """A stream as a client parses it, however its blank lines are spread: comments, lines, and the data of events."""
     lines = [line for line in _LINE_ENDS_IN.split(stream) if line]
     comments = [line for line in lines if line.startswith(b":")]
     lines = [line for line in lines if not line.startswith(b":")]

@@ -1,4 +1,4 @@
-"""What is fuzzed, and the cases that are kept: a file each in `corpus/TARGET/`.
+"""Fuzz targets and their stored cases: a file each in `corpus/TARGET/`.
 
 Rule: a case is bytes, so what is found is a file as it is, and every file is tried again in `make test`.
 """
@@ -49,7 +49,7 @@ class Target:
 
     @property
     def folder(self) -> Path:
-        """Of its cases."""
+        """Folder of its cases."""
         return CORPUS / self.name
 
     def check(self, case: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The way back over HTTP: what was cut out of a request comes back whole or in parts, to its owner and nobody else."""
+"""Artifacts over HTTP: the owner of a request, and no one else, gets back what was cut out, whole or in parts."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_every_read_is_logged_without_key_or_content(build: Any) -> None:
 
 
 def test_the_command_of_a_notice_fetches_the_lines_that_are_missing(build: Any) -> None:
-    """An agent with a shell on another machine: it runs what it was told, with its key in its environment."""
+    """An agent with a shell on another machine: it runs the notice's command, with its key in its environment."""
     world = build(artifacts={"public_url": "http://elsewhere.example"})
     request = one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}])
     assert world.ask(request, x_forwarded_for="10.1.2.3").status_code == 200

@@ -54,7 +54,7 @@ class Compactor:
 
 
 def history(turns: int, lines: int = 60) -> list[dict[str, Any]]:
-    """Of Codex, after an earlier compaction."""
+    """A Codex request after an earlier compaction."""
     items = [{"role": "developer", "content": "Be careful."}, EARLIER, {"role": "user", "content": "Read all logs."}]
     for turn in range(turns):
         items += [
@@ -127,7 +127,7 @@ def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str,
 
 
 def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -> None:
-    """What passed uncut is not taken for what was sent in the conversation."""
+    """A request that passed uncut is not mistaken for the conversation's last send."""
     window = 12_000
     worlds = build(window, answer=Compactor(limit=None), proxies=[{}, {}])
     items = history(20)

@@ -1,4 +1,4 @@
-"""What the dashboard asks for: an overview, conversations, pages of requests, and what happens next."""
+"""The dashboard's API: overview, conversations, pages of requests, and live events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_two_workers_show_the_same_and_a_third_finds_it_after_them(build: Any) -
         world.ask(growing(turn * 2), proxy=turn % 2, x_request_id=f"turn-{turn}")
     world.logged("request_done", 5)
     for proxy in (0, 1):
-        at(world, "/decisions", proxy)  # what is finished is written when somebody looks
+        at(world, "/decisions", proxy)  # finished requests are written on the next read
     one, other = at(world, "/decisions", 0), at(world, "/decisions", 1)
     assert one["decisions"] == other["decisions"]
     assert one["totals"] == other["totals"]

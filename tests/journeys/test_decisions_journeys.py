@@ -1,4 +1,4 @@
-"""What an operator sees: decisions, explanations, and nobody else does."""
+"""Decisions and explanations, which only the operator can see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody who reads only the log can say about a request."""
+"""What an operator can learn about a request from the log alone."""
 
 from __future__ import annotations
 

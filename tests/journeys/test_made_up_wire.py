@@ -1,5 +1,4 @@
-"""The whole proxy on an API that nobody speaks, whose bodies are lines: a wire is one folder, and all that is above it
-works for this one, too."""
+"""The whole proxy on a made-up API whose bodies are lines: a wire is one folder, and all layers above work with it."""
 
 from __future__ import annotations
 

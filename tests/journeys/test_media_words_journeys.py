@@ -19,7 +19,7 @@ TASK = {"type": "function", "function": {"name": "Task", "parameters": {"type": 
 
 
 def reported(world: World, content: Any, **members: Any) -> str:
-    """What stands in the last tool result that the upstream got."""
+    """Content of the last tool result that the upstream received."""
     body = one_call("", **members)
     body["messages"][-1]["content"] = content
     answer = world.ask(body)

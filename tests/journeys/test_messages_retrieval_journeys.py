@@ -28,7 +28,7 @@ def use(name: str, number: int, **given: Any) -> dict[str, Any]:
 
 
 class Scripted:
-    """Says what it is told to, one answer after the other; the last one for ever."""
+    """Plays the given answers in order, then repeats the last one."""
 
     def __init__(self, *contents: list[dict[str, Any]]) -> None:
         self._contents = list(contents)

@@ -1,4 +1,4 @@
-"""What passes as the very bytes, and what is still known of it."""
+"""Requests forwarded unchanged, and what is still recorded about them."""
 
 from __future__ import annotations
 

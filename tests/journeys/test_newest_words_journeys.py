@@ -1,4 +1,4 @@
-"""What a user says last reaches the model, however it begins: pipelines open every message with the same line."""
+"""The last user message reaches the model, however it begins: pipelines open every message with the same line."""
 
 from __future__ import annotations
 

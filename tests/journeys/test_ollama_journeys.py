@@ -43,7 +43,7 @@ def ollama(build: Build) -> Build:
 
 
 def request(messages: Sequence[Json], *, stream: bool = False, **members: Any) -> Json:
-    """As ollama-python writes it."""
+    """A body as ollama-python writes it."""
     return {"model": "m", "stream": stream, "options": {}, "messages": [*messages], "tools": TOOLS, **members}
 
 
@@ -54,7 +54,7 @@ def asked(world: World, body: Json | bytes, *, proxy: int = 0, path: str = CHAT)
 
 
 def call(*names: str, content: str | None = None) -> Json:
-    """As ollama-python writes it: without ids, and without a content if there is none."""
+    """A message as ollama-python writes it: without ids, and without `content` if there is none."""
     calls = [{"function": {"name": name, "arguments": {"n": number}}} for number, name in enumerate(names)]
     return {"role": "assistant", **({} if content is None else {"content": content}), "tool_calls": calls}
 

@@ -1,4 +1,4 @@
-"""What the operator's API says of itself is what it answers."""
+"""The operator API's own description matches its responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe hears."""
+"""Responses to readiness probes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_decisions_that_cannot_be_kept_are_reported_and_leave_the_proxy_ready(bu
 
 
 def test_a_deleted_data_folder_is_created_again_and_the_log_reports_it(build: Any) -> None:
-    """What is kept of a request and what is told of it: artifacts and decisions together."""
+    """Stored content and recorded decisions of a request: artifacts and decisions together."""
     world = build()
     root = world.proxies[0].removesuffix("/v1")
     for number in (1, 2):

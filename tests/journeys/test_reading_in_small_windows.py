@@ -32,7 +32,7 @@ def run(exchanges: int) -> dict[str, Any]:
 
 
 class Reader:
-    """A model that reads page after page, and calls the agent's tool once it has read enough or is told to go on."""
+    """A model that reads page after page, and calls the agent's tool once it has read enough or has to continue."""
 
     def __init__(self, world: World) -> None:
         self._world = world

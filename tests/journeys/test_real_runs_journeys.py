@@ -1,4 +1,4 @@
-"""What is cut out of real conversations of agents comes back byte for byte, by each way that there is.
+"""Content cut out of real agent conversations comes back byte for byte, over every access path.
 
 `AGENT_RUNS=FOLDER` names files `*.jsonl.gz` with a conversation a line: `{"messages": […], "tools": […] | null}`.
 `AGENT_RUNS_EVERY=1` takes all of them.

@@ -1,4 +1,4 @@
-"""Who may not see the operator's pages is told so: a program in JSON, a person on a page."""
+"""Refused operator pages: programs get JSON, browsers a page."""
 
 from __future__ import annotations
 

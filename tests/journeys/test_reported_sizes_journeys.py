@@ -1,4 +1,4 @@
-"""Sizes as clients and operators are told them: in the model's tokens, whatever the proxy's own estimate is."""
+"""Sizes reported to clients and operators are in the model's tokens, whatever the proxy's own estimate."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def reads(world: World, **query: Any) -> Call:
 
 
 def asked(world: World, **members: Any) -> dict[str, Any]:
-    """What a client understands of the answer; of a stream, by its events, which are numbered without a gap."""
+    """The answer as a client parses it; a stream's events must be numbered without a gap."""
     answer = world.ask(request(**members), path=PATH)
     assert answer.status_code == 200, answer.text
     if not members.get("stream"):

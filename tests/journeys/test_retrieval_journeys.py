@@ -24,7 +24,7 @@ LONG = long_text(5_000)
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
 MANY = [{"type": "function", "function": {"name": f"fetch_{number}"}} for number in range(128)]
-"""As many tools as OpenAI takes."""
+"""The maximum number of tools that OpenAI accepts."""
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -33,7 +33,7 @@ def request(text: str = LONG, tools: Any = (FETCH,), **members: Any) -> dict[str
 
 
 def asked(world: World, body: dict[str, Any], stream: bool = False, **how: Any) -> dict[str, Any]:
-    """What a client understands of the answer: message, finish reason and usage."""
+    """Message, finish reason and usage, as a client parses them."""
     if stream:
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
     answer = world.ask(body, **how)
@@ -207,7 +207,7 @@ def test_the_time_of_all_rounds_is_in_a_header_if_one_can_still_be_sent(build: A
     assert {member: int(tokens) for member, tokens in counted.items()} == usage
     assert usage["prompt_tokens"] == 2_000
     assert usage["total_tokens"] == 2_000 + usage["completion_tokens"]
-    plain = world.ask(request())  # one round, of which the client is told
+    plain = world.ask(request())  # one round, whose usage the client gets
     assert "x-context-proxy-usage" not in plain.headers
     assert "usage" not in world.logged("request_done", 3)[-1]
 
@@ -265,7 +265,7 @@ def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stre
     assert (page["role"], page["tool_call_id"]) == ("tool", call["tool_calls"][1]["id"])
     assert page["content"].splitlines()[1:] == LONG.splitlines()[6:8]
     assert [message["content"] for message in results] == ["one", "two"]
-    # The same in every later turn, whoever serves it.
+    # The same in every later turn, on any replica.
     before = world.upstream.last.body.partition(b'"tools"')[0].rstrip(b'], "')
     following["messages"] += [{"role": "assistant", "content": "All done."}, {"role": "user", "content": "And?"}]
     for proxy in (0, 1):
@@ -545,7 +545,7 @@ def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:
 
 
 async def _too_long_with_pages(received: Received, send: Send) -> bool:
-    """An upstream whose window is smaller than anybody said: it shows when pages come."""
+    """An upstream whose window is smaller than stated, which shows only when pages arrive."""
     if len(received.body) < 8_000 or "read_artifact(" not in received.body.decode():
         return False
     message = "This model's maximum context length is 6000 tokens. However, your messages resulted in 7000 tokens."

@@ -22,7 +22,7 @@ class Case(NamedTuple):
     """The member with the messages."""
     thought: dict[str, Any]
     said: dict[str, Any]
-    """What the assistant says besides its thought; the next user message follows."""
+    """The assistant's text beside its thinking; the next user message follows."""
     refusal: dict[str, Any]
     reply: dict[str, Any]
 

@@ -38,7 +38,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 
 
 def sent(world: Any, text: str = LONG, tool: str = "bash", **members: Any) -> str:
-    """What stands in the place of a tool's result."""
+    """Replacement of a tool's result."""
     assert world.ask(one_call(text, tool, **members)).status_code == 200
     found: str = world.upstream.last.messages[3]["content"]
     return found

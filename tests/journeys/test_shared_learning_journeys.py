@@ -1,4 +1,4 @@
-"""Replicas that share what they learn and decide through a server of Redis or Valkey, and go on without it."""
+"""Replicas share lessons and decisions through Redis or Valkey, and keep working without it."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_each_replica_shows_the_decisions_of_both_and_continues_without_the_serv
     assert one["decisions"] == other["decisions"]
     assert one["totals"] == other["totals"]
     page = at(world, f"/decisions?before={one['decisions'][1]['id']}", 1)["decisions"]
-    assert page == one["decisions"][2:], "a page of one replica goes on where that of the other ends"
+    assert page == one["decisions"][2:], "a page of one replica continues where the other's ends"
     for path in ("/conversations", "/overview"):
         shown = [at(world, path, proxy) for proxy in (0, 1)]
         assert shown[0] == shown[1], path

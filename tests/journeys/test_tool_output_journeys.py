@@ -1,4 +1,4 @@
-"""A long tool result on its way: cut once, kept whole before it is sent, and told to model, client and log."""
+"""A long tool result: stored before it is forwarded, cut once, and reported to model, client and log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several upstreams behind one address: where each request goes, with which key, and what is told of them together."""
+"""Several upstreams behind one address: where each request goes, with which key, and joint reports about all."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def connected(proxy: Proxy) -> AsyncIterator[Client]:
         yield Client(reader, writer)
     finally:
         if writer.transport.get_write_buffer_size():
-            writer.transport.abort()  # nobody reads the rest, and closing waits for that
+            writer.transport.abort()  # no one reads the rest, and closing waits for that
         writer.close()
         await asyncio.sleep(0)  # in which the transport closes its socket
 

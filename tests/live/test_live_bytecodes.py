@@ -1,4 +1,4 @@
-"""What a request costs, in bytecodes: how many there are does not depend on the machine's speed.
+"""The cost of a request in bytecodes, whose number does not depend on the machine's speed.
 
 Rule: a change that makes a request dearer says so by a higher figure here, and a gain lowers its figure.
 """
@@ -52,7 +52,7 @@ EVENT = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0
 
 
 class Upstream:
-    """Replies at once, and sends each event of a stream when it is told that its reader has the one before."""
+    """Replies at once, and sends each event of a stream once the reader has confirmed the one before."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -96,7 +96,7 @@ class Upstream:
 
 
 def received(connection: socket.socket, until: bytes) -> bytes | None:
-    """What arrives up to these bytes; None at the end. Nothing that follows is read."""
+    """Everything up to these bytes; None at the end. Later bytes stay unread."""
     found = b""
     while not found.endswith(until):
         piece = connection.recv(1)

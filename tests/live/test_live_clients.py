@@ -22,7 +22,7 @@ NODE = Path(__file__).parent / "node"
 
 
 async def _files(request: Request) -> JSONResponse:
-    """As much of OpenAI's /v1/files as the clients need; the files of these tests are all zeros, forms have none."""
+    """The subset of OpenAI's /v1/files that the clients need; test files are all zeros, forms have none."""
     body = await request.body()
     described = {"id": "file-1", "object": "file", "created_at": 1, "purpose": "assistants", "status": "processed"}
     name = "big.bin" if b'filename="big.bin"' in body else ""

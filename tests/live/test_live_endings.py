@@ -1,4 +1,4 @@
-"""How requests end when somebody leaves, dies, is silent, or the proxy is told to stop."""
+"""How requests end when a side disconnects, dies or falls silent, or the proxy is stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream
 
 
 class Serving:
-    """An upstream that begins streams, says what happens to them, and goes on when told to."""
+    """An upstream that begins streams, says what happens to them, and continues when released."""
 
     def __init__(self, begin: bytes = CHUNKED + chunk(b"data: 1\n\n")) -> None:
         self._begin = begin
@@ -138,7 +138,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Lingering:
-    """An upstream that ends the body of each stream only when it is told to, as gateways do that have to write down
+    """An upstream that ends the body of each stream only when released, as gateways do that have to write down
     first what it cost."""
 
     def __init__(self, *reported: bytes) -> None:
@@ -329,7 +329,7 @@ async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) 
     proxy.process.send_signal(signal.SIGTERM)
     await _ended(proxy)
     last_try = time.monotonic() + 10
-    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - nobody reports it
+    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.02)
     assert _group(proxy.process.pid) == []
 
@@ -439,7 +439,7 @@ async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> 
         assert await client.chunk() == b"data: [DONE]\n\n"
         assert await client.chunk() == b""
     last_try = time.monotonic() + 10
-    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - nobody reports it
+    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.02)
     assert _group(proxy.process.pid) == []
 

@@ -111,7 +111,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
 
 @needs_state_server
 async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_shared_state(fleet: Fleet) -> None:
-    """The window is nobody's setting: a refusal teaches it to one replica, and that one tells the others."""
+    """The window is not configured: a refusal teaches it to one replica, which shares it with the others."""
     started = fleet.turns(4)
     assert {answer.status_code for answer in started} == {200}
     for replica in fleet.replicas[1:]:

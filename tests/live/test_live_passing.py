@@ -1,4 +1,4 @@
-"""What passes through a running proxy, byte for byte, and what it refuses itself."""
+"""Requests that pass through a running proxy byte for byte, and those it refuses itself."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_client_that_reads_nothing_holds_the_upstream_back_and_gets_it_a
         client.ask(CHAT, BODY)
         await client.head()
         before = -1
-        while sent != before:  # until nobody takes more
+        while sent != before:  # until the buffers are full
             before = sent
             await asyncio.sleep(0.2)
         assert sent < events - 1_000

@@ -21,7 +21,7 @@ WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %
 
 
 class Serving:
-    """An upstream that streams, and goes on when it is told to."""
+    """An upstream that streams, and continues when released."""
 
     def __init__(self) -> None:
         self.finish = asyncio.Event()
@@ -51,7 +51,7 @@ async def reload_by_signal(proxy: Any) -> dict[str, Any]:
 
 
 async def mode_of(proxy: Any) -> str:
-    """What a new request is served with, on a connection of its own."""
+    """The settings that serve a new request on its own connection."""
     async with httpx.AsyncClient(trust_env=False, verify=False, timeout=20) as client:
         explained = await client.post(f"http://127.0.0.1:{proxy.port}/explain", content=BODY)
     mode: str = explained.json()["mode"]

@@ -27,7 +27,7 @@ WINDOW = 8_000
 TURNS = 24
 SETTINGS = {
     "MODELS": json.dumps([{"match": "*", "context_window": WINDOW, "tokenizer": "o200k_base"}]),
-    "ARTIFACTS__AGENT_PATH": "/artifacts",  # stands in what models read, as does the next
+    "ARTIFACTS__AGENT_PATH": "/artifacts",  # is part of what models read, as is the next
     "ARTIFACTS__PUBLIC_URL": "http://proxy.example",
     "LEARNING__ENABLED": "false",  # a lesson moves a cut once, and would not come at the same turn in both runs
 }
@@ -88,7 +88,7 @@ def sent(upstream: Upstream) -> Callable[[Sequence[str]], list[bytes]]:
 
 @pytest.fixture(scope="module")
 def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
-    """What one replica sends, with nobody beside it."""
+    """Bodies that a single replica sends."""
     from support.live_proxy import running
 
     with running(folder / "alone", upstream_port=upstream_port, **SETTINGS) as proxy:
@@ -158,7 +158,7 @@ def test_two_workers_send_what_one_process_would_send(
 
 
 def _came_since(before: list[int], replicas: list[Any], requests: int) -> list[int]:
-    """Of these requests, how many each replica has served: an answer is there before its log line."""
+    """How many of these requests each replica has served: an answer arrives before its log line."""
     last_try = time.monotonic() + PATIENCE_SECONDS
     while sum(_done(replicas)) < sum(before) + requests and time.monotonic() < last_try:
         time.sleep(0.01)

@@ -107,7 +107,7 @@ CALL = {"index": 0, "id": "call_1", "type": "function", "function": {"name": RET
 
 
 class Reader:
-    """An upstream whose model reads, and then thinks until somebody leaves."""
+    """An upstream whose model reads, and then thinks until the client disconnects."""
 
     def __init__(self) -> None:
         self.thinking, self.left = asyncio.Event(), asyncio.Event()

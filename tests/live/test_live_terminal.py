@@ -1,4 +1,4 @@
-"""What somebody sees who starts the proxy on a terminal."""
+"""What a user sees who starts the proxy on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes through a proxy whose upstream speaks TLS, and long bodies, which are written in pieces, also without."""
+"""A proxy with a TLS upstream, and long bodies, which are written in pieces, with and without TLS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import support
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk
 
 CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
-"""Of 127.0.0.1, signed by itself, with its key: made for these tests, known to all."""
+"""Self-signed certificate of 127.0.0.1 with its key, made for these tests and public."""
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'
 EVENTS = [b'data: {"n": %d, "choices": [{"delta": {"content": "%s"}}]}\n\n' % (n, b"x" * n * 997) for n in range(20)]

@@ -34,7 +34,7 @@ STREAM = b"data: " + json.dumps(EVENT).encode() + b"\n\ndata: [DONE]\n\n"
 
 
 class Waiting:
-    """An upstream that says nothing with every byte until it is told to go on, then refuses, `refusals` times."""
+    """An upstream that says nothing with every byte until it is released, then refuses, `refusals` times."""
 
     def __init__(self, refusals: int) -> None:
         self.bodies: list[bytes] = []

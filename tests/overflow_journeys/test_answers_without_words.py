@@ -1,5 +1,5 @@
-"""Refusals that say nothing: a success without an answer, a 400 without a body. One smaller request is tried, and what
-the upstream said stands when that is not taken either."""
+"""Refusals that say nothing: a success without an answer, a 400 without a body. One smaller request is tried; if
+that is not accepted either, the upstream's answer is forwarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an upstream sends before it says anything reaches the client when it comes; a second send stays possible."""
+"""Bytes that an upstream sends before its answer reach the client at once; a second send stays possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window that nobody states for this upstream is a guess: nothing is refused on it, and nothing is left out."""
+"""A window not stated for this upstream is a guess: it causes no refusal and no omission."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.overflow_stage import accepting, saying, staged
 from support.overflow_words import assert_valid, conversation, estimate, too_long
 
 AT_ANOTHER_PROVIDER = "llama3.1:8b"
-"""32 000 tokens at Cerebras, 128 000 elsewhere: what a server of one's own gives it is anybody's guess."""
+"""32 000 tokens at Cerebras, 128 000 elsewhere: a self-hosted server may allow any number."""
 
 
 async def test_a_request_over_a_guessed_window_goes_up_as_the_very_bytes_that_came(tmp_path: Path) -> None:

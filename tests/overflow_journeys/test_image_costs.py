@@ -1,4 +1,4 @@
-"""What the images of a model cost is learned: a loop of screenshots is refused once, not at every turn."""
+"""The proxy learns the cost of a model's images: a loop of screenshots is refused once, not at every turn."""
 
 from __future__ import annotations
 

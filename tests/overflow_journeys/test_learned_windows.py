@@ -1,4 +1,4 @@
-"""What was learned or estimated may be wrong: it is tried again, and no request is refused because of it."""
+"""Lessons and estimates may be wrong: they are tried again, and no request is refused because of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(
             assert len(sent) < 3 * EVERY, sent
             assert (await asked(stage, body, counting(128_000))).attempts == "1"
             sent.append(estimate(stage.model.bodies[0]))
-        if sightings == 2:  # a search goes on from each trial
+        if sightings == 2:  # a search continues from each trial
             assert sum(tokens > sent[0] for tokens in sent) <= 3
 
 

@@ -1,5 +1,5 @@
-"""Refusals as providers word them, in every shape they come in: each is cured with one more send that nobody sees, and
-none of their look-alikes is."""
+"""Refusals as providers word them, in every shape they come in: each is cured with one more, invisible send, and none
+of their look-alikes is."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def delivered(row: dict[str, Any], delivery: str) -> Scene:
 
 
 def most_tokens(row: dict[str, Any], refused_tokens: int) -> float:
-    """Of the second send: 60 % of the limit where one is told in tokens, which are the upstream's own where the request
-    has fewer by the proxy's count; else half of what was refused. That count is a little off from the one here."""
+    """Maximum of the second send: 60 % of a limit stated in tokens, which are the upstream's own if the request has
+    fewer by the proxy's count; else half of the refused size. That count is a little off from the one here."""
     if row["unit"] != "tokens" or not row["limit"]:
         return 0.55 * refused_tokens
     for_the_prompt = row["limit"] - (row["completion_tokens"] or 0)

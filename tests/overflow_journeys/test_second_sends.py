@@ -1,4 +1,4 @@
-"""What the second send is, when there is none, and what the client hears when it was of no use."""
+"""The second send: its content, when there is none, and the client's answer if it did not help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that wait for a response: what they keep may go to a file, and nobody else waits for them."""
+"""Requests that wait for a response: their bodies may be moved to a file, and other requests never wait for them."""
 
 from __future__ import annotations
 

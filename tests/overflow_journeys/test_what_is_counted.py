@@ -1,4 +1,4 @@
-"""What besides the messages becomes prompt is counted; a request that the upstream counts otherwise teaches nothing."""
+"""All prompt content besides the messages is counted; a request that the upstream counts otherwise teaches nothing."""
 
 from __future__ import annotations
 

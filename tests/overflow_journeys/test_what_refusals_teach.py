@@ -13,7 +13,7 @@ from support.overflow_words import conversation, estimate, openai_error, too_lon
 from support.scripted_upstream import Connection, Request
 
 WINDOW = {"defaults": {"context_window": 20_000}}
-"""What is believed of every model; a refusal knows better."""
+"""The assumed window of every model, which refusals correct."""
 
 
 async def asked(stage: Stage, *scenes: Scene, model: str = "m") -> str | None:
@@ -163,7 +163,7 @@ def counted_by(limit: int, ratio: float) -> Scene:
 
 
 async def test_a_limit_quoted_in_the_request_itself_heals_it_and_teaches_nothing(tmp_path: Path) -> None:
-    """What a client wrote may come back in an error: it must not shrink the window of the others."""
+    """An error may quote a client's text, which must not shrink the window of other clients."""
     async with staged(tmp_path) as stage:
         words = json.loads(too_long(6_000, 15_000))["error"]["message"]
         body = conversation(15_000, model="m", user=words)

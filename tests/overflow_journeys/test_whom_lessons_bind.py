@@ -1,4 +1,4 @@
-"""What one key's requests teach binds that key, and all others once a second key has met the same."""
+"""A lesson from one key's requests binds that key, and all others once a second key has learned the same."""
 
 from __future__ import annotations
 

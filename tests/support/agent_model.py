@@ -21,7 +21,7 @@ from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, 
 
 
 class Answers(Protocol):
-    """What a module of answers has."""
+    """Interface of a module of answers."""
 
     PATH: str
     REFUSALS: dict[str, Refusal]
@@ -39,7 +39,7 @@ class Answers(Protocol):
 
 
 class Validity(Protocol):
-    """What a validator has."""
+    """Interface of a validator."""
 
     def complaints(self, body: Mapping[str, Any], issued: Sequence[Sequence[Mapping[str, Any]]], /) -> list[str]: ...
 

@@ -1,5 +1,5 @@
 """Conversations of chat completions as the Responses API has them, and back: what is measured on one wire can be
-measured on the other. `python -m support.chat_as_responses --port P --upstream URL COMMAND…` stands before and behind
+measured on the other. `python -m support.chat_as_responses --port P --upstream URL COMMAND…` runs before and behind
 a proxy: chat in, the Responses API through the proxy that COMMAND starts, chat out.
 
 Rule: translated there and back, a conversation is the same.

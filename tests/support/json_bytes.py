@@ -66,7 +66,7 @@ MORE_MEMBERS = st.lists(st.tuples(STRINGS, VALUES), max_size=1)
 
 @st.composite
 def messages(draw: Any) -> bytes:
-    """A message as clients send them, in any spelling, with members that nobody knows; sometimes any value at all."""
+    """A message as clients send them, in any spelling, with unknown members; sometimes any value at all."""
     if draw(st.integers(0, 9)) == 0:
         return draw(VALUES)
     role = draw(ROLES)

@@ -1,5 +1,5 @@
-"""The rest of the made-up API of `line_wire`, a whole wire: what is sent to it, what it answers, and how it refuses. No
-JSON stands in any of it but in what a model writes for a call.
+"""The rest of the made-up API of `line_wire`, a whole wire: what is sent to it, what it answers, and how it refuses. Only
+the arguments that a model writes for a call are JSON.
 
     model: m
     whole: yes
@@ -219,7 +219,7 @@ class _Rounds:
 
     def __init__(self) -> None:
         self._counts: list[Counted] = []
-        """Of the rounds that are over."""
+        """Usage of the finished rounds."""
         self._rounds = 0
         self.spoke = False
         """In the rounds that are over."""
@@ -276,7 +276,7 @@ class _Rounds:
         return AssistantMessage(said, own, others, meant_by(others), {"words": words})
 
     def plain_end(self, sentence: str) -> list[str]:
-        """The end when the model would go on calling us."""
+        """The end if the model would call us again."""
         words = [] if self.spoke or self._words else _spoken(sentence)
         return [*words, *("ended: done" if line.startswith("ended: ") else line for line in self.held)]
 

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 120.0
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that the system gives to no connection as its own end in the meantime."""
+    """A port without a listener that the system will not use as an ephemeral port in the meantime."""
     while True:
         port = random.randrange(10_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

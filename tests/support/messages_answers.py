@@ -1,6 +1,6 @@
 """Answers of `/v1/messages`: whole, as events, and every form in which a request is refused for its length.
 
-Rule: shapes are those of anthropic 2.12.0's types; each refusal was seen, or stands in a source that is named.
+Rule: shapes are those of anthropic 2.12.0's types; each refusal was seen, or is in a source that is named.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _deltas(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
 
 
 def counted_answer(body: Mapping[str, Any]) -> Answer:
-    """Of `/v1/messages/count_tokens`."""
+    """The answer of `/v1/messages/count_tokens`."""
     return as_json({"input_tokens": counted(body)})
 
 
@@ -137,7 +137,7 @@ def _openai(code: str | None) -> Refusal:
 
 
 def _ours(**members: Any) -> Refusal:
-    """As this project refuses what was refused twice."""
+    """This project's own refusal after a second one of the upstream."""
     return lambda _, sent, __: error(refused_twice(sent, "en"), **members)
 
 

@@ -1,5 +1,5 @@
 """Generators of conversations of the Messages API: parallel calls, results in any order, media in them, thoughts,
-system texts in the middle, marks for a cache, compactions, and blocks that nobody knows."""
+system texts in the middle, marks for a cache, compactions, and blocks of unknown types."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RESULTS = st.one_of(
     NON_EMPTY,
     st.lists(st.one_of(NON_EMPTY.map(text), st.just(IMAGE), st.just(DOCUMENT)), min_size=1, max_size=3),
 )
-"""What tools say: a string or blocks."""
+"""Results of tools: a string or blocks."""
 ASKED = st.one_of(NON_EMPTY, st.lists(st.one_of(NON_EMPTY.map(text), st.just(IMAGE)), min_size=1, max_size=3))
 
 

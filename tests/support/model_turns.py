@@ -120,7 +120,7 @@ def next_reply(text: str, last_user: str, tools: Sequence[tuple[str, str | None]
 
 
 def steps_done(text: str) -> int:
-    """The last step that a request tells of."""
+    """The last step that a request contains."""
     return max((int(number) for number in _STEP.findall(text)), default=0)
 
 

@@ -49,7 +49,7 @@ def _as_s3(s3: _Application) -> _Application:
 
 
 def _serve(of: str) -> None:
-    """Until whoever started it has closed its input, or is gone."""
+    """Run until the parent has closed its input, or is gone."""
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 

@@ -84,7 +84,7 @@ class Said:
 
 @dataclass
 class Model:
-    """What is installed under a name."""
+    """A model installed under a name."""
 
     num_ctx: int | None = None
     system: str = ""
@@ -383,7 +383,7 @@ def tokens_of(messages: Sequence[Json], tools: str = "", count: Callable[[str], 
 
 
 def without_thoughts(messages: Sequence[Json]) -> list[Json]:
-    """What an assistant thought in its texts before the last question is gone."""
+    """Remove thinking from assistant texts before the last question."""
     last = max((at for at, one in enumerate(messages) if one["role"] == "user"), default=0)
     return [
         {**one, "content": re.sub(r"(?s)<think>.*?</think>", "", one.get("content", ""))}
@@ -407,7 +407,7 @@ def _rendered(message: Json) -> str:
 
 
 def _marshalled(found: Any) -> str:
-    """As Go's `json.Marshal` writes it, which templates use."""
+    """JSON as Go's `json.Marshal` writes it, which templates use."""
     written = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return re.sub("[<>&\u2028\u2029]", lambda one: f"\\u{ord(one[0]):04x}", written)
 
@@ -458,7 +458,7 @@ def _oldest(messages: Sequence[Json]) -> int | None:
 
 
 def native_refusal(count: int, window: int) -> Json:
-    """As llama-server words it, which Ollama passes on as a string in its own."""
+    """The error in llama-server's words, which Ollama forwards as a string in its own."""
     message = f"request ({count} tokens) exceeds the available context size ({window} tokens), try increasing it"
     reported = {"code": 400, "message": message, "type": "exceed_context_size_error"}
     return {"error": {**reported, "n_prompt_tokens": count, "n_ctx": window}}

@@ -56,7 +56,7 @@ def counted_in(row: dict[str, Any]) -> int | None:
 
 
 def is_learnt(row: dict[str, Any], prompt_tokens: int) -> bool:
-    """Whether the refusal of a prompt of so many tokens teaches the limit, where nobody states a window."""
+    """Whether the refusal of a prompt of so many tokens teaches the limit, if the window is unknown."""
     sent = Sent(prompt_tokens, 4 * prompt_tokens, window_is_certain=False, reply_tokens=row["completion_tokens"])
     verdict = verdict_of(row, sent)
     return verdict.limit_is_learnable and verdict.limit == row["limit"]

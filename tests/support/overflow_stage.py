@@ -63,7 +63,7 @@ def saying(status: int, body: bytes, content_type: str = JSON, *headers: str) ->
 
 
 def streaming(*steps: bytes | asyncio.Event, content_type: bytes = b"text/event-stream") -> Scene:
-    """A stream of these pieces; where an event stands, it waits for it."""
+    """A stream of these pieces; where there is an event, it waits for it."""
 
     async def scene(connection: Connection, _: Request) -> None:
         await connection.send(CHUNKED.replace(b"text/event-stream", content_type))
@@ -105,7 +105,7 @@ class Thinking:
 
 
 async def accepting(connection: Connection, request: Request) -> None:
-    """What a model that takes the request says: a stream when one was asked for."""
+    """The answer of a model that accepts the request: a stream if one was requested."""
     streams = json.loads(request.body).get("stream")
     await saying(200, STREAM if streams else COMPLETION, EVENTS if streams else JSON)(connection, request)
 
@@ -138,7 +138,7 @@ class ModelServer:
 
 @dataclass(frozen=True)
 class Received:
-    """What the client got."""
+    """The response that the client received."""
 
     status: int
     headers: dict[str, str]

@@ -43,7 +43,7 @@ def _exchange(number: int, text: str) -> list[dict[str, Any]]:
 
 
 def estimate(body: bytes) -> int:
-    """Tokens of the texts of a request, by the estimate that stands in for an unknown tokenizer."""
+    """Tokens of the texts of a request, by the estimate that replaces an unknown tokenizer."""
     return sum(4 + ByteClassCounter().count("\n".join(_texts(message))) for message in json.loads(body)["messages"])
 
 

@@ -1,6 +1,6 @@
 """Answers of `/v1/responses`: whole, as events, and every form in which a request is refused for its length.
 
-Rule: shapes are those of openai 3.54.0's types; each refusal was seen, or stands in a source that is named.
+Rule: shapes are those of openai 3.54.0's types; each refusal was seen, or is in a source that is named.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _numbered(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def counted_answer(body: Mapping[str, Any]) -> Answer:
-    """Of `/v1/responses/input_tokens`."""
+    """The answer of `/v1/responses/input_tokens`."""
     return as_json({"object": "response.input_tokens", "input_tokens": counted(body)})
 
 

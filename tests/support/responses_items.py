@@ -1,5 +1,5 @@
 """Generators of inputs of the Responses API: parallel calls of all kinds, outputs in any order and twice, reasoning,
-items that stand for others, and types that nobody knows."""
+items that refer to others, and unknown types."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def exchanges(draw: Any, number: int) -> Items:
 
 
 def odd(draw: Any, number: int) -> Items:
-    """What stands by itself."""
+    """Items that belong to no other."""
     search = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": {"type": "search"}}
     tool = {"type": "function", "name": "cat", "parameters": {}}
     found_tools = {"type": "tool_search_output", "call_id": f"ts_{number}", "tools": [tool], "execution": "client"}

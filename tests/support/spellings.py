@@ -59,7 +59,7 @@ class Spelling(Protocol):
     """With the conversation."""
     refusals: Mapping[str, Refusal]
     in_streams: Sequence[str]
-    """The refusal of a whole answer, and after it those that are told in a stream only."""
+    """The refusal of a whole answer, and after it those that occur in a stream only."""
 
     def user(self, text: str, media: Sequence[str] = ()) -> Items: ...
     def system(self, text: str) -> Items: ...

@@ -38,8 +38,7 @@ MARKS: Final = {
     "seal": (f'"signature": "{SEAL}"', f'"encrypted_content": "{SEAL}"'),
     "tool": ('"name": "read_artifact"',),
 }
-"""Where one of these stands, there is something to refuse; in a text, such as a page of an old message, quotes are
-escaped."""
+"""Each of these marks something to refuse; in a text, such as a page of an old message, quotes are escaped."""
 
 
 @dataclass
@@ -92,7 +91,7 @@ class Session:
                 self._exchange()
 
     def body(self) -> bytes:
-        """Of the next turn."""
+        """The body of the next turn."""
         for _ in range(2):
             self._exchange()
         self.words = f"The newest words of {self.name}, after {len(self.messages)} messages."

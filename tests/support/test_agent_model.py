@@ -230,7 +230,7 @@ def test_a_limit_holds_for_ever_and_is_reported_truthfully(path):
         assert f"has {model.seen[-1].tokens} input tokens" in reported
     assert model.seen[1].tokens < model.limit < model.seen[2].tokens
     del agent.items[1 : 3 if path == MESSAGES else 4]  # the first exchange: it says words and calls, then the result
-    assert agent.turn(), "what is smaller is taken, and the work goes on"
+    assert agent.turn(), "a smaller request is accepted, and the work continues"
     assert "Step 3" in json.dumps(agent.items)
 
 

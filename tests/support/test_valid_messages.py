@@ -203,7 +203,7 @@ RULES = {
         body(user(*(text(str(n), cache_control=SHORT) for n in range(4))), cache_control=SHORT),
         "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     ),
-    "what is kept long stands before what is kept short": (
+    "blocks cached longer come before blocks cached shorter": (
         body(user(text("a", cache_control=SHORT)), system=[text("s", cache_control=LONG)]),
         body(user(text("a", cache_control=LONG)), system=[text("s", cache_control=SHORT)]),
         "messages.0.content.0.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' "

@@ -110,7 +110,7 @@ RULES = {
         body(USER, result(), call(), result()),
         "No tool call found for function call output with call_id call_1.",
     ),
-    "a result stands alone only if the server holds its call": (
+    "a result comes without its call only if the server holds it": (
         body(result(), previous_response_id="resp_1"),
         body(result()),
         "No tool call found for function call output with call_id call_1.",

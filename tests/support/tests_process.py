@@ -100,7 +100,7 @@ _STATM: Final = Path("/proc/self/statm")
 _WORTH_BYTES: Final = 8 * 1024 * 1024
 """Growth after which memory is given back; to look costs 10 µs, to give back some milliseconds."""
 _least_bytes: Final = [0]
-"""What the process held when it last gave back."""
+"""Memory of the process when it last returned some."""
 _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
 with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -129,7 +129,7 @@ def pytest_collect_file(file_path: Path) -> Any:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What is loaded by now stays: no collection scans it. Each application that starts in a process of its own does
     the same; started here, it would scan all that pytest holds, hundreds of times."""
-    linecache.clearcache()  # pytest has looked where each test stands
+    linecache.clearcache()  # pytest has looked up each test's line
     collect_and_keep()
     tune_allocator()
     give_back()
@@ -138,7 +138,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What a test has left in circles is collected: examples of a property add up to a hundred megabytes in a module.
+    """Collect a test's reference cycles: examples of a property add up to a hundred megabytes in a module.
     When much is free, it goes back to the system before the next test takes more."""
     gc.enable()  # the command line works without, and a test that ran it would leave hundreds of others without
     grown = _resident_bytes() - _least_bytes[0] > _WORTH_BYTES

@@ -38,7 +38,7 @@ def cut(
 
 
 def cut_text(text: str, limits: ExcerptLimits | None = None, **settings_of_step: Any) -> Any:
-    """What stands in the place of a text that is cut."""
+    """Replacement of a text that is cut."""
     (edit,) = cut(text, limits, **settings_of_step)
     return edit.becomes
 

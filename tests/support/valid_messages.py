@@ -55,7 +55,7 @@ def complaints(body: Mapping[str, Any], issued: Sequence[Sequence[Block]] = ()) 
 
 
 def turns_of(messages: Sequence[Mapping[str, Any]]) -> list[Turn]:
-    """Neighbours of one role as one turn; system messages between them are no turn and part nobody."""
+    """Neighbours of one role as one turn; system messages between them are no turn and separate none."""
     turns: list[tuple[str, str, list[tuple[str, Block]]]] = []
     for number, message in enumerate(messages):
         if message["role"] == "system":
@@ -138,8 +138,8 @@ def _contents(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _pairs(turns: Sequence[Turn], *, continues: bool) -> Iterator[str]:
-    """claude-code#1237 and #14416. A result behind another block is as good as none; of a thread that goes on, the
-    first results answer what the server holds."""
+    """claude-code#1237 and #14416. A result behind another block is as good as none; the first
+    results of a continued thread answer calls that the server holds."""
     seen: set[str] = set()
     for index, turn in enumerate(turns):
         calls = [block["id"] for _, block in turn.of("tool_use")]

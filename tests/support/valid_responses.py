@@ -149,7 +149,7 @@ def _ids(items: Sequence[Item]) -> Iterator[str]:
 
 
 def _pairs(items: Sequence[Item], *, held: bool) -> Iterator[str]:
-    """A result stands behind its call, wherever; a custom tool may have several."""
+    """A result follows its call, at any distance; a custom tool may have several."""
     calls: dict[tuple[str, str], str] = {}
     answered: set[tuple[str, str]] = set()
     referred = {item.get("id") for item in items if kind_of(item) == "item_reference"}

@@ -117,7 +117,7 @@ def test_each_row_has_a_refusal_that_its_api_knows():
     assert len({client.name for client in WIRE_CLIENTS}) == len(WIRE_CLIENTS)
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux tells the environment of others")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows other processes' environment")
 def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(tmp_path):
     waits = ["sleep", "600"]
     theirs, ours = (

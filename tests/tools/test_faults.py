@@ -56,7 +56,7 @@ def test_what_was_not_tried_fails_the_command(monkeypatch: pytest.MonkeyPatch) -
 
 
 def soaked(*memory: float, sockets: int = 10) -> Soaked:
-    """Of one sample each; as many sockets stay open as there are samples, over those of the first."""
+    """A soak with one sample for each memory reading; each sample has one more open socket."""
     samples = [Sample(5.0 * n, held, 30, 14, sockets + n) for n, held in enumerate(memory)]
     return Soaked(20, samples, Counter(small=3), Counter())
 

@@ -1,4 +1,4 @@
-"""What the parts of both APIs have in common."""
+"""Parts of messages that both APIs have in common."""
 
 from __future__ import annotations
 

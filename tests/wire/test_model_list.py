@@ -121,7 +121,7 @@ SHAPES: list[tuple[str, dict[str, Any], ModelLimits]] = [
     ("Novita", {"id": "m", "context_size": 131072, "max_output_tokens": 32768}, ModelLimits(131072, None, 32768)),
     ("Vercel", {"id": "m", "context_window": 200000, "max_tokens": 64000}, ModelLimits(200000, None, 64000)),
     (
-        "Anthropic's prompt limit stands in for the window",
+        "Anthropic's prompt limit is used as the window",
         {"id": "claude-sonnet-4-5", "type": "model", "max_input_tokens": 200000, "max_tokens": 64000},
         ModelLimits(200000, 200000, 64000),
     ),

@@ -26,7 +26,7 @@ def target(path: str, base_path: str, method: str = "POST") -> str | None:
 @pytest.mark.parametrize(
     ("base_path", "path", "upstream"),
     [
-        # /v1, or nothing, stands for the base URL, whatever that is.
+        # /v1, or nothing, means the base URL, whatever that is.
         ("/v1", "/v1/chat/completions", "/v1/chat/completions"),
         ("/v1", "/v1/chat/completions/", "/v1/chat/completions"),
         ("/v1", "//v1//chat/completions", "/v1/chat/completions"),

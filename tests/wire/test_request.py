@@ -250,7 +250,7 @@ def test_a_lower_reply_limit_leaves_less_thinking_in_a_chat():
 
 
 NESTED = SHAPE._replace(reply_limits=(("options", "most"),), window=("options", "window"), streams=True)
-"""Of an API that streams by default and has its limits in a member together."""
+"""A body of an API that streams by default and groups its limits in one member."""
 
 
 def options_of(request):

@@ -33,7 +33,7 @@ def parsed(wire: Any, messages: Any) -> Any:
 
 @st.composite
 def histories(draw: Any) -> list[dict[str, str]]:
-    """Of an agent that sends tool output and reminders as system messages; each text occurs once."""
+    """Messages of an agent that sends tool output and reminders as system messages; each text occurs once."""
     roles = st.sampled_from(["system", "developer"])
     sizes = st.sampled_from([20, 200, 900, LEAST_SYSTEM_BYTES - 20, 3_000, 30_000])
     found = [

@@ -281,7 +281,7 @@ def test_quoted_lines_are_omitted_ones_fit_the_room_and_are_deterministic(histor
     texts = [entry.whole.text() for entry in gone]
     for _, lines in found:
         for line in lines:
-            # A patch or an argument inside JSON is told as it would be written.
+            # A patch or an argument inside JSON is quoted as it would be written.
             assert line == "…" or any(line in text or json.dumps(line)[1:-1] in text for text in texts)
     cost: dict[str, int] = {}
     for line in (line for lines in pool.sources.values() for line in lines):

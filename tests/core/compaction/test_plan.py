@@ -513,7 +513,7 @@ PREFILL = {"role": "assistant", "content": "Here is the next step:"}
 
 def exchange_of_another_id(number):
     said, result = exchange([f"line {number}\n" * 60], first_call=number)
-    return [said, {**result, "tool_call_id": "of a call that nobody made"}]
+    return [said, {**result, "tool_call_id": "of a call that does not exist"}]
 
 
 @pytest.mark.parametrize(
@@ -868,7 +868,7 @@ def test_a_call_with_the_id_of_one_that_read_a_page_reads_none():
 @thorough
 @given(valid_histories(), budgets())
 def test_ids_of_calls_need_to_be_unique_in_their_message_only(messages, budget):
-    """What is cut is the same if every message names its calls alike."""
+    """The cuts are the same if every message uses the same call ids."""
     unique, repeated = json.loads(json.dumps(messages)), json.loads(json.dumps(messages))
     for number, (one, other) in enumerate(zip(unique, repeated, strict=True)):
         for place, (call, again) in enumerate(zip(one.get("tool_calls", ()), other.get("tool_calls", ()), strict=True)):

@@ -416,7 +416,7 @@ GOAL = Mark(0)
 
 
 def edits(*history):
-    """Of a history, each edit once; what is shortened once is not shortened again."""
+    """The edits of a history, each once; shortened text is not shortened again."""
     kept = kept_of(list(history))
     changes = list(STEP(kept, GOAL))
     for change in changes:
@@ -504,7 +504,7 @@ def test_a_large_result_on_the_edge_of_a_cut_is_cut_and_stays():
 
 
 def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
-    """As aider sends them: with the room for half of it, half of it is worth more than none."""
+    """Messages as aider sends them: with room for half, half is worth more than none."""
     files = "".join(f"def function_{number}(): return {number}\n" for number in range(4_000))
     history = [system(), user(files), {"role": "assistant", "content": "Ok."}, user("Change function_7.")]
     budget = Budget(30_000)

@@ -74,7 +74,7 @@ ENCODINGS = [
     ("English", "utf-16-be"),
 ]
 NOISE = random.Random(7).randbytes(100_000)
-"""What the inside of compressed and encoded files is like."""
+"""Contents like those of compressed and encoded files."""
 BINARY = [
     name
     for name, (_, content) in FILES.items()

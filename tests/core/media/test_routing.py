@@ -450,7 +450,7 @@ def inlined(content=PNG, declared="image/png"):
 
 
 def beside(content=PNG, suffix="png", name="a.png"):
-    """The text that stands beside an image that was fetched."""
+    """The text beside a fetched image."""
     place = f"/data/tool-output/{Artifact(content, 'fetched', suffix).id}"
     return {"type": "text", "text": f"[image: {name}, kept in {place}]"}
 

@@ -1,4 +1,4 @@
-"""What is known of a model: which lesson beats which, and the search for a limit that nobody names."""
+"""Facts about a model: precedence of lessons, and the search for an unstated limit."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_number_of_facts_and_tenants_is_bounded_and_the_newest_stay():
 
 SIZES = st.integers(1_000, 2_000_000)
 SHARES = st.floats(0.55, 1.0)
-"""Of the guess that a plan uses: it is cut to the low mark, and grows from there."""
+"""Sizes relative to the guess that a plan uses: it is cut to the low mark, and grows from there."""
 
 
 @given(window=SIZES, start=SIZES, growth=st.lists(st.integers(0, 60_000), min_size=1, max_size=80), shares=st.data())

@@ -49,7 +49,7 @@ FRAMES = {
 
 
 def numbers(count, line_of):
-    """Numbers of which every piece tells where it is from; a line ends after `line_of(n)`."""
+    """Numbers of which every piece reveals its position; a line ends after `line_of(n)`."""
     return "".join(f"{n:07}" + ("\n" if line_of(n) else " ") for n in range(count))
 
 
@@ -224,7 +224,7 @@ def test_reading_continues_whatever_a_tool_puts_around_a_page(tmp_path, access, 
 @pytest.mark.parametrize("text", ["one line", "many lines"])
 @pytest.mark.parametrize("frame", ["exit code", "output", "common"])
 def test_a_cut_page_continues_after_the_tools_own_prefix(tmp_path, text, frame):
-    """Nothing is skipped, whatever stands before the page and however it is escaped."""
+    """Nothing is skipped, whatever precedes the page and however it is escaped."""
     limits, suggested = ExcerptLimits(max_bytes=3_000), ExcerptLimits(max_bytes=9_000)
     agent = Agent(tmp_path, "shell", limits, frame, suggested=suggested)
     whole = TEXTS[text][:12_000]

@@ -370,7 +370,7 @@ def test_vague_words_are_doubted_far_below_what_the_model_surely_takes(words: st
 
     assert not is_overflow(10_000, certain=True)
     assert is_overflow(100_000, certain=True)
-    assert is_overflow(10_000, certain=False), "a window that nobody states is no evidence"
+    assert is_overflow(10_000, certain=False), "an unstated window is no evidence"
     assert not is_overflow(500, certain=False)
     known = Sent(500, window_tokens=128_000)
     assert refused(400, words, code="context_length_exceeded", sent=known).is_overflow
@@ -577,7 +577,7 @@ def test_a_number_three_times_off_is_about_something_else():
 
 
 def scope_of(sent: Sent, **figures: Any) -> Scope:
-    """What a limit of 3 000 tokens applies to, of which the words say nothing."""
+    """What a limit of 3 000 tokens applies to, if the words do not say."""
     said = {"unit": Unit.TOKENS, "upstream_message": "over 3000"} | figures
     return plausible(Verdict(VerdictKind.PROMPT, limit=3_000, **said), sent).limit_scope
 

@@ -130,7 +130,7 @@ def test_positions_are_the_clients_and_insertions_are_marked_as_such(language, p
     made = planned(history, pipeline(Budget(2_000)))
     reported = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
     assert page in reported
-    for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one stands at 4 in what is planned
+    for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one is at index 4 of the plan
         assert named in reported
     assert "messages[4]" not in reported
 

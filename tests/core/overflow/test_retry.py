@@ -1,4 +1,4 @@
-"""What follows a refusal."""
+"""The reaction to a refusal."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def results_of(said):
 
 
 def returned(message, **changes):
-    """What a client sends back of an answer: its own calls."""
+    """The calls of an answer that a client sends back: only its own."""
     calls = [call for call in message["tool_calls"] if not is_own(call)]
     return ChatMessage.read(json.dumps({**message, "tool_calls": calls, **changes}).encode())
 

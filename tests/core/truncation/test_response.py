@@ -121,7 +121,7 @@ def test_data_of_any_kind_is_previewed_as_the_beginning_of_its_json():
     [("success", {"count": 3}, {"count": 3}), ("error", None, {}), ("success", [1, 2], {"value": [1, 2]})],
 )
 def test_a_response_whose_bulk_is_its_text_is_cut_there(status, data, beside):
-    """As terminal tools answer."""
+    """A result of a terminal tool."""
     text = json.dumps(response(status=status, data=data, text=LONG))
     reported = cut_text(text)
     shown = json.loads(reported)

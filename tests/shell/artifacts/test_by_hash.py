@@ -1,4 +1,4 @@
-"""Artifacts that are asked for by hash: a record leads to each, its owner's own."""
+"""Artifacts requested by hash: each owner has its own record of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in place of artifacts: found for the tenant of the request, bounded, and never more than the latest."""
+"""Replacement text of artifacts: found for the request's tenant, bounded, and only of the latest requests."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LARGEST_FILE = 32 << 20
 
 
 class Clock:
-    """Unix time that moves when it is told to; it begins now, as files carry the time of the machine."""
+    """Unix time that tests advance; it begins now, as files carry the machine's time."""
 
     def __init__(self) -> None:
         self.now = time.time()
@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def puts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the folder has been asked to write."""
+    """Files written to the folder."""
     seen: list[str] = []
     real = PrivateFolder.put
 

@@ -352,9 +352,9 @@ async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkey
     os.utime(left, (1_000, 1_000))
     looking = asyncio.create_task(look_after(folder, tenants))
     async with asyncio.timeout(20):
-        while left.exists():  # noqa: ASYNC110 - nothing tells of a file
+        while left.exists():  # noqa: ASYNC110 - there is no event for a file
             await asyncio.sleep(0.001)
         shutil.rmtree(folder)
-        while not (folder / "owner-secret").exists():  # noqa: ASYNC110 - nothing tells of a file
+        while not (folder / "owner-secret").exists():  # noqa: ASYNC110 - there is no event for a file
             await asyncio.sleep(0.001)
     looking.cancel()

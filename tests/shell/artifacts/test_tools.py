@@ -1,4 +1,4 @@
-"""What the tools return to whoever may read what they ask for."""
+"""Results of the tools for authorised callers."""
 
 from __future__ import annotations
 

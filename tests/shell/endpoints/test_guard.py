@@ -28,7 +28,7 @@ def request(peer: str | None = "127.0.0.1", **headers: str) -> dict[str, Any]:
 
 
 def refusal(guard: Guard, peer: str | None = "127.0.0.1", **headers: str) -> type[ProxyError] | None:
-    """What a request is refused with."""
+    """Status and headers of the refusal."""
     try:
         guard.check(request(peer, **headers))
     except ProxyError as error:
@@ -134,7 +134,7 @@ async def test_a_wrong_key_is_logged_without_the_key_and_refused_after_a_while()
         wrong = asyncio.create_task(slow.admit(request("10.0.0.7", authorization="Bearer wrong-canary")))
         await asyncio.sleep(0)
         assert not wrong.done()
-        await slow.admit(request(authorization=f"Bearer {KEY}"))  # nobody else waits
+        await slow.admit(request(authorization=f"Bearer {KEY}"))  # no other caller waits
         with pytest.raises(KeyNeeded):
             await slow.admit(request())
     wrong.cancel()

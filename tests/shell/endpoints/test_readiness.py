@@ -13,7 +13,7 @@ from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS, Rea
 
 
 class Check:
-    """Says what it is told to, and counts."""
+    """Returns the given results, and counts the calls."""
 
     def __init__(self, said: str | None = None) -> None:
         self.said = said

@@ -131,7 +131,7 @@ def brotli_of(body: bytes) -> bytes:
 
 
 def zstd_of_unknown_length(body: bytes) -> bytes:
-    """As clients make it that stream."""
+    """A body as streaming clients compress it."""
     packer = zstd.ZstdCompressor()
     packed: bytes = packer.compress(body) + packer.flush()
     return packed
@@ -283,7 +283,7 @@ def test_what_looks_into_answers_reads_one_encoding_of_zlib() -> None:
 def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     class Old:
         class Decompressor:
-            """Of brotli 1.1: it cannot stop."""
+            """The decompressor of brotli 1.1, which cannot stop."""
 
     found: dict[str, Any] = {"brotli": Old}
 

@@ -1,4 +1,4 @@
-"""A client's connection: what it tells about its end, and how a response leaves through it."""
+"""A client's connection: how its loss is reported, and how a response is written to it."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ async def test_a_lost_connection_notifies_its_subscriber_only() -> None:
     assert reported == ["second"]
     going_on.set()
     await _turns()
-    assert reported == ["second", "late"]  # it was lost before anybody asked
+    assert reported == ["second", "late"]  # it was lost before the first callback was added
 
 
 async def test_an_unsubscribed_callback_is_not_called() -> None:

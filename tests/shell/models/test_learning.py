@@ -1,4 +1,4 @@
-"""What is believed of an upstream's words, and how workers share it."""
+"""Which of an upstream's statements are believed, and how workers share them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BELIEVED = 100_000
 
 
 def refusal(limit: int | None, **members: Any) -> Verdict:
-    """A refusal that prints an exact limit, unless told otherwise."""
+    """A refusal that prints an exact limit, unless overridden."""
     stated: dict[str, Any] = {"limit_scope": Scope.WINDOW, "unit": Unit.TOKENS, **members}
     return Verdict(VerdictKind.PROMPT, limit=limit, **stated)
 
@@ -983,7 +983,7 @@ def test_what_two_tenants_have_met_at_two_replicas_binds_a_third_at_both(tmp_pat
 
 
 def _agree(one: Learning, two: Learning) -> None:
-    """As two replicas do by way of a server."""
+    """Merge both ways, as two replicas do through a server."""
     agreed = merged(one.known, two.known)
     one.merge(agreed)
     two.merge(agreed)

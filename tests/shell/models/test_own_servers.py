@@ -1,4 +1,4 @@
-"""Servers of one's own on a real socket, each asked in its own words."""
+"""Self-hosted servers on a real socket, each queried over its own API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def serving(answers: Mapping[str, Any], asked: list[str] | None = None) -> Scrip
 
 @asynccontextmanager
 async def asked(script: Script, path: str = "/v1") -> AsyncIterator[Discovery]:
-    """What one question finds out."""
+    """The result of one query."""
     async with ScriptedUpstream(script) as upstream:
         settings = UpstreamSettings(base_url=f"http://127.0.0.1:{upstream.port}{path}")
         async with aclosing(Upstream(settings)) as one:

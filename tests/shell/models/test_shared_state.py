@@ -1,4 +1,4 @@
-"""What processes tell each other through a server of Redis or Valkey, and what they do without it."""
+"""State that processes share through Redis or Valkey, and how they work without it."""
 
 from __future__ import annotations
 

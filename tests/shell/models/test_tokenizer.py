@@ -63,7 +63,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 class PanicException(BaseException):
-    """Of the name that pyo3 gives to a panic in Rust."""
+    """An exception with the name that pyo3 gives to a panic in Rust."""
 
 
 class Failing:

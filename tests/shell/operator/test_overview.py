@@ -1,4 +1,4 @@
-"""What the dashboard says first: whether all is well, what was saved, and in money only what is priced."""
+"""The dashboard's overview: health, savings, and costs only for models with a price."""
 
 from __future__ import annotations
 

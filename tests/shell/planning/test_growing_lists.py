@@ -1,4 +1,4 @@
-"""Every shape of every wire, in a list that grows from turn to turn: what is remembered changes no plan."""
+"""Every shape of every wire, in a list that grows from turn to turn: remembering changes no plan."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         lambda turn: [TASK, *_of(_messages, turn - 1), *_messages(turn, **MARK)],
         {},
     ),
-    "messages, a reminder that stands only in the newest": (
+    "messages, a reminder only in the newest": (
         MESSAGES,
         lambda turn: [TASK, *_of(_messages, turn - 1), *_reminded(turn, "Mind the plan.", f"It is {turn}.")],
         {},
     ),
-    "messages, a reminder that changes where it stands": (
+    "messages, a reminder that changes in place": (
         MESSAGES,
         lambda turn: [TASK, *_of(_messages, 5 + turn // 4), *_reminded(9, "Mind the plan.", f"It is {turn}.")],
         {},

@@ -1,4 +1,4 @@
-"""What is remembered is bounded by what it really holds."""
+"""The planner's memory is bounded by the bytes it really holds."""
 
 from __future__ import annotations
 

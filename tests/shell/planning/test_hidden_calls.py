@@ -253,7 +253,7 @@ async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch: pyt
 
 
 async def test_calls_behind_an_id_have_their_own_pages() -> None:
-    """What comes before them is in the response, so its name tells them apart; the results that it waits for do not
+    """Earlier items are in the response, so its id distinguishes the calls; the results that it waits for do not
     change them."""
     found = memory(Kept())
     await found.keep("me", Continuation.of("me", "resp_1", "resp_1", [answers(1)]))

@@ -185,7 +185,7 @@ def test_what_the_knowledge_holds_besides_the_request_counts():
 
 
 def talk(clock, *said):
-    """A body of one agent, whose system text tells the time."""
+    """A body of one agent, whose system text contains the time."""
     listed = [{"role": "system", "content": f"It is {clock}."}]
     listed += [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(said)]
     return json.dumps({"messages": listed}).encode()
@@ -221,7 +221,7 @@ LONG_LISTS = st.builds(
     st.lists(ANY_MESSAGES, min_size=4, max_size=6),
     st.lists(st.integers(0, 11), min_size=7, max_size=12),
 )
-"""Messages of which some come again, which is what makes it hard to say where a list goes on."""
+"""Messages with repetitions, which make it hard to find where a list continues."""
 
 
 def outcome(body, known=None):

@@ -81,7 +81,7 @@ async def test_the_next_turn_is_held_against_what_was_sent_in_the_end():
     record.note_sent(1)
     following = sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))).prefix_kept
     assert following is not None
-    assert following < 0.5, "the emergency send left out what now stands there again"
+    assert following < 0.5, "the emergency send left out what is now present again"
 
 
 async def test_an_original_that_went_up_in_the_end_is_what_the_next_turn_is_held_against():

@@ -208,7 +208,7 @@ async def test_no_reply_limit_is_lowered_by_an_estimate():
     ("model", "tokenizer"),
     [
         ("gpt-oss-120b", None),  # servers of one's own cut silently, and an exact count proves that
-        ("mine", "o200k_base"),  # usage tells how far that vocabulary is from the model's
+        ("mine", "o200k_base"),  # usage shows how far that vocabulary is from the model's
     ],
 )
 async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_counted_exactly(model, tokenizer):

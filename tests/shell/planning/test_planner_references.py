@@ -18,7 +18,7 @@ FETCHED = Fetched(b"\x89PNG", "image/png", "a.png")
 
 
 class Lookup:
-    """Knows what it is told; remembers what it was asked."""
+    """A resolver with given outcomes that records the queried addresses."""
 
     def __init__(self, **found: Any) -> None:
         self.found = {address(name): outcome for name, outcome in found.items()}

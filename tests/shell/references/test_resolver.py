@@ -347,7 +347,7 @@ FAILED = Finding(DIGEST, "", "", "", FetchError.TOO_LARGE, 200, "https://example
 
 
 class Clock:
-    """Unix time that moves when it is told to; it begins now, as files carry the time of the machine."""
+    """Unix time that tests advance; it begins now, as files carry the machine's time."""
 
     def __init__(self) -> None:
         self.now = time.time()

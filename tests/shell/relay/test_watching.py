@@ -1,4 +1,4 @@
-"""What of a stream goes on in the callback in which it arrives, if calls of our own tool may be in it."""
+"""Which parts of a stream are forwarded in the callback in which they arrive, if it may contain calls of our tool."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def configuration_is_put_back():
 
 
 class Broken(io.RawIOBase):
-    """A file that takes nothing, like a pipe that nobody reads or a disk that is full."""
+    """A file that accepts no bytes, like a pipe without a reader or a full disk."""
 
     def __init__(self, number: int) -> None:
         self.number = number

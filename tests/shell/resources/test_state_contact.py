@@ -1,4 +1,4 @@
-"""What is said of the server through which replicas share: its loss once, whoever speaks with it, and no password."""
+"""Reports about the replicas' shared server: its loss once, for all its users, and never a password."""
 
 from __future__ import annotations
 

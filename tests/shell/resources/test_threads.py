@@ -1,4 +1,4 @@
-"""Threads that nobody has to wait for."""
+"""Threads that need no join."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 20
 
 
 def ran(program: str, *arguments: object) -> str:
-    """What a program prints; it has to end by itself."""
+    """Output of a program, which has to exit on its own."""
     command = [sys.executable, "-c", dedent(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
@@ -112,7 +112,7 @@ def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done() -> 
 
 def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -> None:
     (tmp_path / ".meta").mkdir()
-    os.mkfifo(tmp_path / ".meta" / "tool_sh_0123456789abcdef.txt.5eed.json")  # whoever opens it waits for a writer
+    os.mkfifo(tmp_path / ".meta" / "tool_sh_0123456789abcdef.txt.5eed.json")  # opening it waits for a writer
     said = ran(
         """
         import asyncio, sys

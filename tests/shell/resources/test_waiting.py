@@ -1,4 +1,4 @@
-"""What waits for a response: in memory up to a limit, beyond it in files."""
+"""Bodies of requests waiting for a response: in memory up to a limit, then in files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kept(room: WaitingRoom, whose: str, *parts: Text) -> Kept:
 
 
 async def away(found: Kept) -> None:
-    while not found.is_away:  # noqa: ASYNC110 - nothing tells of it
+    while not found.is_away:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""What all requests together may take, and memory that is given back."""
+"""The shared limit of all requests, and memory returned to the system."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_who_comes_when_it_is_too_much_waits_in_order() -> None:
     await workload.take(first, 90)
     waiting = [taking(workload, share, 50) for share in (second, third, fourth)]
     await settled()
-    # One of them always goes on, or nobody would come to an end.
+    # One of them always proceeds, or none would ever finish.
     assert [task.done() for task in waiting] == [True, False, False]
     first.release()
     await settled()
@@ -156,7 +156,7 @@ async def test_a_small_request_never_waits() -> None:
 
 
 class Sender:
-    """Sends a body as it is told to."""
+    """Sends a body in pieces given by the test."""
 
     def __init__(self, workload: Workload, pause_seconds: float = 1_000) -> None:
         self.share = workload.share()
@@ -188,7 +188,7 @@ async def test_who_sends_slowly_loses_its_place_while_others_wait() -> None:
     workload = Workload(100_000)
     slow, quick, small = Sender(workload), Sender(workload), Sender(workload)
     await slow.send(70_000)
-    await quick.send(70_000)  # it goes on, as one always does
+    await quick.send(70_000)  # it proceeds, as one always does
     await small.send(10)
     waiting = taking(workload, workload.share(), 70_000)
     workload.end_slow()
@@ -203,7 +203,7 @@ async def test_who_sends_slowly_loses_its_place_while_others_wait() -> None:
     await waiting
     workload.end_slow()
     workload.end_slow()
-    assert not await late.is_ended()  # nobody waits any more
+    assert not await late.is_ended()  # no request is queued any more
     late.leave()
 
 
@@ -277,7 +277,7 @@ HOLES = """if True:
     if sys.argv[1] == "apart":
         tune_allocator()
     before, first = resident(), b"x" * 20_000_000
-    del first  # which tells glibc that such blocks come and go
+    del first  # which makes glibc expect such blocks to come and go
     large = [b"x" * 5_000_000 for _ in range(20)]
     above = b"x" * 200_000
     large.clear()
@@ -327,7 +327,7 @@ def test_large_blocks_of_memory_leave_no_holes() -> None:
 
 
 class _Held:
-    """An object that only a circle keeps alive."""
+    """An object that only a reference cycle keeps alive."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -339,7 +339,7 @@ def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> 
     before = gc.get_threshold(), sys.getswitchinterval()
     try:
         held: list[object] = []
-        held.append(held)  # a circle
+        held.append(held)  # a reference cycle
         assert any(one is held for one in gc.get_objects())
         tune()
         # Read back it has lost some nanoseconds.

@@ -1,5 +1,5 @@
-"""Decisions that outlive their process and are shared by its workers; whatever happens to the file, nobody notices but
-the reader of the log."""
+"""Decisions that outlive their process and are shared by its workers; trouble with the
+file shows only in the log."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> Metrics:
 
 
 def values(metrics: Metrics) -> dict[str, float]:
-    """What is not 0: `name{label}` without the prefix to its value."""
+    """Non-zero samples: `name{label}` without the prefix to its value."""
     found = {}
     for family in text_string_to_metric_families(metrics.exposed().decode()):
         for sample in family.samples:

@@ -797,7 +797,7 @@ async def test_a_connection_that_is_not_taken_is_a_timeout() -> None:
         address = full.getsockname()
         waiting = [socket.socket() for _ in range(3)]
         try:
-            for one in waiting:  # they fill the queue that nobody takes connections from
+            for one in waiting:  # they fill the queue of a listener that never accepts
                 one.setblocking(False)
                 with contextlib.suppress(BlockingIOError):
                     one.connect(address)

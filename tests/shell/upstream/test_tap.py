@@ -1,4 +1,4 @@
-"""What goes on past the parser: the same bytes as through it, whatever happens in between."""
+"""Bytes that bypass the parser are the same as through it, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Exchanged:
         self.tap.begin(self.content, self.client, self.read_bytes)
 
     def read(self) -> None:
-        """What the reader does when something waits for it."""
+        """Counts the reader's steps while a caller waits for it."""
         self.tap.end()
         self.read_bytes = self.tap.read_bytes
         if self.content.total_bytes > self.read_bytes:

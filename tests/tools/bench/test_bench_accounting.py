@@ -1,4 +1,4 @@
-"""What a process tree has used, on real processes."""
+"""Resource usage of real process trees."""
 
 from __future__ import annotations
 

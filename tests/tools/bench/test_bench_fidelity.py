@@ -1,4 +1,4 @@
-"""What counts as still there: names and lines in the text of the conversation itself, blocks when every line stands."""
+"""Retained content: names and lines in the text of the conversation itself, blocks if every line is present."""
 
 from __future__ import annotations
 

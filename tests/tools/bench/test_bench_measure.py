@@ -1,4 +1,4 @@
-"""What is sent to whom, and what becomes of the answers, with a client that only notes its jobs."""
+"""Which requests are sent where, and how answers are processed, with a client that only records its jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is started ends, with all that it started, and leaves nothing behind."""
+"""Every started process ends with all its children, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.bench.running import DidNotStart, child, proxy, upstream
 
 
 def _alive(pid: int) -> bool:
-    """Whether it runs; one that ended and that nobody has waited for yet does not."""
+    """Whether it runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -17,7 +17,7 @@ def _stream(standing: Standing) -> Answering:
 
 
 async def _dues(standing: Standing, streams: list[Answering], monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When each of those that go on is due, after the moment at which the last one comes, in multiples of the
+    """When each continued stream is due, after the moment at which the last one comes, in multiples of the
     rhythm."""
     loop = asyncio.get_running_loop()
     dues: list[float] = []

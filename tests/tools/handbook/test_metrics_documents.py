@@ -1,4 +1,4 @@
-"""What is said about metrics elsewhere agrees with the code that counts."""
+"""Documents and dashboards about metrics agree with the code."""
 
 from __future__ import annotations
 

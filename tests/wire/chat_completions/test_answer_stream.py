@@ -24,7 +24,7 @@ USAGE = {
 
 
 def expected(message, own=False):
-    """What a client is to understand of a message."""
+    """A message as a client should parse it."""
     return {
         "role": "assistant",
         "content": message["content"] or "",

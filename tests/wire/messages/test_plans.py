@@ -105,7 +105,7 @@ def test_a_mark_that_moves_moves_no_cut_and_all_but_the_last_message_is_known():
         body = spelled(body_of(marked(history[:stop])))
         request = MESSAGES.parse(body, known, shared := known.shared_messages(body) if known else 0)
         if known is not None:
-            assert shared == len(known.conversation) - 3  # the last item made two, and the one before may go on
+            assert shared == len(known.conversation) - 3  # the last item made two, and the one before may continue
             assert progress.messages == shared
         found, progress = plan(request.conversation, Size(), made, progress)
         plain, _ = plan(MESSAGES.parse(spelled(body_of(history[:stop]))).conversation, Size(), made)
@@ -210,7 +210,7 @@ def test_the_omission_note_is_a_block_at_the_end_of_the_task(task):
 
 
 def test_the_exchange_between_the_first_two_user_messages_stays_the_same_in_every_cut():
-    """The note stands behind it: in front of it, the exchange would be new to the prompt cache after every cut."""
+    """The note follows it: before it, it would invalidate the prompt cache after every cut."""
     first, *later = [agent_run(61)[at : at + 2] for at in range(1, 121, 2)]
     begun = [user("task"), *first, user("and now?")]
     later = [message for exchange in later for message in exchange]

@@ -1,4 +1,4 @@
-"""What the room for a prompt is on the Messages API, and what is told of it where nothing fits."""
+"""The room for a prompt on the Messages API, and how it is reported if nothing fits."""
 
 from __future__ import annotations
 

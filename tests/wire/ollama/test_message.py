@@ -122,7 +122,7 @@ def test_a_name_or_an_id_says_which_call_a_result_answers():
 
 
 def test_an_id_that_no_call_has_is_none():
-    """As litellm sends them: results have ids, calls have none."""
+    """Messages as litellm sends them: results have ids, calls have none."""
     cited = [message(role="tool", tool_call_id=one, content="x") for one in ("call_x", "call_y")]
     assert answers(calling(("a", {}), ("b", {})), *cited) == ["", "#0", "#1"]
 

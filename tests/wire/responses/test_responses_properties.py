@@ -1,4 +1,4 @@
-"""What holds for every input of the Responses API."""
+"""Properties of every input of the Responses API."""
 
 from __future__ import annotations
 
