@@ -69,7 +69,7 @@ def sent(world: World) -> list[dict[str, Any]]:
     return [json.loads(received.body) for received in world.upstream.received]
 
 
-def asked(world: World, body: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+def output_of(world: World, body: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     """The output that the client gets."""
     answer = world.ask(dict(body), path=f"{PATH}/compact" if kind == "compact" else PATH)
     assert answer.status_code == 200, answer.text
@@ -103,7 +103,7 @@ def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
     world = build(1_000_000, answer=Compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
     items = history(30)
     body = wish(items, kind, stream=stream, tools=[])
-    assert asked(world, body, kind) == [SUMMARY]
+    assert output_of(world, body, kind) == [SUMMARY]
     first, second = sent(world)
     assert first == body
     kept = second["input"]
@@ -120,7 +120,7 @@ def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
 def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str, stream: bool) -> None:
     world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
     items = history(2, 3_000)
-    assert asked(world, wish(items, kind, stream=stream), kind) == [SUMMARY]
+    assert output_of(world, wish(items, kind, stream=stream), kind) == [SUMMARY]
     kept = sent(world)[-1]["input"]
     assert [item.get("type") for item in kept if item != TRIGGER] == [item.get("type") for item in items]
     assert len(world.kept) == 2
@@ -141,7 +141,7 @@ def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -
 def test_a_compaction_of_a_conversation_held_upstream_disables_truncation(build: Any) -> None:
     world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
     body = wish(history(2, 3_000), "trigger", previous_response_id="resp_1")
-    assert asked(world, body, "trigger") == [SUMMARY]
+    assert output_of(world, body, "trigger") == [SUMMARY]
     first, second = sent(world)
     assert first == body
     assert "truncation" not in second

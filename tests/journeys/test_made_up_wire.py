@@ -35,7 +35,7 @@ def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
     return build
 
 
-def asked(world: World, content: bytes, *, proxy: int = 0) -> httpx.Response:
+def answer_to(world: World, content: bytes, *, proxy: int = 0) -> httpx.Response:
     root = world.proxies[proxy].removesuffix("/v1")
     return world.client.post(root + LINES.path, content=content, headers={"authorization": f"Bearer {KEY}"})
 
@@ -61,7 +61,7 @@ def sent(world: World, number: int = -1) -> Sequence[Message]:
     return LINES.parse(world.upstream.received[number].body).conversation.messages
 
 
-def reported(answer: httpx.Response) -> list[str]:
+def answer_lines(answer: httpx.Response) -> list[str]:
     """The lines of an answer, however it came."""
     if answer.headers["content-type"] == "text/x-lines":
         assert answer.text.endswith("\n")
@@ -69,23 +69,23 @@ def reported(answer: httpx.Response) -> list[str]:
 
 
 def words(answer: httpx.Response) -> str:
-    return "\n".join(line[2:] for line in reported(answer) if line.startswith("> "))
+    return "\n".join(line[2:] for line in answer_lines(answer) if line.startswith("> "))
 
 
 @STREAMED
 def test_what_fits_passes_byte_for_byte_in_both_directions(stream: bool, lines: Build) -> None:
     world = lines(answer=LineModel("> Hello\n> there."))
     content = body(TASK, stream=stream, colour="blue")
-    answer = asked(world, content)
+    answer = answer_to(world, content)
     assert world.upstream.last.body == content
-    assert reported(answer)[:4] == ["assistant", "> Hello", "> there.", "ended: done"]
+    assert answer_lines(answer)[:4] == ["assistant", "> Hello", "> there.", "ended: done"]
     assert world.logged("request_done")[0]["outcome"] == "answered"
 
 
 def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(lines: Build) -> None:
     world = lines(answer=LineModel())
     messages = one_call()
-    answer = asked(world, body(messages, offers="fetch bash", colour="blue"))
+    answer = answer_to(world, body(messages, offers="fetch bash", colour="blue"))
     assert answer.headers["x-context-proxy-edits"] == "truncate_tool_output=1"
     assert list(world.upstream.last.files.values()) == [LONG.encode()]
     *before, result = sent(world)
@@ -116,7 +116,7 @@ def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Bu
     answers = LineModel(window_tokens=window)
     world = lines(window, answer=answers, proxies=[{}, {}], models=model, learning=learning)
     for exchanges in range(1, 41):
-        answer = asked(world, body(grown(exchanges), limits="most=300"))
+        answer = answer_to(world, body(grown(exchanges), limits="most=300"))
         assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "1"), answer.text
     last = sent(world)
     assert [found.raw for found in last[:2]] == TASK
@@ -125,7 +125,7 @@ def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Bu
     bodies = [received.body for received in world.upstream.received]
     cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
     assert 0 < cuts < 8
-    assert asked(world, body(grown(40), limits="most=300"), proxy=1).status_code == 200
+    assert answer_to(world, body(grown(40), limits="most=300"), proxy=1).status_code == 200
     assert world.upstream.last.body == bodies[-1], "a replica that has seen none of it sends the same"
     gone = [found for found in LINES.parse(body(grown(40))).conversation if found not in last]
     note = next(found.text() for found in last if "earlier messages" in found.text())
@@ -144,7 +144,7 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
     world = lines(answer=LineModel(), models=[{"match": "*", "input": reads}])
     result = f"tool\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode()
     shown = f"user\n> and this\n! {data_url(PNG, 'image/jpeg')}".encode()
-    answer = asked(world, body([*TASK, CALL, result, shown]))
+    answer = answer_to(world, body([*TASK, CALL, result, shown]))
     assert answer.status_code == 200, answer.text
     found = sent(world)
     payload = base64.b64encode(PNG)
@@ -169,7 +169,7 @@ def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> Non
         media={"fetch_remote_images": True, "allow_private_addresses": True},
     )
     with serving(site) as address:
-        answer = asked(world, body([*TASK, f"user\n> What is it?\n! {address}/a.png".encode()]))
+        answer = answer_to(world, body([*TASK, f"user\n> What is it?\n! {address}/a.png".encode()]))
     assert answer.status_code == 200, answer.text
     words, label, image = sent(world)[-1].raw.removeprefix(b"user\n").split(b"\n")
     assert (words, image) == (b"> What is it?", f"! {data_url(PNG, 'image/png')}".encode())
@@ -178,7 +178,7 @@ def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> Non
 
 def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:
     world = lines(answer=LineModel())
-    asked(world, body(one_call(f"Here: {data_url(PNG, 'image/png')} is it.")))
+    answer_to(world, body(one_call(f"Here: {data_url(PNG, 'image/png')} is it.")))
     assert "[cannot read]" in sent(world)[3].text()
     assert base64.b64encode(PNG) not in world.upstream.last.body
 
@@ -186,7 +186,7 @@ def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:
 def test_a_window_that_a_request_states_binds_it_and_no_other(lines: Build) -> None:
     world = lines(50_000, answer=LineModel())
     for limits, is_cut in (("window=6000 most=300", True), ("most=300", False), ("window=6000", True)):
-        assert asked(world, body(grown(20), limits=limits)).status_code == 200
+        assert answer_to(world, body(grown(20), limits=limits)).status_code == 200
         assert (len(sent(world)) < len(grown(20))) == is_cut
         assert (tokens_of(LINES.parse(world.upstream.last.body)) <= 6_000) == is_cut
 
@@ -194,16 +194,16 @@ def test_a_window_that_a_request_states_binds_it_and_no_other(lines: Build) -> N
 def test_a_refusal_of_a_window_that_a_request_states_teaches_only_such_requests(lines: Build) -> None:
     world = lines(50_000, answer=LineModel("> Done.", window_tokens=8_000))
     stated = body(grown(30), limits="window=12000")
-    assert [asked(world, stated).headers["x-context-proxy-attempts"] for _ in range(2)] == ["2", "1"]
+    assert [answer_to(world, stated).headers["x-context-proxy-attempts"] for _ in range(2)] == ["2", "1"]
     world.upstream.answer = LineModel()
     for plain in (body(grown(30)), body(grown(30), limits="window=12001")):
-        asked(world, plain)
+        answer_to(world, plain)
         assert tokens_of(LINES.parse(world.upstream.last.body)) > 8_000
 
 
 def test_a_reply_limit_that_leaves_no_room_is_lowered_in_place(lines: Build) -> None:
     world = lines(answer=LineModel())
-    asked(world, body(TASK, limits="window=6000 most=9000", colour="blue"))
+    answer_to(world, body(TASK, limits="window=6000 most=9000", colour="blue"))
     head = world.upstream.last.body.partition(b"\n\n")[0].decode().split("\n")
     (limits,) = (line for line in head if line.startswith("limits: "))
     assert limits.startswith("limits: window=6000 most=")
@@ -215,14 +215,14 @@ def test_a_reply_limit_that_leaves_no_room_is_lowered_in_place(lines: Build) -> 
 @pytest.mark.parametrize("late", [False, True], ids=["status", "line"])
 def test_a_refusal_is_cured_unseen(stream: bool, late: bool, lines: Build) -> None:
     world = lines(15_000, answer=LineModel("> Here I am.", window_tokens=8_000, is_late=late))
-    answer = asked(world, body(grown(30), stream=stream))
+    answer = answer_to(world, body(grown(30), stream=stream))
     assert (answer.status_code, words(answer)) == (200, "Here I am.")
     assert answer.headers["x-context-proxy-attempts"] == "2"
     first, second = (LINES.parse(received.body) for received in world.upstream.received)
     assert len(second.conversation) < len(first.conversation)
     assert "refused" not in answer.text
     assert world.logged("limit_learned")[0]["limit_tokens"] == 8_000
-    assert asked(world, body(grown(31), stream=stream)).headers["x-context-proxy-attempts"] == "1"
+    assert answer_to(world, body(grown(31), stream=stream)).headers["x-context-proxy-attempts"] == "1"
 
 
 @STREAMED
@@ -230,7 +230,7 @@ def test_an_image_that_is_refused_is_sent_as_words_and_that_is_remembered(stream
     world = lines(answer=LineModel("> I cannot see it.", is_blind=True))
     messages = [*TASK, f"user\n> What is it?\n! {data_url(PNG, 'image/png')}".encode()]
     for attempts in ("2", "1"):
-        answer = asked(world, body(messages, stream=stream))
+        answer = answer_to(world, body(messages, stream=stream))
         assert (answer.status_code, words(answer)) == (200, "I cannot see it.")
         assert answer.headers["x-context-proxy-attempts"] == attempts
         assert "[cannot read]" in sent(world)[-1].text()
@@ -240,17 +240,17 @@ def test_an_image_that_is_refused_is_sent_as_words_and_that_is_remembered(stream
 @STREAMED
 def test_what_cannot_be_cured_is_refused_in_the_words_of_the_api(stream: bool, lines: Build) -> None:
     world = lines(15_000, answer=LineModel(window_tokens=10))
-    answer = asked(world, body(grown(30), stream=stream))
+    answer = answer_to(world, body(grown(30), stream=stream))
     assert len(world.upstream.received) == 2
     assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8")
-    assert reported(answer)[0] == "refused: context_length_exceeded"
+    assert answer_lines(answer)[0] == "refused: context_length_exceeded"
     assert "once more after its prompt" in words(answer)
 
 
 def test_required_content_that_never_fits_is_refused_before_it_is_sent(lines: Build) -> None:
     world = lines(8_000, answer=LineModel())
-    answer = asked(world, body([message("system", LONG), *TASK[1:]], model="gpt-4o"))
-    assert (answer.status_code, reported(answer)[0]) == (400, "refused: context_length_exceeded")
+    answer = answer_to(world, body([message("system", LONG), *TASK[1:]], model="gpt-4o"))
+    assert (answer.status_code, answer_lines(answer)[0]) == (400, "refused: context_length_exceeded")
     assert "messages[0] (system" in words(answer)
     assert world.upstream.received == []
 
@@ -265,7 +265,7 @@ def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(line
         b"user\n> Go on.",
     ]
     for attempts in ("2", "1"):
-        answer = asked(world, body(broken))
+        answer = answer_to(world, body(broken))
         assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, attempts)
         *before, added, oh, more = sent(world)
         assert [one.raw for one in (*before, oh, more)] == broken
@@ -275,15 +275,15 @@ def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(line
 def test_what_repeats_the_words_of_the_request_teaches_nothing(lines: Build) -> None:
     world = lines(15_000, answer=LineModel("> Done.", window_tokens=8_000))
     quoted = message("user", 'It said "the context window is 8000 tokens" again.')
-    answer = asked(world, body([*grown(30), quoted]))
+    answer = answer_to(world, body([*grown(30), quoted]))
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
     assert world.log("limit_learned") == []
 
 
 def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:
-    answer = asked(lines(answer=LineModel()), b"model: m")
+    answer = answer_to(lines(answer=LineModel()), b"model: m")
     assert answer.status_code == 400
-    assert reported(answer) == ["refused: malformed_request", "> a request ends with a blank line"]
+    assert answer_lines(answer) == ["refused: malformed_request", "> a request ends with a blank line"]
 
 
 # read_artifact
@@ -292,7 +292,7 @@ def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> 
 def learnt(lines: Build) -> tuple[World, str]:
     """A world, and the name of the artifact in it; its model is taught later."""
     world = lines(answer=LineModel())
-    asked(world, body(one_call(), offers="fetch"))
+    answer_to(world, body(one_call(), offers="fetch"))
     world.upstream.received.clear()
     return world, next(iter(world.kept))
 
@@ -306,10 +306,10 @@ def reads(name: str, **asked: str) -> str:
 def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -> None:
     world, name = learnt(lines)
     world.upstream.answer = LineModel(f"> Let me look.\n{reads(name, lines='2500-2502')}", "> It is 42.")
-    answer = asked(world, body(one_call(), offers="fetch", stream=stream))
+    answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
-    assert reported(answer).count("assistant") == 1
+    assert answer_lines(answer).count("assistant") == 1
     first, second = world.upstream.received
     assert b"\noffers: fetch read_artifact\n" in first.body
     assert second.body.startswith(first.body)
@@ -320,7 +320,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -
     assert page.text().rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
-    counted = next(line for line in reported(answer) if line.startswith("counted: ")).split()
+    counted = next(line for line in answer_lines(answer) if line.startswith("counted: ")).split()
     assert int(counted[1]) == tokens_of(LINES.parse(first.body)), "of the prompt that the client has"
     assert done["usage"]["prompt_tokens"] == sum(tokens_of(LINES.parse(one.body)) for one in (first, second))
     assert int(counted[2]) == done["usage"]["completion_tokens"]
@@ -331,9 +331,9 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -
 def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines: Build) -> None:
     world, name = learnt(lines)
     world.upstream.answer = LineModel(("> Once more.\n" if spoken else "") + reads(name, lines="1-5"))
-    answer = asked(world, body(one_call(), offers="fetch", stream=stream))
+    answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
     assert len(world.upstream.received) == 9
-    assert "ended: done" in reported(answer)
+    assert "ended: done" in answer_lines(answer)
     assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
 
 
@@ -345,29 +345,29 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
     world, name = learnt(lines)
     mixed = "\n".join([reads(name, lines="7-8"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
     world.upstream.answer = LineModel(f"> Both.\n{mixed}", "> I see.")
-    answer = asked(world, body(one_call(), offers="fetch", stream=stream))
-    assert reported(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
+    answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
+    assert answer_lines(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
     back = [*one_call(), b'assistant fetch\n= {"url": "x"}\n> Both.', message("tool", "a page")]
-    assert words(asked(world, body(back, offers="fetch"))) == "I see."
+    assert words(answer_to(world, body(back, offers="fetch"))) == "I see."
     whole, page, result = sent(world)[-3:]
     assert [one.name for one in whole.calls] == ["read_artifact", "fetch"]
     assert whole.text().endswith("Both.")
     assert (page.answers, result.answers) == ("1", "2")
     assert "line 6: " in page.text()
     first = world.upstream.last.body
-    asked(world, body([*back, b"assistant\n> I see.", b"user\n> Go on."], offers="fetch"))
+    answer_to(world, body([*back, b"assistant\n> I see.", b"user\n> Go on."], offers="fetch"))
     assert world.upstream.last.body.startswith(first)
 
 
 def test_a_replica_that_has_seen_none_of_it_puts_back_the_same(lines: Build) -> None:
     world = lines(answer=LineModel(), proxies=[{}, {}])
-    asked(world, body(one_call(), offers="fetch"))
+    answer_to(world, body(one_call(), offers="fetch"))
     name = next(iter(world.kept))
     world.upstream.answer = LineModel(f"{reads(name)}\n+ fetch\n= {{}}", "> I see.")
-    asked(world, body(one_call(), offers="fetch"))
+    answer_to(world, body(one_call(), offers="fetch"))
     back = body([*one_call(), CALL, message("tool", "a page")], offers="fetch")
     for proxy in (0, 1):
-        asked(world, back, proxy=proxy)
+        answer_to(world, back, proxy=proxy)
     assert world.upstream.received[-1].body == world.upstream.received[-2].body
     assert [one.name for one in sent(world)[4].calls] == ["read_artifact", "fetch"]
 
@@ -375,5 +375,5 @@ def test_a_replica_that_has_seen_none_of_it_puts_back_the_same(lines: Build) -> 
 def test_a_request_that_must_call_goes_without_our_tool(lines: Build) -> None:
     world = lines(answer=LineModel())
     content = body([*TASK], offers="fetch", **{"must call": "yes"})
-    asked(world, content)
+    answer_to(world, content)
     assert world.upstream.last.body == content

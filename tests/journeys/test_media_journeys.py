@@ -69,7 +69,7 @@ IN_TEXT = {
 }
 
 
-def asked(content: Any, model: str, *, name: str = "look") -> dict[str, Any]:
+def request_with(content: Any, model: str, *, name: str = "look") -> dict[str, Any]:
     return {
         "model": model,
         "messages": [
@@ -110,14 +110,14 @@ def test_each_source_goes_where_each_model_can_read_it(build: Callable[..., Worl
     content, file = SOURCES[source]
     start = base64_of(file)[:48]
 
-    unknown = sent(world, asked(content, "nobody-knows"))
+    unknown = sent(world, request_with(content, "nobody-knows"))
     if source in IN_TEXT:
         assert "[cannot read]" in "".join(texts(unknown))
         assert not any(start in text for text in texts(unknown))
     else:
-        assert unknown == asked(content, "nobody-knows")["messages"], "the upstream judges"
+        assert unknown == request_with(content, "nobody-knows")["messages"], "the upstream judges"
 
-    blind = sent(world, asked(content, "blind"))
+    blind = sent(world, request_with(content, "blind"))
     assert [message["role"] for message in blind] == ["system", "user", "assistant", "tool"]
     assert media(blind, "tool") == []
     assert start not in json.dumps(blind)
@@ -126,7 +126,7 @@ def test_each_source_goes_where_each_model_can_read_it(build: Callable[..., Worl
     assert file in world.upstream.last.files.values(), "kept before it was sent"
 
     for target in TARGETS:
-        shown = sent(world, asked(content, f"all-{target}"))
+        shown = sent(world, request_with(content, f"all-{target}"))
         assert not any(start in text for text in texts(shown))
         roles = [message["role"] for message in shown[4:]]
         parts = media(shown, "tool") if target == "keep" else media(shown, "user")
@@ -171,7 +171,7 @@ def test_images_of_a_parallel_batch_go_behind_all_of_it_and_the_prefix_stays(bui
 
 def test_mistral_gets_a_word_of_the_assistant_between_results_and_images(build: Callable[..., World]) -> None:
     world = build(models=MODELS)
-    shown = sent(world, asked([image_part()], "mistral-seeing"))
+    shown = sent(world, request_with([image_part()], "mistral-seeing"))
     assert [message["role"] for message in shown[3:]] == ["tool", "assistant", "user"]
 
 
@@ -196,7 +196,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
 
     monkeypatch.setattr("proxy.core.conversation.message.decoded", counting)
     large = png(40, 40, b"\x55") + b"\0" * 9_000
-    messages: list[dict[str, Any]] = asked([image_part(large)], "blind")["messages"]
+    messages: list[dict[str, Any]] = request_with([image_part(large)], "blind")["messages"]
     for turn in range(6):
         sent(world, {"model": "blind", "messages": messages})
         messages = [*messages, {"role": "assistant", "content": f"Turn {turn}."}, {"role": "user", "content": "On."}]
@@ -218,7 +218,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
 )
 def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, said: str) -> None:
     world = build(models=MODELS, media={"max_bytes": 100_000})
-    assert said in "".join(texts(sent(world, asked(content, "seeing"))))
+    assert said in "".join(texts(sent(world, request_with(content, "seeing"))))
 
 
 def test_a_description_says_so_when_nothing_can_be_kept(build: Callable[..., World]) -> None:
@@ -226,7 +226,7 @@ def test_a_description_says_so_when_nothing_can_be_kept(build: Callable[..., Wor
     if (world.folder / "tool-output").exists():
         (world.folder / "tool-output").rename(world.folder / "away")
     (world.folder / "tool-output").write_text("in the way")
-    shown = sent(world, asked([image_part()], "blind"))
+    shown = sent(world, request_with([image_part()], "blind"))
     assert "It could not be kept." in "".join(texts(shown))
 
 

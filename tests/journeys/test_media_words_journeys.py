@@ -18,7 +18,7 @@ BLIND = [{"match": "m", "input": ["text"]}]
 TASK = {"type": "function", "function": {"name": "Task", "parameters": {"type": "object", "properties": {}}}}
 
 
-def reported(world: World, content: Any, **members: Any) -> str:
+def forwarded(world: World, content: Any, **members: Any) -> str:
     """Content of the last tool result that the upstream received."""
     body = one_call("", **members)
     body["messages"][-1]["content"] = content
@@ -41,7 +41,7 @@ def reported(world: World, content: Any, **members: Any) -> str:
 )
 def test_a_file_is_called_as_its_metadata_or_its_neighbour_says(build: Callable[..., World], content: Any) -> None:
     world = build(models=BLIND)
-    text = reported(world, content)
+    text = forwarded(world, content)
     (name,) = set(re.findall(ARTIFACT_NAME, text))
     assert f"[cannot read] chart.png (artifact:{name})" in text
     assert world.upstream.last.files[name] == PNG, "kept before it was sent"
@@ -51,7 +51,7 @@ def test_a_structured_result_that_the_model_cannot_see_arrives_as_one_of_text(bu
     world = build(models=BLIND)
     metadata = {"filename": "report.pdf", "mimeType": "application/pdf"}
     sent = {"routing": "file", "file": data_url(PDF, "application/pdf"), "metadata": metadata}
-    arrived = json.loads(reported(world, json.dumps(sent)))
+    arrived = json.loads(forwarded(world, json.dumps(sent)))
     assert arrived.keys() == {"routing", "content", "metadata"}
     assert (arrived["routing"], arrived["metadata"]) == ("text", metadata)
     assert arrived["content"].startswith("[cannot read] report.pdf (artifact:tool_bash_")
@@ -67,11 +67,11 @@ def test_where_a_sub_agent_is_offered_the_file_is_to_be_handed_to_it(
     build: Callable[..., World], language: str, advice: str, agent_path: str | None
 ) -> None:
     world = build(models=BLIND, language=language, artifacts={"agent_path": agent_path})
-    assert reported(world, [image_part()], tools=[TASK]).endswith(advice)
+    assert forwarded(world, [image_part()], tools=[TASK]).endswith(advice)
     first = world.upstream.last.messages
-    assert reported(world, [image_part()], tools=[TASK]).endswith(advice)
+    assert forwarded(world, [image_part()], tools=[TASK]).endswith(advice)
     assert world.upstream.last.messages == first, "the same in every turn"
-    assert advice not in reported(world, [image_part()])
+    assert advice not in forwarded(world, [image_part()])
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 30, 47, 48, 49])
@@ -86,7 +86,7 @@ def test_a_declared_binary_of_any_length_arrives_without_base64(build: Callable[
         json.dumps({"mimeType": "application/pdf", "data": encoded}),
         json.dumps({"routing": "image_url", "imageUrl": data_url(file, "image/png")}),
     ):
-        arrived = reported(world, text)
+        arrived = forwarded(world, text)
         assert encoded not in arrived
         assert "[cannot read]" in arrived
         assert file in world.upstream.last.files.values()

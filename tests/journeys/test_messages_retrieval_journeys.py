@@ -64,13 +64,13 @@ def history(result: str = LONG) -> list[dict[str, Any]]:
     ]
 
 
-def asked(messages: Any = None, **members: Any) -> dict[str, Any]:
+def request_with_tool(messages: Any = None, **members: Any) -> dict[str, Any]:
     return request(marked(messages or history()), tools=[FETCH], **members)
 
 
 def learnt(build: Any, **stated: Any) -> tuple[World, str]:
     world = build(answer=Scripted([text("Hm.")]), **stated)
-    said_by(world, asked())
+    said_by(world, request_with_tool())
     world.upstream.received.clear()
     return world, next(name for name in world.kept if name.startswith("tool_fetch_"))
 
@@ -82,7 +82,7 @@ def teach(world: World, *contents: list[dict[str, Any]]) -> Scripted:
 
 def test_the_tool_is_last_after_the_clients_cache_mark(build: Any) -> None:
     world = build(answer=Scripted([text("Hm.")]))
-    said_by(world, asked())
+    said_by(world, request_with_tool())
     tools = json.loads(world.upstream.last.body)["tools"]
     assert tools[0] == FETCH
     assert (tools[1]["name"], sorted(tools[1])) == ("read_artifact", ["description", "input_schema", "name"])
@@ -96,7 +96,7 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
         [THOUGHT, text("Let me look."), use("read_artifact", 1, id=name, lines="2500-2502")],
         [text("It is 42.")],
     )
-    reported = said_by(world, asked(stream=stream))
+    reported = said_by(world, request_with_tool(stream=stream))
     assert reported["content"] == [THOUGHT, text("Let me look."), text("It is 42.")]
     assert reported["stop_reason"] == "end_turn"
     assert reported["usage"]["output_tokens"] == 14
@@ -124,12 +124,12 @@ def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: 
         [text("Both."), use("read_artifact", 1, id=name, lines="1-2"), use("fetch", 2, page=2)],
         [text("Done.")],
     )
-    said = said_by(world, asked(stream=stream))
+    said = said_by(world, request_with_tool(stream=stream))
     assert said["content"] == [text("Both."), use("fetch", 2, page=2)]
     assert said["stop_reason"] == "tool_use"
     result = {"type": "tool_result", "tool_use_id": "toolu_fetch_2", "content": "page two"}
     after = [*history(), {"role": "assistant", "content": said["content"]}, {"role": "user", "content": [result]}]
-    said_by(world, asked(after, stream=stream))
+    said_by(world, request_with_tool(after, stream=stream))
     sent = json.loads(world.upstream.last.body)["messages"]
     assert [block["id"] for block in sent[3]["content"][1:]] == ["toolu_read_artifact_1", "toolu_fetch_2"]
     results = [block for message in sent[4:] for block in message["content"]]
@@ -142,7 +142,7 @@ def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: 
 def test_a_model_that_only_ever_reads_is_stopped_with_a_sentence(stream: bool, build: Any) -> None:
     world, name = learnt(build)
     server = teach(world, [use("read_artifact", 1, id=name, lines="1-2")])
-    reported = said_by(world, asked(stream=stream))
+    reported = said_by(world, request_with_tool(stream=stream))
     assert reported["stop_reason"] == "end_turn"
     assert [block["type"] for block in reported["content"]] == ["text"]
     assert len(world.upstream.received) == 9
@@ -161,10 +161,10 @@ def test_an_answer_that_has_nothing_to_do_with_it_keeps_its_bytes(build: Any) ->
         return True
 
     world.upstream.answer = answer
-    assert ask(world, asked()).content == body
+    assert ask(world, request_with_tool()).content == body
 
 
 def test_a_choice_that_forces_a_call_leaves_the_tool_out(build: Any) -> None:
     world, _ = learnt(build)
-    said_by(world, asked(tool_choice={"type": "any"}))
+    said_by(world, request_with_tool(tool_choice={"type": "any"}))
     assert json.loads(world.upstream.last.body)["tools"] == [FETCH]

@@ -47,7 +47,7 @@ def request(messages: Sequence[Json], *, stream: bool = False, **members: Any) -
     return {"model": "m", "stream": stream, "options": {}, "messages": [*messages], "tools": TOOLS, **members}
 
 
-def asked(world: World, body: Json | bytes, *, proxy: int = 0, path: str = CHAT) -> httpx.Response:
+def answer_to(world: World, body: Json | bytes, *, proxy: int = 0, path: str = CHAT) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     root = world.proxies[proxy].removesuffix("/v1")
     return world.client.post(root + path, content=content, headers={"authorization": f"Bearer {KEY}"})
@@ -78,7 +78,7 @@ def grown(exchanges: int, *, is_named: bool = False) -> list[Json]:
     return found
 
 
-def reported(answer: httpx.Response) -> list[Json]:
+def answer_objects(answer: httpx.Response) -> list[Json]:
     """The objects of an answer, however it came: exactly one is the last."""
     if answer.headers["content-type"] == "application/x-ndjson":
         assert answer.text.endswith("\n")
@@ -88,7 +88,7 @@ def reported(answer: httpx.Response) -> list[Json]:
 
 
 def words(answer: httpx.Response) -> str:
-    return "".join(line["message"]["content"] for line in reported(answer) if "message" in line)
+    return "".join(line["message"]["content"] for line in answer_objects(answer) if "message" in line)
 
 
 def sent(world: World, number: int = -1) -> list[Json]:
@@ -103,23 +103,23 @@ def test_what_fits_passes_byte_for_byte_in_both_directions(
     model = OllamaModel(says=[Said("Hello there.", "Hm, hm.")], piece_bytes=piece_bytes)
     world = ollama(model)
     content = json.dumps(request(TASK, stream=stream, tools=[], colour="blue"), indent=1).encode()
-    answer = asked(world, content)
+    answer = answer_to(world, content)
     assert world.upstream.last.body == content
-    assert answer.text.encode() == asked(world, content).text.encode()
+    assert answer.text.encode() == answer_to(world, content).text.encode()
     assert words(answer) == "Hello there."
     assert world.logged("request_done")[0]["outcome"] == "answered"
 
 
 def test_a_request_is_streamed_by_default(ollama: Build) -> None:
     world = ollama()
-    answer = asked(world, {"model": "m", "messages": TASK})
+    answer = answer_to(world, {"model": "m", "messages": TASK})
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert words(answer) == "Done."
 
 
 def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(ollama: Build) -> None:
     world = ollama(OllamaModel(allocates=64_000))
-    answer = asked(world, request(one_call(), keep_alive="5m", format="json"))
+    answer = answer_to(world, request(one_call(), keep_alive="5m", format="json"))
     assert answer.headers["x-context-proxy-edits"] == "retrieval_tool=1;truncate_tool_output=1"
     assert list(world.upstream.last.files.values()) == [LONG.encode()]
     *before, found = sent(world)
@@ -136,7 +136,7 @@ def test_a_run_longer_than_the_window_is_never_cut_by_the_server(is_named: bool,
     model = OllamaModel(allocates=8_192)
     world = ollama(model, proxies=[{}, {}], learning={"enabled": False})
     for exchanges in range(1, 41):
-        answer = asked(world, request(grown(exchanges, is_named=is_named), options={"num_predict": 300}))
+        answer = answer_to(world, request(grown(exchanges, is_named=is_named), options={"num_predict": 300}))
         assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "1"), answer.text
     assert model.cuts == 0
     assert len(model.loads) == 1, "the model is loaded once"
@@ -147,7 +147,7 @@ def test_a_run_longer_than_the_window_is_never_cut_by_the_server(is_named: bool,
     bodies = [received.body.partition(b'"tools"')[0][:-3] for received in world.upstream.received]
     cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
     assert 0 < cuts < 12
-    asked(world, request(grown(40, is_named=is_named), options={"num_predict": 300}), proxy=1)
+    answer_to(world, request(grown(40, is_named=is_named), options={"num_predict": 300}), proxy=1)
     assert world.upstream.received[-1].body == world.upstream.received[-2].body, "so does a replica"
 
 
@@ -155,7 +155,7 @@ def test_a_text_longer_than_the_window_is_cut_by_the_proxy_and_not_by_the_server
     """No refusal would say that the estimate was right."""
     server = OllamaModel(allocates=8_192)
     world = ollama(server)
-    asked(world, request([{"role": "user", "content": f"Why is it red?\n{long_text(1_500)}"}]))
+    answer_to(world, request([{"role": "user", "content": f"Why is it red?\n{long_text(1_500)}"}]))
     assert server.cuts == 0
     assert sent(world)[0]["content"].startswith("Why is it red?\n")
 
@@ -165,7 +165,7 @@ def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> 
     world = ollama(model)
     for options, is_cut in (({"num_ctx": 6_000}, True), ({}, False), ({"num_ctx": 6_000, "num_predict": 300}, True)):
         model.loaded.clear()
-        assert asked(world, request(grown(20), options=options)).status_code == 200
+        assert answer_to(world, request(grown(20), options=options)).status_code == 200
         assert (len(sent(world)) < len(grown(20))) == is_cut
         assert json.loads(world.upstream.last.body)["options"] == options
     assert model.cuts == 0
@@ -174,7 +174,7 @@ def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> 
 def test_a_model_is_not_loaded_to_query_a_window_that_the_request_states(ollama: Build) -> None:
     model = OllamaModel({"m": Model(trained=9_000)}, allocates=65_536)
     world = ollama(model)
-    asked(world, request(grown(30), options={"num_ctx": 20_000}))
+    answer_to(world, request(grown(30), options={"num_ctx": 20_000}))
     assert model.loads == [("m", 9_000)], "no more than it was trained for"
     assert "POST /api/show" in model.asked
     assert "POST /api/generate" not in model.asked
@@ -185,17 +185,17 @@ def test_a_model_is_not_loaded_to_query_a_window_that_the_request_states(ollama:
 def test_a_model_elsewhere_ignores_the_window_that_a_request_states(ollama: Build) -> None:
     model = OllamaModel({"m:cloud": Model(remote_window=60_000)})
     world = ollama(model)
-    asked(world, request(grown(20), model="m:cloud", options={"num_ctx": 4_096}))
+    answer_to(world, request(grown(20), model="m:cloud", options={"num_ctx": 4_096}))
     assert sent(world) == grown(20)
     for exchanges in (60, 100):
-        answer = asked(world, request(grown(exchanges), model="m:cloud", options={"num_ctx": 4_096}))
+        answer = answer_to(world, request(grown(exchanges), model="m:cloud", options={"num_ctx": 4_096}))
         assert answer.headers["x-context-proxy-attempts"] == "1"
 
 
 def test_what_a_modelfile_puts_before_the_messages_counts(ollama: Build) -> None:
     for system in ("", long_text(200)):
         server = OllamaModel({"m": Model(num_ctx=8_192, system=system)})
-        answer = asked(ollama(server), request(grown(30)[1:]))
+        answer = answer_to(ollama(server), request(grown(30)[1:]))
         planned = re.search("after=([0-9]+)", answer.headers["x-context-proxy-tokens"])
         assert planned is not None
         assert int(planned[1]) == pytest.approx(server.chats[0].prompt_tokens, rel=0.02)
@@ -209,7 +209,7 @@ def test_what_a_model_reads_is_what_its_server_says(ollama: Build) -> None:
     payload = base64.b64encode(PNG).decode()
     for model in ("blind", "seeing"):
         shown = {"role": "user", "content": "x " * 5_000, "images": [payload]}
-        asked(world, request([TASK[0], shown], model=model, tools=[]))
+        answer_to(world, request([TASK[0], shown], model=model, tools=[]))
         assert (payload in world.upstream.last.body.decode()) == (model == "seeing")
 
 
@@ -226,7 +226,7 @@ def test_many_small_images_are_never_cut_by_the_server(ollama: Build) -> None:
         for n in range(20)
     ]
     messages = [TASK[0], *itertools.chain(*turns), {"role": "user", "content": "Compare."}]
-    asked(world, request(messages, tools=[]))
+    answer_to(world, request(messages, tools=[]))
     assert server.cuts == 0
     assert sum(len(one.get("images", ())) for one in sent(world)) < 11
 
@@ -234,7 +234,7 @@ def test_many_small_images_are_never_cut_by_the_server(ollama: Build) -> None:
 def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_is(ollama: Build) -> None:
     world = ollama()
     options = {"num_ctx": 6_000, "num_predict": 9_000, "temperature": None}
-    asked(world, request(TASK, options=options))
+    answer_to(world, request(TASK, options=options))
     found = json.loads(world.upstream.last.body)["options"]
     assert found.pop("num_predict") < 6_000
     assert found == {"num_ctx": 6_000, "temperature": None}
@@ -251,8 +251,8 @@ def test_a_reply_limit_that_leaves_no_room_is_lowered_where_it_is(ollama: Build)
 )
 def test_loading_and_unloading_pass_unchanged(body: Json, ollama: Build) -> None:
     world = ollama()
-    answer = asked(world, body)
-    assert reported(answer)[0]["done_reason"] in ("load", "unload")
+    answer = answer_to(world, body)
+    assert answer_objects(answer)[0]["done_reason"] in ("load", "unload")
     assert [json.loads(one.body) for one in world.upstream.received] == [body]
 
 
@@ -263,7 +263,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
     world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
     text = long_text(900)
     messages = [*TASK[:1], {"role": "user", "content": f"Look at this.\n{text}"}]
-    answer = asked(world, request(messages, stream=stream))
+    answer = answer_to(world, request(messages, stream=stream))
     assert (answer.status_code, words(answer)) == (200, "Here I am.")
     assert answer.headers["x-context-proxy-attempts"] == "2"
     assert "error" not in answer.text
@@ -273,7 +273,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
 def test_a_history_without_a_user_is_the_disguise_of_one_that_is_too_long(stream: bool, ollama: Build) -> None:
     server = OllamaModel({"m": Model(needs_user=True)}, allocates=8_000)
     world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
-    answer = asked(world, request(grown(25), stream=stream))
+    answer = answer_to(world, request(grown(25), stream=stream))
     assert (answer.status_code, words(answer)) == (200, "Done.")
     assert answer.headers["x-context-proxy-attempts"] == "2"
 
@@ -282,7 +282,7 @@ def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) ->
     server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     messages = [*TASK, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": long_text(1_500)}]
-    answer = asked(world, request(messages))
+    answer = answer_to(world, request(messages))
     assert words(answer) == "It is 42."
     assert [chat.was_cut for chat in server.chats] == [True, False]
     assert world.log("upstream_truncated_silently")
@@ -295,20 +295,20 @@ def test_a_server_can_be_made_to_refuse_instead_of_cutting(forbids: bool, stream
     server = OllamaModel(allocates=8_192, count=lambda text: 2 * COUNTER.count(text))
     world = ollama(server, overflow={"forbid_silent_cuts": forbids}, learning={"enabled": False})
     for _ in range(2):
-        answer = asked(world, request(grown(33), stream=stream))
+        answer = answer_to(world, request(grown(33), stream=stream))
         assert (answer.status_code, words(answer)) == (200, "Done.")
         assert answer.headers["x-context-proxy-attempts"] == ("2" if forbids else "1")
         assert server.chats[-1].was_cut != forbids
     assert json.loads(world.upstream.last.body).get("truncate") == (False if forbids else None)
-    asked(world, request(grown(33), stream=stream, truncate=True))
+    answer_to(world, request(grown(33), stream=stream, truncate=True))
     assert json.loads(world.upstream.last.body)["truncate"] is True
-    asked(world, request(TASK, stream=stream, tools=[]))
+    answer_to(world, request(TASK, stream=stream, tools=[]))
     assert "truncate" not in json.loads(world.upstream.last.body), "as it came"
 
 
 def test_required_content_that_never_fits_is_refused_with_a_plain_text_error(ollama: Build) -> None:
     world = ollama(models=[{"match": "gpt-4o", "context_window": 8_000}])
-    answer = asked(world, request([{"role": "system", "content": LONG}, TASK[1]], model="gpt-4o"))
+    answer = answer_to(world, request([{"role": "system", "content": LONG}, TASK[1]], model="gpt-4o"))
     assert answer.status_code == 400
     assert "messages[0] (system" in answer.json()["error"]
     assert world.upstream.received == []
@@ -316,13 +316,13 @@ def test_required_content_that_never_fits_is_refused_with_a_plain_text_error(oll
 
 def test_an_error_in_the_middle_is_a_line_and_the_last_one(ollama: Build) -> None:
     world = ollama(OllamaModel(says=[Said("Half a", error="an error was encountered while running the model")]))
-    answer = asked(world, request(TASK, stream=True))
+    answer = answer_to(world, request(TASK, stream=True))
     assert (answer.status_code, words(answer)) == (200, "Half a")
-    assert reported(answer)[-1] == {"error": "an error was encountered while running the model"}
+    assert answer_objects(answer)[-1] == {"error": "an error was encountered while running the model"}
 
 
 def test_what_is_no_request_is_refused_as_a_text(ollama: Build) -> None:
-    answer = asked(ollama(), b'{"model": ')
+    answer = answer_to(ollama(), b'{"model": ')
     assert answer.status_code == 400
     assert isinstance(answer.json()["error"], str)
 
@@ -333,7 +333,7 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
     payload = base64.b64encode(PNG).decode()
     shown = {"role": "user", "content": "and this", "images": [payload]}
     messages = [*TASK, call("fetch"), {**result("a screenshot"), "images": [payload]}, shown]
-    assert asked(world, request(messages)).status_code == 200
+    assert answer_to(world, request(messages)).status_code == 200
     found = sent(world)
     if "vision" in reads:
         assert [one["role"] for one in found if one.get("images")] == ["user", "user"]
@@ -350,7 +350,7 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
 def test_a_content_inside_a_text_becomes_words_or_an_image(ollama: Build) -> None:
     world = ollama(OllamaModel(allocates=32_768), models=[{"match": "*", "input": ["text", "vision"]}])
     text = f"Here: {data_url(PNG, 'image/png')} is it."
-    asked(world, request([*TASK, {"role": "user", "content": text}]))
+    answer_to(world, request([*TASK, {"role": "user", "content": text}]))
     found = sent(world)[-1]
     assert found["images"] == [base64.b64encode(PNG).decode()]
     assert ";base64," not in found["content"]
@@ -371,7 +371,7 @@ def recognised(world: World, proxy: int = 0) -> str:
 
 def test_clients_find_it_at_the_root_and_browsers_the_dashboard(ollama: Build) -> None:
     world = ollama()
-    asked(world, request(TASK, options={"num_predict": 9}))
+    answer_to(world, request(TASK, options={"num_predict": 9}))
     root = recognised(world)
     found = world.client.get(root)
     assert (found.status_code, found.text) == (200, "Ollama is running")
@@ -437,7 +437,7 @@ def test_of_several_upstreams_the_first_that_is_an_ollama_gets_what_is_beside_it
         settings = Settings(upstream={"base_url": "http://127.0.0.1:9/v1"}, upstreams=upstreams, data_dir=world.folder)
         with serving(create_app(settings)) as proxy:
             world.proxies.append(proxy)
-            assert words(asked(world, request(TASK), proxy=1)) == "Done."
+            assert words(answer_to(world, request(TASK), proxy=1)) == "Done."
             root = recognised(world, 1)
             assert world.client.get(f"{root}/api/tags").json()["models"]
             assert world.client.get(root).text == "Ollama is running"
@@ -450,7 +450,7 @@ def learnt(ollama: Build, **stated: Any) -> tuple[World, OllamaModel, str]:
     """A world, its server, and the name of the artifact in it."""
     server = OllamaModel(allocates=64_000, **stated)
     world = ollama(server)
-    asked(world, request(one_call()))
+    answer_to(world, request(one_call()))
     world.upstream.received.clear()
     server.chats.clear()
     return world, server, next(iter(world.kept))
@@ -465,10 +465,10 @@ def reads(name: str, **asked: str) -> tuple[str, Json]:
 def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, ollama: Build) -> None:
     world, server, name = learnt(ollama, has_ids=has_ids)
     server.says = [Said("Let me look.", "Hm.", [reads(name, lines="2500-2502")]), Said("It is 42.", "Ah.")]
-    answer = asked(world, request(one_call(), stream=stream))
+    answer = answer_to(world, request(one_call(), stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
-    thought = "".join(line["message"].get("thinking", "") for line in reported(answer))
+    thought = "".join(line["message"].get("thinking", "") for line in answer_objects(answer))
     assert thought == "Hm.\n\nAh."
     first, second = world.upstream.received
     assert [tool["function"]["name"] for tool in json.loads(first.body)["tools"]] == ["fetch", "look", "read_artifact"]
@@ -480,7 +480,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
     assert page["content"].rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
-    last = reported(answer)[-1]
+    last = answer_objects(answer)[-1]
     assert last["prompt_eval_count"] == server.chats[0].prompt_tokens, "of the prompt that the client has"
     assert last["total_duration"] == 1_800
     assert done["usage"]["prompt_tokens"] == sum(chat.prompt_tokens for chat in server.chats)
@@ -493,9 +493,9 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
 def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, ollama: Build) -> None:
     world, server, name = learnt(ollama)
     server.says = [Said("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
-    answer = asked(world, request(one_call(), stream=stream))
+    answer = answer_to(world, request(one_call(), stream=stream))
     assert len(world.upstream.received) == 9
-    assert reported(answer)[-1]["done_reason"] == "stop"
+    assert answer_objects(answer)[-1]["done_reason"] == "stop"
     assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
 
 
@@ -508,8 +508,8 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
     world, server, name = learnt(ollama, has_ids=has_ids)
     mixed = [reads(name, lines="7-8"), ("fetch", {"url": "x"})][:: 1 if is_first else -1]
     server.says = [Said("Both.", calls=mixed), Said("I see.")]
-    answer = asked(world, request(one_call(), stream=stream))
-    shown = [one for line in reported(answer) for one in line["message"].get("tool_calls", ())]
+    answer = answer_to(world, request(one_call(), stream=stream))
+    shown = [one for line in answer_objects(answer) for one in line["message"].get("tool_calls", ())]
     assert [(one["function"]["name"], one["function"]["index"]) for one in shown if stream] in ([("fetch", 0)], [])
     assert [one["function"]["name"] for one in shown] == ["fetch"]
     assert words(answer) == "Both."
@@ -519,21 +519,23 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
         "tool_calls": [{"function": {"name": "fetch", "arguments": {"url": "x"}}}],
     }
     back = [*one_call(), mine, {"role": "tool", "content": "a page"}]
-    assert words(asked(world, request(back))) == "I see."
+    assert words(answer_to(world, request(back))) == "I see."
     whole, page, other = sent(world)[-3:]
     assert [one["function"]["name"] for one in whole["tool_calls"]] == [one for one, _ in mixed]
     assert whole["content"] == "Both."
     assert "line 6: " in page["content"]
     assert other == back[-1]
     first = world.upstream.last.body.partition(b'"tools"')[0][:-3]
-    asked(world, request([*back, {"role": "assistant", "content": "I see."}, {"role": "user", "content": "Go on."}]))
+    answer_to(
+        world, request([*back, {"role": "assistant", "content": "I see."}, {"role": "user", "content": "Go on."}])
+    )
     assert world.upstream.last.body.startswith(first)
 
 
 @STREAMED
 def test_what_the_server_counted_is_recorded_where_our_tool_is_offered(stream: bool, ollama: Build) -> None:
     world = ollama(server := OllamaModel())
-    asked(world, request(TASK, stream=stream))
+    answer_to(world, request(TASK, stream=stream))
     done = world.logged("request_done")[0]
     assert done["edits"] == {"retrieval_tool": 1}
     assert (done["prompt_tokens"], done["reply_tokens"]) == (server.chats[0].prompt_tokens, len("Done."))
@@ -542,10 +544,10 @@ def test_what_the_server_counted_is_recorded_where_our_tool_is_offered(stream: b
 def test_a_model_without_tools_is_not_offered_ours(ollama: Build) -> None:
     server = OllamaModel({"m": Model(capabilities=("completion",))}, allocates=64_000)
     world = ollama(server)
-    answer = asked(world, {"model": "m", "stream": False, "messages": one_call()})
+    answer = answer_to(world, {"model": "m", "stream": False, "messages": one_call()})
     assert answer.status_code == 200
     assert b"read_artifact" not in world.upstream.last.body
-    refused = asked(world, request(one_call()))
+    refused = answer_to(world, request(one_call()))
     assert (refused.status_code, refused.json()) == (400, {"error": '"m" does not support tools'})
 
 

@@ -30,20 +30,20 @@ def ollama(build: Build) -> Build:
     return built
 
 
-def asked(world: World, **members: Any) -> httpx.Response:
+def answer_to(world: World, **members: Any) -> httpx.Response:
     root = world.proxies[0].removesuffix("/v1")
     content = json.dumps({"model": "m", **members}).encode()
     return world.client.post(root + GENERATE, content=content, headers={"authorization": f"Bearer {KEY}"})
 
 
-def reported(answer: httpx.Response) -> list[Json]:
+def answer_objects(answer: httpx.Response) -> list[Json]:
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert [bool(line.get("done")) for line in lines] == [*[False] * (len(lines) - 1), True]
     return lines
 
 
 def words(answer: httpx.Response) -> str:
-    return "".join(line["response"] for line in reported(answer))
+    return "".join(line["response"] for line in answer_objects(answer))
 
 
 @STREAMED
@@ -51,7 +51,7 @@ def test_the_middle_of_a_long_prompt_is_kept_elsewhere(stream: bool, ollama: Bui
     server = OllamaModel(allocates=8_192, says=[Said("It is red.", "Hm.")])
     world = ollama(server)
     prompt = f"Why is the build red?\n{LONG}\nAnswer in a word."
-    answer = asked(world, prompt=prompt, stream=stream, system="Be brief.", keep_alive="5m", options={"seed": 7})
+    answer = answer_to(world, prompt=prompt, stream=stream, system="Be brief.", keep_alive="5m", options={"seed": 7})
     assert words(answer) == "It is red."
     assert server.cuts == 0
     sent = server.chats[0].sent
@@ -67,13 +67,13 @@ def test_the_middle_of_a_long_prompt_is_kept_elsewhere(stream: bool, ollama: Bui
 @STREAMED
 def test_a_prompt_that_fits_passes_unchanged(stream: bool, ollama: Build) -> None:
     server = OllamaModel(says=[Said("Blue.", "Hm.")])
-    answer = asked(ollama(server), prompt="What colour?", stream=stream)
+    answer = answer_to(ollama(server), prompt="What colour?", stream=stream)
     assert words(answer) == "Blue."
     assert server.chats[0].sent == {"model": "m", "prompt": "What colour?", "stream": stream}
 
 
 def test_a_prompt_is_streamed_unless_it_says_otherwise(ollama: Build) -> None:
-    answer = asked(ollama(OllamaModel()), prompt="What colour?")
+    answer = answer_to(ollama(OllamaModel()), prompt="What colour?")
     assert answer.headers["content-type"] == "application/x-ndjson"
 
 
@@ -86,28 +86,28 @@ def test_a_prompt_that_is_not_plain_passes_unchanged(members: Json, ollama: Buil
     server = OllamaModel(allocates=4_096)
     world = ollama(server)
     for _ in range(3):
-        assert asked(world, prompt=LONG, stream=False, **members).status_code == 200
+        assert answer_to(world, prompt=LONG, stream=False, **members).status_code == 200
     assert server.chats[0].sent == {"model": "m", "prompt": LONG, "stream": False, **members}
     assert not world.log("upstream_truncated_silently")
-    asked(world, prompt=LONG, stream=False)
+    answer_to(world, prompt=LONG, stream=False)
     assert not server.chats[-1].was_cut, "what was not read has taught nothing"
 
 
 @pytest.mark.parametrize("members", [{}, {"prompt": ""}, {"prompt": "", "keep_alive": 0}, {"system": LONG}])
 def test_loading_and_unloading_pass_unchanged(members: Json, ollama: Build) -> None:
-    answer = asked(ollama(OllamaModel()), **members, stream=False)
+    answer = answer_to(ollama(OllamaModel()), **members, stream=False)
     assert answer.json()["done_reason"] == ("unload" if "keep_alive" in members else "load")
 
 
 def test_empty_members_as_older_clients_write_them_leave_a_prompt_plain(ollama: Build) -> None:
     server = OllamaModel(allocates=4_096)
-    asked(ollama(server), prompt=LONG, stream=False, suffix="", template="", context=[], raw=False)
+    answer_to(ollama(server), prompt=LONG, stream=False, suffix="", template="", context=[], raw=False)
     assert not server.chats[0].was_cut
 
 
 def test_the_window_and_the_reply_limit_of_a_prompt_are_its_options(ollama: Build) -> None:
     server = OllamaModel(allocates=65_536)
-    asked(ollama(server), prompt=LONG, stream=False, options={"num_ctx": 6_000, "num_predict": 2_000})
+    answer_to(ollama(server), prompt=LONG, stream=False, options={"num_ctx": 6_000, "num_predict": 2_000})
     assert not server.chats[0].was_cut
     assert server.chats[0].prompt_tokens + server.chats[0].sent["options"]["num_predict"] <= 6_000
     assert server.loads == [("m", 6_000)]
@@ -117,7 +117,7 @@ def test_the_window_and_the_reply_limit_of_a_prompt_are_its_options(ollama: Buil
 def test_images_beside_a_prompt_go_to_models_that_read_them(reads: list[str], ollama: Build) -> None:
     server = OllamaModel(allocates=8_192)
     world = ollama(server, models=[{"match": "*", "input": reads}])
-    asked(world, prompt="What is it?", images=[PAYLOAD], stream=False)
+    answer_to(world, prompt="What is it?", images=[PAYLOAD], stream=False)
     sent = server.chats[0].sent
     if "vision" in reads:
         assert sent == {"model": "m", "prompt": "What is it?", "images": [PAYLOAD], "stream": False}
@@ -132,7 +132,7 @@ def test_images_beside_a_prompt_go_to_models_that_read_them(reads: list[str], ol
 def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) -> None:
     server = OllamaModel({"m": model}, allocates=8_000)
     world = ollama(server, models=[{"match": "*", "context_window": 30_000}])
-    answer = asked(world, prompt=LONG, stream=stream)
+    answer = answer_to(world, prompt=LONG, stream=stream)
     assert (answer.status_code, words(answer)) == (200, "Done.")
     assert answer.headers["x-context-proxy-attempts"] == "2"
 
@@ -140,7 +140,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
 def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
     server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
-    answer = asked(world, prompt=LONG, stream=False)
+    answer = answer_to(world, prompt=LONG, stream=False)
     assert words(answer) == "It is 42."
     assert [chat.was_cut for chat in server.chats] == [True, False]
     assert world.log("upstream_truncated_silently")
@@ -148,6 +148,6 @@ def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) ->
 
 @pytest.mark.parametrize("prompt", [["a"], 7, {"a": 1}])
 def test_what_is_no_text_is_the_servers_to_refuse(prompt: Any, ollama: Build) -> None:
-    answer = asked(ollama(OllamaModel()), prompt=prompt)
+    answer = answer_to(ollama(OllamaModel()), prompt=prompt)
     assert (answer.status_code, list(answer.json())) == (400, ["error"])
     assert "Request.prompt" in answer.json()["error"]

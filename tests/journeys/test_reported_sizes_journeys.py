@@ -33,7 +33,7 @@ def prose(words: int) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": QUESTION * (words // 9)}], "max_tokens": 500}
 
 
-def reported(header: str) -> dict[str, int]:
+def header_sizes(header: str) -> dict[str, int]:
     return {name: int(tokens) for name, tokens in (pair.split("=") for pair in header.split(";"))}
 
 
@@ -50,7 +50,7 @@ def taught(build: Any, share: float) -> World:
 def test_header_log_and_decisions_report_sizes_in_the_models_tokens(share: float, build: Any) -> None:
     world = taught(build, share)
     answer = world.ask(prose(7_000))
-    sizes = reported(answer.headers["x-context-proxy-tokens"])
+    sizes = header_sizes(answer.headers["x-context-proxy-tokens"])
     counted = answer.json()["usage"]["prompt_tokens"]
     assert sizes["after"] == pytest.approx(counted, rel=0.1)
     assert sizes["after"] <= sizes["room"] <= WINDOW
@@ -69,7 +69,7 @@ def test_no_reported_room_is_larger_than_the_window(build: Any) -> None:
     world = taught(build, 0.85)
     system = {"role": "system", "content": QUESTION * 4_000}
     answer = world.ask({"model": "m", "messages": [system, {"role": "user", "content": "Go."}], "max_tokens": 500})
-    sizes = reported(answer.headers["x-context-proxy-tokens"])
+    sizes = header_sizes(answer.headers["x-context-proxy-tokens"])
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert sizes["room"] <= WINDOW < sizes["after"]
     message = answer.json()["error"]["message"]

@@ -56,7 +56,7 @@ def reads(world: World, **query: Any) -> Call:
     return Call("read_artifact", {"id": name, **query})
 
 
-def asked(world: World, **members: Any) -> dict[str, Any]:
+def answer_to(world: World, **members: Any) -> dict[str, Any]:
     """The answer as a client parses it; a stream's events must be numbered without a gap."""
     answer = world.ask(request(**members), path=PATH)
     assert answer.status_code == 200, answer.text
@@ -84,7 +84,7 @@ def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None
     script.replies += [Reply("First.")]
     call = reads(world, lines="400-401")
     script.replies += [Reply("Let me look.", (call,), thought="hm"), Reply("It is 401.", thought="ah")]
-    response = asked(world, stream=stream, **THINKS)
+    response = answer_to(world, stream=stream, **THINKS)
     assert spoken(response["output"]) == ["Let me look.", "It is 401."]
     assert "read_artifact" not in json.dumps(response["output"])
     assert response["usage"]["input_tokens"] == 100
@@ -111,7 +111,7 @@ def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, strea
     call = reads(world, lines="7-8")
     script.replies += [Reply("Look.", (call,), thought="ah")] * spoken
     script.replies += [Reply("Both.", (call, Call("fetch", {"n": 1})), thought="hm"), Reply("Done.")]
-    output = asked(world, stream=stream, **THINKS)["output"]
+    output = answer_to(world, stream=stream, **THINKS)["output"]
     assert [item.get("name") for item in output if item["type"] == "function_call"] == ["fetch"]
     theirs = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "fetched"}
     answer = world.ask(request(input=[*request()["input"], *output, theirs], **THINKS), path=PATH)
@@ -130,7 +130,7 @@ def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: 
     script.replies += [Reply("First.")]
     call = reads(world, lines="7-8")
     script.replies += [Reply("", (call,)) for _ in range(20)]
-    response = asked(world, stream=stream)
+    response = answer_to(world, stream=stream)
     assert len(spoken(response["output"])) == 1
     assert "read_artifact" not in {item.get("name") for item in response["output"]}
     assert len(world.upstream.received) == 9

@@ -32,7 +32,7 @@ def request(text: str = LONG, tools: Any = (FETCH,), **members: Any) -> dict[str
     return one_call(text, "fetch", tools=list(tools), **members)
 
 
-def asked(world: World, body: dict[str, Any], stream: bool = False, **how: Any) -> dict[str, Any]:
+def answer_to(world: World, body: dict[str, Any], stream: bool = False, **how: Any) -> dict[str, Any]:
     """Message, finish reason and usage, as a client parses them."""
     if stream:
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
@@ -73,7 +73,7 @@ def teach(world: World, *replies: Reply) -> None:
 def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, "Let me look.", lines="2500-2502"), Reply("It is 42."))
-    reported = asked(world, request(), stream)
+    reported = answer_to(world, request(), stream)
     assert reported["message"]["content"] == "Let me look.\n\nIt is 42."
     assert (reported["message"]["tool_calls"], reported["finish"]) == ([], "stop")
     first, second = world.upstream.received
@@ -143,7 +143,7 @@ def test_several_calls_at_once_share_the_room_of_one_result(stream: bool, build:
     world, name = learnt(build)
     both = Reply("", (*reads(name).calls, *reads(name, grep="line 4711:", context=1).calls))
     teach(world, both, Reply("Done."))
-    assert asked(world, request(), stream)["message"]["content"] == "Done."
+    assert answer_to(world, request(), stream)["message"]["content"] == "Done."
     pages = [message["content"] for message in world.upstream.last.messages[-2:]]
     assert pages[0].splitlines()[1] == "line 0: value 0"
     assert "line 4711: " in pages[1]
@@ -166,14 +166,14 @@ def test_the_model_learns_what_could_not_be_read(arguments: Any, says: str, buil
     world, name = learnt(build)
     wanted = {"id": name, **arguments} if arguments and "id" not in arguments else arguments
     teach(world, Reply("", (Call("read_artifact", wanted),)), Reply("I see."))
-    assert asked(world, request())["message"]["content"] == "I see."
+    assert answer_to(world, request())["message"]["content"] == "I see."
     assert says in world.upstream.last.messages[-1]["content"]
 
 
 def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name), Reply("I see."))
-    asked(world, request("short"), key="sk-another")
+    answer_to(world, request("short"), key="sk-another")
     assert "artifact not found" in world.upstream.last.messages[-1]["content"]
 
 
@@ -182,7 +182,7 @@ def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:
 def test_after_eight_readings_the_model_is_warned_and_then_stopped(spoken: bool, stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, "Once more." if spoken else "", lines="1-5"))
-    reported = asked(world, request(), stream)
+    reported = answer_to(world, request(), stream)
     assert len(world.upstream.received) == 9
     assert [len(received.messages) for received in world.upstream.received] == [4 + 2 * round for round in range(9)]
     assert "last of 8 readings" in world.upstream.last.messages[-1]["content"]
@@ -229,7 +229,7 @@ def test_what_later_rounds_count_is_not_held_against_the_estimate_of_the_first(s
 
     world.upstream.answer = counting
     for _ in range(4):
-        asked(world, request(), stream)
+        answer_to(world, request(), stream)
     assert [line["ratio"] for line in world.log("ratio_learned")] == [1.0]
 
 
@@ -251,7 +251,7 @@ def answered(body: dict[str, Any], message: dict[str, Any], *texts: str) -> dict
 def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stream: bool, build: Any) -> None:
     world, name = learnt(build, proxies=[{}, {}], learning={"enabled": False})
     teach(world, mixed(name), Reply("All done."))
-    reported = asked(world, request(), stream)
+    reported = answer_to(world, request(), stream)
     assert [call["function"]["arguments"] for call in reported["message"]["tool_calls"]] == [
         '{"page": 1}',
         '{"page": 2}',
@@ -259,7 +259,7 @@ def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stre
     assert (reported["finish"], reported["message"]["content"]) == ("tool_calls", "Both.")
     assert len(world.upstream.received) == 1
     following = answered(request(), reported["message"], "one", "two")
-    assert asked(world, following, stream, proxy=back)["message"]["content"] == "All done."
+    assert answer_to(world, following, stream, proxy=back)["message"]["content"] == "All done."
     call, page, *results = world.upstream.last.messages[4:]
     assert [one["function"]["name"] for one in call["tool_calls"]] == ["fetch", "read_artifact", "fetch"]
     assert (page["role"], page["tool_call_id"]) == ("tool", call["tool_calls"][1]["id"])
@@ -269,16 +269,16 @@ def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stre
     before = world.upstream.last.body.partition(b'"tools"')[0].rstrip(b'], "')
     following["messages"] += [{"role": "assistant", "content": "All done."}, {"role": "user", "content": "And?"}]
     for proxy in (0, 1):
-        asked(world, following, stream, proxy=proxy)
+        answer_to(world, following, stream, proxy=proxy)
         assert world.upstream.last.body.startswith(before)
 
 
 def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    reported = asked(world, request())
+    reported = answer_to(world, request())
     restarted = build(answer=thinking(lambda _: Reply("Done.")))
-    asked(restarted, answered(request(), reported["message"], "one", "two"))
+    answer_to(restarted, answered(request(), reported["message"], "one", "two"))
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
 
 
@@ -287,7 +287,7 @@ def test_what_a_store_that_gives_no_answer_hides_comes_back_with_it(
 ) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    following = answered(request(), asked(world, request())["message"], "one", "two")
+    following = answered(request(), answer_to(world, request())["message"], "one", "two")
     restarted = build(answer=thinking(lambda _: Reply("Done.")))
 
     async def find(*_: Any, **__: Any) -> Any:
@@ -296,10 +296,10 @@ def test_what_a_store_that_gives_no_answer_hides_comes_back_with_it(
     with monkeypatch.context() as pause:
         pause.setattr(ArtifactReader, "find", find)
         for _ in range(2):
-            following = answered_with_words(following, asked(restarted, following)["message"])
+            following = answered_with_words(following, answer_to(restarted, following)["message"])
             assert roles_in(restarted)[4:].count("tool") == 2
     for _ in range(2):
-        following = answered_with_words(following, asked(restarted, following)["message"])
+        following = answered_with_words(following, answer_to(restarted, following)["message"])
         assert roles_in(restarted)[4:8] == ["assistant", "tool", "tool", "tool"]
 
 
@@ -324,9 +324,9 @@ def test_a_turn_that_forces_a_call_withholds_the_tool_and_changes_no_message(
 ) -> None:
     world, name = learnt(build)
     teach(world, mixed(name), Reply("Done."))
-    turn = answered(request(), asked(world, request(), stream)["message"], "one", "two")
+    turn = answered(request(), answer_to(world, request(), stream)["message"], "one", "two")
     for members in ({}, {"tool_choice": choice}, {}):
-        asked(world, {**turn, **members}, stream)
+        answer_to(world, {**turn, **members}, stream)
     before, forced, after = world.upstream.received[-3:]
     assert (tools_in(before), tools_in(forced)) == (["fetch", "read_artifact"], ["fetch"])
     assert before.body == after.body
@@ -344,15 +344,15 @@ def test_a_turn_that_forces_a_call_withholds_the_tool_and_changes_no_message(
 def test_a_call_of_the_withheld_tool_never_reaches_the_agent(choice: Any, stream: bool, build: Any) -> None:
     world, name = learnt(build)  # its notices name the tool, which some models call all the same
     teach(world, reads(name, lines="7-8"), Reply("", (Call("fetch", {"page": 1}),)))
-    reported = asked(world, request(tool_choice=choice), stream)
+    reported = answer_to(world, request(tool_choice=choice), stream)
     assert [call["function"]["name"] for call in reported["message"]["tool_calls"]] == ["fetch"]
 
 
 def test_no_other_tenant_finds_hidden_calls(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    reported = asked(world, request())
-    asked(world, answered(request(), reported["message"], "one", "two"), key="sk-another")
+    reported = answer_to(world, request())
+    answer_to(world, answered(request(), reported["message"], "one", "two"), key="sk-another")
     assert len(world.upstream.last.messages) == 7
 
 
@@ -383,11 +383,11 @@ def test_predictable_call_ids_reveal_no_hidden_calls(build: Any) -> None:
         world.ask(request(text), key=key)
         name = next(name for name, kept in world.kept.items() if kept == text.encode())
         world.upstream.answer = numbering(in_turn(mixed(name)))
-        reported[key] = asked(world, start, key=key)["message"]
+        reported[key] = answer_to(world, start, key=key)["message"]
     assert reported["sk-one"] == reported["sk-two"]
     for proxy in (1, 0):  # the other one knows nothing yet
         for key in texts:
-            asked(world, answered(start, reported[key], "a", "b"), key=key, proxy=proxy)
+            answer_to(world, answered(start, reported[key], "a", "b"), key=key, proxy=proxy)
             (page,) = pages_in(world.upstream.last)
             assert page.splitlines()[1].startswith(f"{key} 6:")
 
@@ -398,11 +398,11 @@ def test_calls_that_come_again_have_the_pages_of_their_own_answer(build: Any) ->
     for line in (1, 2, 3):
         reply = Reply("", (Call("fetch", {}), *reads(name, lines=f"{line}-{line}").calls))
         world.upstream.answer = numbering(in_turn(reply))
-        body = answered(body, asked(world, body)["message"], "same")
+        body = answered(body, answer_to(world, body)["message"], "same")
         sent.append(world.upstream.last.body)
     world.upstream.answer = numbering(in_turn(Reply("Done.")))
     for proxy in (1, 0):
-        asked(world, body, proxy=proxy)
+        answer_to(world, body, proxy=proxy)
         assert [page.splitlines()[1][:7] for page in pages_in(world.upstream.last)] == ["line 0:", "line 1:", "line 2:"]
         for before in sent:
             assert world.upstream.last.body.startswith(before[: before.index(b'"tools"') - 10])
@@ -411,19 +411,19 @@ def test_calls_that_come_again_have_the_pages_of_their_own_answer(build: Any) ->
 def test_a_history_whose_record_is_gone_is_valid_all_the_same(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
-    reported = asked(world, request())
+    reported = answer_to(world, request())
     for path in (world.folder / "tool-output").glob("tool_read_artifact_*"):
         path.unlink()
     restarted = build(answer=None)  # a model server that refuses what is not paired
-    asked(restarted, answered(request(), reported["message"], "one", "two"))
+    answer_to(restarted, answered(request(), reported["message"], "one", "two"))
     assert len(restarted.upstream.last.messages) == 7
 
 
 def test_pages_are_not_cut_again_nor_kept_again(build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 600, "max_lines": 10})
     teach(world, mixed(name), reads(name, lines="1-400"), Reply("Done."))
-    reported = asked(world, request())
-    asked(world, answered(request(), reported["message"], "one", "two"))
+    reported = answer_to(world, request())
+    answer_to(world, answered(request(), reported["message"], "one", "two"))
     pages = [
         message["content"] for message in world.upstream.last.messages if "of 5000 of tool_" in str(message["content"])
     ]
@@ -438,7 +438,7 @@ def test_pages_are_not_cut_again_nor_kept_again(build: Any) -> None:
 def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
     world, name = learnt(build, window_tokens=8_000)
     teach(world, *[reads(name)] * 5, Reply("Done."))
-    assert asked(world, request(), stream)["message"]["content"] == "Done."
+    assert answer_to(world, request(), stream)["message"]["content"] == "Done."
     first, *more, last = [message["content"] for message in world.upstream.last.messages[4:] if message["content"]]
     assert first.startswith("[context-proxy: lines 1-263 of 5000 of tool_fetch_")
     assert all(len(page) < len(first) for page in more[1:])
@@ -540,7 +540,7 @@ def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> N
 def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:
     world, name = learnt(build)
     teach(world, reads(name, lines="1-1"), Reply("I see."))
-    asked(world, request(), key=KEY)
+    answer_to(world, request(), key=KEY)
     assert "line 0: value 0" in world.upstream.last.messages[-1]["content"]
 
 
@@ -558,7 +558,7 @@ async def _too_long_with_pages(received: Received, send: Send) -> bool:
 def test_a_later_round_that_is_too_long_is_healed_unseen(stream: bool, build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 3_000})
     world.upstream.answer = then(_too_long_with_pages, thinking(in_turn(reads(name), reads(name), Reply("Done."))))
-    assert asked(world, request(), stream)["message"]["content"] == "Done."
+    assert answer_to(world, request(), stream)["message"]["content"] == "Done."
     refused = world.logged("overflow_detected")[0]
     assert refused["request_id"] == world.logged("request_done", 2)[-1]["request_id"]
     assert world.logged("overflow_retried")
@@ -579,7 +579,7 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
         return True
 
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, "Let me look."), Reply("Done."))))
-    assert asked(world, request(), stream)["message"]["content"] == "Let me look.\n\nDone."
+    assert answer_to(world, request(), stream)["message"]["content"] == "Let me look.\n\nDone."
     _, refused, taken = (received.messages[-1]["content"] for received in world.upstream.received)
     assert is_ours(taken)
     assert 400 < len(taken) < len(refused)
@@ -600,7 +600,7 @@ def test_a_model_whose_pages_never_fit_continues_without_them(spoken: str, strea
 
     work = Reply("", (Call("fetch", {"page": 2}),))
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken), work)))
-    reported = asked(world, request(), stream)
+    reported = answer_to(world, request(), stream)
     assert (reported["message"]["content"], reported["finish"]) == (spoken, "tool_calls")
     assert [call["function"]["name"] for call in reported["message"]["tool_calls"]] == ["fetch"]
     assert "no room for a page" in world.upstream.last.messages[-1]["content"]
@@ -619,7 +619,7 @@ def test_an_answer_ends_where_nothing_fits_any_more(spoken: str, stream: bool, b
         return True
 
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken))))
-    reported = asked(world, request(), stream)
+    reported = answer_to(world, request(), stream)
     assert reported["finish"] == "stop"
     assert (
         reported["message"]["content"] == spoken if spoken else "could not be given" in reported["message"]["content"]
@@ -638,10 +638,10 @@ def test_a_defect_of_the_proxy_costs_the_page_and_not_the_answer(
 
     monkeypatch.setattr(Planner, "plan_further", broken)
     teach(world, reads(name, "Let me look."))
-    reported = asked(world, request(), stream)
+    reported = answer_to(world, request(), stream)
     assert (reported["message"]["content"], reported["finish"]) == ("Let me look.", "stop")
     teach(world, mixed(name))
-    assert [call["function"]["name"] for call in asked(world, request(), stream)["message"]["tool_calls"]] == [
+    assert [call["function"]["name"] for call in answer_to(world, request(), stream)["message"]["tool_calls"]] == [
         "fetch",
         "fetch",
     ]
@@ -654,10 +654,10 @@ def test_a_mixed_answer_whose_record_cannot_be_kept_is_the_clients_alone(build: 
     folder = world.folder / "tool-output"
     (folder / ".meta").rename(folder / "away")
     (folder / ".meta").write_text("in the way")
-    reported = asked(world, request("short"))
+    reported = answer_to(world, request("short"))
     assert len(reported["message"]["tool_calls"]) == 2
     following = answered(request("short"), reported["message"], "one", "two")
-    assert asked(world, following)["message"]["content"] == "All done."
+    assert answer_to(world, following)["message"]["content"] == "All done."
     assert len(world.upstream.last.messages) == 7
     assert world.logged("artifact_store_failed")
 
@@ -668,7 +668,7 @@ def test_pages_that_are_put_back_are_cut_where_the_window_turns_out_small(build:
     hiding = Reply("", (Call("fetch", {"page": 1}), *reads(name).calls))
     world.upstream.answer = thinking(in_turn(hiding))
     start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}
-    body = answered(start, asked(world, start)["message"], "short")
+    body = answered(start, answer_to(world, start)["message"], "short")
     world.upstream.answer = None  # it counts and refuses from here on
     sent = []
     for _ in range(5):  # of which the first two teach the window

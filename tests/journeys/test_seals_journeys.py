@@ -182,7 +182,7 @@ def turns_of(case: Case, *seals: str, words: str = "Look at the log.") -> list[l
     return turns
 
 
-def asked(world: World, case: Case, history: list[dict[str, Any]]) -> tuple[str, str, Any]:
+def sent_turn(world: World, case: Case, history: list[dict[str, Any]]) -> tuple[str, str, Any]:
     """The sends and the edits of a turn, and the history that the upstream accepted."""
     body = {"model": "m", "max_tokens": 100, case.history: history}
     answer = world.ask(json.dumps(body, separators=(",", ":")).encode(), path=case.path)
@@ -201,7 +201,7 @@ def test_refused_reasoning_is_left_out_of_later_turns_at_once_and_newer_reasonin
     healed = turns_of(case, "", "new", "newer", words=words)
     for number, attempts in enumerate(["1", "2", "1", "1"]):
         edits = "history_healed=1" if number else ""
-        assert asked(world, case, sealed[number]) == (attempts, edits, healed[number])
+        assert sent_turn(world, case, sealed[number]) == (attempts, edits, healed[number])
     assert [line["edits"] for line in world.logged("request_done", 4)[1:]] == [{"history_healed": 1}] * 3
     assert len(world.logged("history_healed")) == 1
     if len(words) > 4_096:  # a shorter request is not compared with the next one
@@ -213,18 +213,18 @@ def test_reasoning_that_is_refused_later_is_left_out_with_the_earlier(build: Any
     world = build(answer=Verifies(case))
     broken = turns_of(case, SEAL, f"{SEAL}2", "new", words="Look at the log. " * 500)
     healed = turns_of(case, "", "", "new", words="Look at the log. " * 500)
-    assert asked(world, case, broken[1]) == ("2", "history_healed=1", healed[1])
-    assert asked(world, case, broken[2]) == ("2", "history_healed=2", healed[2])
-    assert asked(world, case, broken[3]) == ("1", "history_healed=2", healed[3])
+    assert sent_turn(world, case, broken[1]) == ("2", "history_healed=1", healed[1])
+    assert sent_turn(world, case, broken[2]) == ("2", "history_healed=2", healed[2])
+    assert sent_turn(world, case, broken[3]) == ("1", "history_healed=2", healed[3])
 
 
 @CASES
 def test_refused_reasoning_is_known_again_in_a_body_that_begins_otherwise(build: Any, case: Case) -> None:
     world = build(answer=Verifies(case))
     words = "Look at the log. " * 500
-    asked(world, case, turns_of(case, SEAL, words=words)[1])
+    sent_turn(world, case, turns_of(case, SEAL, words=words)[1])
     sealed, healed = (turns_of(case, seal, "new", words=f"12:31. {words}")[2] for seal in (SEAL, ""))
-    assert asked(world, case, sealed) == ("1", "history_healed=1", healed)
+    assert sent_turn(world, case, sealed) == ("1", "history_healed=1", healed)
 
 
 def test_refused_reasoning_is_known_again_when_the_cache_mark_has_moved(build: Any) -> None:
@@ -232,8 +232,8 @@ def test_refused_reasoning_is_known_again_when_the_cache_mark_has_moved(build: A
     sealed, healed = (turns_of(MESSAGES, seal, "new") for seal in (SEAL, ""))
     marked = json.loads(json.dumps(sealed[1]))
     marked[1]["content"][1]["cache_control"] = {"type": "ephemeral"}
-    assert asked(world, MESSAGES, marked)[0] == "2"
-    assert asked(world, MESSAGES, sealed[2]) == ("1", "history_healed=1", healed[2])
+    assert sent_turn(world, MESSAGES, marked)[0] == "2"
+    assert sent_turn(world, MESSAGES, sealed[2]) == ("1", "history_healed=1", healed[2])
 
 
 @CASES

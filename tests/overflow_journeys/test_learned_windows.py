@@ -30,7 +30,7 @@ def counting(limit: int) -> Scene:
     return scene
 
 
-async def asked(stage: Stage, body: bytes, *scenes: Scene, key: str = "one") -> Received:
+async def answer_to(stage: Stage, body: bytes, *scenes: Scene, key: str = "one") -> Received:
     stage.model.plays(*scenes)
     return await stage.ask(body, authorization=f"Bearer {key}")
 
@@ -51,30 +51,30 @@ async def test_what_an_estimate_holds_for_too_long_goes_up_and_what_was_counted_
     async with staged(tmp_path, **window(8_000)) as stage:
         prose = said(WORDS * 330)
         assert estimate(prose) > 8_000
-        assert (await asked(stage, prose, accepting)).status == 200
+        assert (await answer_to(stage, prose, accepting)).status == 200
         assert stage.model.bodies == [prose]
         rules = said("Go.", system=WORDS * 600)
-        assert (await asked(stage, rules, accepting)).status == 200
+        assert (await answer_to(stage, rules, accepting)).status == 200
         assert stage.model.bodies == [rules]
-        refused = await asked(stage, said("Go.", GPT, system=WORDS * 600))
+        refused = await answer_to(stage, said("Go.", GPT, system=WORDS * 600))
         assert (refused.status, stage.model.bodies) == (400, [])
 
 
 async def test_an_estimate_that_the_upstream_has_confirmed_refuses(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(8_000)) as stage:
         rules = said("Go.", system=WORDS * 600)
-        assert (await asked(stage, rules, counting(8_000))).status == 400
+        assert (await answer_to(stage, rules, counting(8_000))).status == 400
         assert len(stage.model.bodies) == 1
-        assert ((await asked(stage, rules)).status, stage.model.bodies) == (400, [])
+        assert ((await answer_to(stage, rules)).status, stage.model.bodies) == (400, [])
 
 
 async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_that_it_grew(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        await asked(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
+        await answer_to(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
         rules = said("Go.", system=WORDS * 300)
         assert estimate(rules) > 4_096
-        assert (await asked(stage, rules, counting(128_000))).status == 200
-        await asked(stage, conversation(15_000, model="m"), counting(128_000))
+        assert (await answer_to(stage, rules, counting(128_000))).status == 200
+        await answer_to(stage, conversation(15_000, model="m"), counting(128_000))
         assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
 
 
@@ -87,11 +87,11 @@ async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(
     async with staged(tmp_path, **window(20_000)) as stage:
         body = conversation(15_000, model="m")
         for _ in range(sightings):
-            assert (await asked(stage, body, refusal, accepting)).status == 200
+            assert (await answer_to(stage, body, refusal, accepting)).status == 200
         sent = []
         while not sent or sent[-1] < 14_000:
             assert len(sent) < 3 * EVERY, sent
-            assert (await asked(stage, body, counting(128_000))).attempts == "1"
+            assert (await answer_to(stage, body, counting(128_000))).attempts == "1"
             sent.append(estimate(stage.model.bodies[0]))
         if sightings == 2:  # a search continues from each trial
             assert sum(tokens > sent[0] for tokens in sent) <= 3
@@ -100,11 +100,11 @@ async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(
 async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_the_prefix_stays(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(20_000)) as stage:
         body = conversation(15_000, model=GPT)
-        await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
-        await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
+        await answer_to(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
+        await answer_to(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         tried, kept = [], []
         for number in range(3 * EVERY + 2):
-            answer = await asked(stage, body, *[counting(6_000)] * 2)
+            answer = await answer_to(stage, body, *[counting(6_000)] * 2)
             assert answer.status == 200
             kept.append(stage.model.bodies[-1])
             if answer.attempts == "2":
@@ -116,11 +116,11 @@ async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_t
 
 async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        assert (await asked(stage, conversation(24_000, model="m"), *[counting(20_000)] * 2)).attempts == "2"
+        assert (await answer_to(stage, conversation(24_000, model="m"), *[counting(20_000)] * 2)).attempts == "2"
         second = raw_messages(stage.model.bodies[1])
         longer = json.loads(conversation(24_000, model="m"))
         longer["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
-        assert (await asked(stage, json.dumps(longer).encode(), counting(20_000))).attempts == "1"
+        assert (await answer_to(stage, json.dumps(longer).encode(), counting(20_000))).attempts == "1"
         assert raw_messages(stage.model.bodies[0])[: len(second)] == second
 
 
@@ -141,19 +141,19 @@ async def test_required_content_is_not_cut_further_than_the_true_limit_demands(t
         raw = json.dumps(body).encode()
         whole = estimate(raw)
         limit = whole - 2_000
-        assert (await asked(stage, raw, *[counting(limit)] * 2)).status == 200
+        assert (await answer_to(stage, raw, *[counting(limit)] * 2)).status == 200
         assert 0.85 * limit < estimate(stage.model.bodies[1]) <= limit
 
 
 async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(20_000)) as stage:
         body = conversation(15_000, model="m")
-        await asked(stage, body, *[counting(12_000)] * 2)
-        assert (await asked(stage, body, counting(12_000))).attempts == "1"
-        assert (await asked(stage, body, counting(20_000), key="two")).attempts == "1"
+        await answer_to(stage, body, *[counting(12_000)] * 2)
+        assert (await answer_to(stage, body, counting(12_000))).attempts == "1"
+        assert (await answer_to(stage, body, counting(20_000), key="two")).attempts == "1"
         assert estimate(stage.model.bodies[0]) > 12_000
-        assert (await asked(stage, body, *[counting(12_000)] * 2, key="three")).attempts == "2"
-        await asked(stage, body, counting(12_000), key="four")
+        assert (await answer_to(stage, body, *[counting(12_000)] * 2, key="three")).attempts == "2"
+        await answer_to(stage, body, counting(12_000), key="four")
         assert estimate(stage.model.bodies[0]) < 12_000, "two have met it"
 
 
@@ -168,12 +168,12 @@ async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, err
     )
     async with staged(tmp_path) as stage:
         for key in ("one", "one", "two"):
-            assert (await asked(stage, hostile, refusal, key=key)).body == json.dumps(
+            assert (await answer_to(stage, hostile, refusal, key=key)).body == json.dumps(
                 {"error": {"message": reported, "type": "invalid_request_error"} | error}
             ).encode()
         body = said(WORDS * 100)
         for key in ("one", "three"):
-            assert (await asked(stage, body, accepting, key=key)).status == 200
+            assert (await answer_to(stage, body, accepting, key=key)).status == 200
             assert stage.model.bodies == [body]
 
 
@@ -181,4 +181,4 @@ async def test_a_refusal_whose_words_the_conversation_quotes_is_still_healed(tmp
     async with staged(tmp_path, **window(20_000)) as stage:
         words = json.loads(openai_error("prompt is too long for this model, shorten it please"))["error"]["message"]
         body = conversation(15_000, model="m", user=words)
-        assert (await asked(stage, body, saying(400, openai_error(words)), accepting)).status == 200
+        assert (await answer_to(stage, body, saying(400, openai_error(words)), accepting)).status == 200

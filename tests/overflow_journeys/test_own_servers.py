@@ -277,14 +277,14 @@ async def test_a_server_that_comes_back_with_a_larger_window_is_believed_at_once
     made = Settings(**{"upstream": {"base_url": upstream.base_url}, "data_dir": tmp_path})
     async with serving(made) as url, client() as session:
 
-        async def asked() -> int:
+        async def status_of_post() -> int:
             async with session.post(url, data=body) as answer:
                 return answer.status
 
-        assert [await asked(), await asked()] == [200, 200]
+        assert [await status_of_post(), await status_of_post()] == [200, 200]
         assert small.seen[-1] <= 4_096
         await upstream.__aexit__(None, None, None)
-        assert await asked() == 502
+        assert await status_of_post() == 502
         async with ScriptedUpstream(large, upstream.port):
-            assert [await asked(), await asked()] == [200, 200]
+            assert [await status_of_post(), await status_of_post()] == [200, 200]
     assert large.seen == [estimate(body)] * 2

@@ -119,7 +119,7 @@ async def test_a_request_under_the_rate_waits_for_it(tmp_path: Path, status: int
         assert answer.headers["retry-after"] == "5"
 
 
-async def asked(stage: Stage, body: bytes, limit: int, key: str = "one", ratio: float = 1.0) -> Received:
+async def answer_to(stage: Stage, body: bytes, limit: int, key: str = "one", ratio: float = 1.0) -> Received:
     stage.model.plays(*[allowing(limit, ratio)] * 2)
     return await stage.ask(body, authorization=f"Bearer {key}")
 
@@ -154,7 +154,7 @@ async def test_a_growing_session_over_a_rate_is_sent_twice_once_and_again_when_h
         async def turns(count: int, start: int) -> list[str | None]:
             seen = []
             for turn in range(count):
-                answer = await asked(stage, conversation(start + 400 * turn, **more), 12_000, ratio=ratio)
+                answer = await answer_to(stage, conversation(start + 400 * turn, **more), 12_000, ratio=ratio)
                 assert (answer.status, answer.body) == (200, COMPLETION)
                 assert_valid(stage.model.bodies[-1])
                 seen.append(answer.attempts)
@@ -169,7 +169,7 @@ async def test_a_growing_session_over_a_rate_is_sent_twice_once_and_again_when_h
 
 async def test_a_rate_never_makes_the_proxy_refuse_and_what_was_accepted_over_it_refutes_it(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(200_000)) as stage:
-        await asked(stage, conversation(9_500), 6_000)
+        await answer_to(stage, conversation(9_500), 6_000)
         hopeless = json.dumps(
             {"model": "snug/m", "messages": [{"role": "system", "content": "a word " * 9_000}]}
         ).encode()
@@ -180,16 +180,16 @@ async def test_a_rate_never_makes_the_proxy_refuse_and_what_was_accepted_over_it
         stage.model.plays(saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode()))
         assert (await stage.ask(hopeless, authorization="Bearer one")).status == 200
         body = conversation(9_500)
-        assert (await asked(stage, body, 20_000)).attempts == "1"
+        assert (await answer_to(stage, body, 20_000)).attempts == "1"
         assert stage.model.bodies == [body]
 
 
 async def test_a_rate_binds_the_key_that_met_it_and_others_after_a_second(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         body = conversation(9_500)
-        assert [(await asked(stage, body, 6_000, key)).attempts for key in ("one", "one")] == ["2", "1"]
-        assert (await asked(stage, body, 6_000, "two")).attempts == "2"
-        assert (await asked(stage, body, 6_000, "three")).attempts == "1"
+        assert [(await answer_to(stage, body, 6_000, key)).attempts for key in ("one", "one")] == ["2", "1"]
+        assert (await answer_to(stage, body, 6_000, "two")).attempts == "2"
+        assert (await answer_to(stage, body, 6_000, "three")).attempts == "1"
 
 
 async def test_a_request_that_holds_the_words_of_a_rate_teaches_none(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_the_send_after_a_rate_is_the_plan_of_the_next_turn(tmp_path: Path
     async with staged(tmp_path) as stage:
         sent = []
         for _ in range(3):
-            await asked(stage, conversation(9_500, exchanges=60), 8_000)
+            await answer_to(stage, conversation(9_500, exchanges=60), 8_000)
             sent.append(estimate(stage.model.bodies[-1]))
         assert min(sent) > 0.7 * 8_000
         assert max(sent) - min(sent) < 400
@@ -256,17 +256,17 @@ async def test_a_second_send_has_a_reply_that_fits_whatever_the_settings_leave(
 
 async def test_a_window_is_not_tried_while_a_rate_is_smaller(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        await asked(stage, conversation(9_500), 6_000)
+        await answer_to(stage, conversation(9_500), 6_000)
         body = conversation(20_000)
         stage.model.plays(saying(400, too_long(8_000, 9_000)), allowing(6_000))
         await stage.ask(body, authorization="Bearer one")
-        seen = [(await asked(stage, body, 6_000)).attempts for _ in range(40)]
+        seen = [(await answer_to(stage, body, 6_000)).attempts for _ in range(40)]
         assert seen == ["1"] * 40
 
 
 async def test_a_rate_is_no_evidence_of_a_full_window(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(200_000)) as stage:
-        await asked(stage, conversation(9_500), 6_000)
+        await answer_to(stage, conversation(9_500), 6_000)
         empty = json.dumps(json.loads(COMPLETION) | {"choices": []}).encode()
         stage.model.plays(saying(200, empty))
         answer = await stage.ask(conversation(5_300), authorization="Bearer one")

@@ -46,7 +46,7 @@ def holding(most_bytes: int, refusal: bytes = REFUSALS["express"]) -> Scene:
     return scene
 
 
-async def asked(stage: Stage, body: bytes, most_bytes: int, key: str = "one", sends: int = 2) -> Received:
+async def answer_to(stage: Stage, body: bytes, most_bytes: int, key: str = "one", sends: int = 2) -> Received:
     stage.model.plays(*[holding(most_bytes)] * sends)
     return await stage.ask(body, authorization=f"Bearer {key}")
 
@@ -75,7 +75,7 @@ async def test_a_body_that_is_too_large_is_sent_once_more_without_its_oldest_med
 async def test_text_that_is_too_large_is_sent_as_a_plan_of_half_of_the_bytes(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body = conversation(60_000, model="m")
-        answer = await asked(stage, body, len(body) * 2 // 3)
+        answer = await answer_to(stage, body, len(body) * 2 // 3)
         assert (answer.status, answer.attempts) == (200, "2")
         assert 0.3 * len(body) < len(stage.model.bodies[1]) <= 0.5 * len(body)
 
@@ -84,7 +84,7 @@ async def test_the_limit_is_found_between_what_was_accepted_and_what_was_refused
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         most, attempts, sizes = 300_000, [], []
         for count in range(12, 32):
-            answer = await asked(stage, shots(count), most)
+            answer = await answer_to(stage, shots(count), most)
             assert answer.status == 200
             attempts.append(answer.attempts)
             sizes.append(len(stage.model.bodies[-1]))
@@ -98,16 +98,16 @@ async def test_a_limit_in_bytes_binds_the_key_that_met_it_for_all_models_and_all
 ) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body, most = shots(12), 300_000
-        await asked(stage, body, most)
-        assert (await asked(stage, body.replace(b'"m"', b'"n"'), most)).attempts == "1"
-        assert (await asked(stage, body, most, "two")).attempts == "2"
-        assert (await asked(stage, body, most, "three")).attempts == "1"
+        await answer_to(stage, body, most)
+        assert (await answer_to(stage, body.replace(b'"m"', b'"n"'), most)).attempts == "1"
+        assert (await answer_to(stage, body, most, "two")).attempts == "2"
+        assert (await answer_to(stage, body, most, "three")).attempts == "1"
 
 
 async def test_a_second_refusal_for_bytes_passes_and_teaches_nothing(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body = shots(12)
-        answer = await asked(stage, body, 1_000)
+        answer = await answer_to(stage, body, 1_000)
         assert (answer.status, answer.body) == (413, REFUSALS["express"])
         stage.model.plays(accepting)
         await stage.ask(body)
@@ -135,11 +135,11 @@ async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(tmp_path:
 async def test_a_limit_in_bytes_that_grew_is_found_within_a_few_dozen_turns(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body = shots(12)
-        assert (await asked(stage, body, 300_000)).attempts == "2"
+        assert (await answer_to(stage, body, 300_000)).attempts == "2"
         sent = []
         while not sent or sent[-1] < len(body):
             assert len(sent) < 2 * EVERY, sent
-            assert (await asked(stage, body, 2_000_000)).attempts == "1"
+            assert (await answer_to(stage, body, 2_000_000)).attempts == "1"
             sent.append(len(stage.model.bodies[0]))
 
 
@@ -147,10 +147,10 @@ async def test_a_limit_in_bytes_that_did_not_grow_costs_one_send_more_now_and_th
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body = shots(12)
         for _ in range(4):  # the search comes to its end
-            await asked(stage, body, 300_000)
+            await answer_to(stage, body, 300_000)
         sizes, tried = [], []
         for number in range(2 * EVERY):
-            answer = await asked(stage, body, 300_000)
+            answer = await answer_to(stage, body, 300_000)
             assert answer.status == 200
             sizes.append(len(stage.model.bodies[-1]))
             tried += [number] if answer.attempts == "2" else []
@@ -162,10 +162,10 @@ async def test_no_trial_is_larger_than_the_settings_allow(tmp_path: Path) -> Non
     most = {"context_window": 200_000, "max_request_bytes": 350_000}
     async with staged(tmp_path, defaults=most) as stage:
         body = shots(16)  # 440 KB: what is tried would hold all of it
-        assert (await asked(stage, body, 200_000)).attempts == "2"
+        assert (await answer_to(stage, body, 200_000)).attempts == "2"
         sizes, tried = [], 0
         for _ in range(2 * EVERY):
-            answer = await asked(stage, body, 200_000)
+            answer = await answer_to(stage, body, 200_000)
             assert answer.status == 200
             tried += answer.attempts == "2"
             sizes += map(len, stage.model.bodies)

@@ -39,7 +39,7 @@ async def page(stage: Stage, path: str) -> str:
         return await answer.text()
 
 
-async def tells(stage: Stage, path: str, words: str) -> str:
+async def body_with(stage: Stage, path: str, words: str) -> str:
     """A page, once it has these words."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while words not in (reported := await page(stage, path)):  # noqa: ASYNC110 - the metrics are looked at once a second
@@ -48,7 +48,7 @@ async def tells(stage: Stage, path: str, words: str) -> str:
 
 
 async def has_in_files(stage: Stage, count: int) -> None:
-    await tells(stage, "/metrics", f"context_proxy_waiting_file_requests {count}.0")
+    await body_with(stage, "/metrics", f"context_proxy_waiting_file_requests {count}.0")
 
 
 def files_with(folder: Path, content: bytes) -> list[Path]:
@@ -139,7 +139,7 @@ async def test_without_a_file_the_client_gets_the_refusal_and_the_log_says_why(
             patched.setattr(module, broken, fail)
             refused = await stage.ask(conversation(9_000))
         assert (refused.status, refused.body, refused.attempts) == (400, too_long(8_192, 9_000), "1")
-        await tells(stage, "/metrics", "context_proxy_lost_waiting_requests_total 1.0")
+        await body_with(stage, "/metrics", "context_proxy_lost_waiting_requests_total 1.0")
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "waiting_request_lost" in line]
     assert [line["problem"] for line in lines] == ["No space left on device"]
 
@@ -154,7 +154,7 @@ async def test_requests_waiting_for_a_model_take_no_room_from_others(
         assert len(body) > 100_000
         stage.model.plays(*[after(go_on, accepting)] * 4, accepting, *[accepting] * 4)
         slow = [asyncio.create_task(stage.ask(body)) for _ in range(4)]
-        await tells(stage, "/metrics", "context_proxy_waiting_requests 4.0")
+        await body_with(stage, "/metrics", "context_proxy_waiting_requests 4.0")
         assert (await stage.ask(body)).status == 200
         assert json.loads(await page(stage, "/readyz")) == {"status": "ready"}
         go_on.set()
@@ -170,8 +170,8 @@ async def test_readyz_names_a_full_queue(tmp_path: Path, monkeypatch: pytest.Mon
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + b" " * 90_000
             )
             await writer.drain()
-        reported = json.loads(await tells(stage, "/readyz", "workload"))
-        await tells(stage, "/metrics", "context_proxy_queued_requests 1.0")
+        reported = json.loads(await body_with(stage, "/readyz", "workload"))
+        await body_with(stage, "/metrics", "context_proxy_queued_requests 1.0")
         assert reported["status"] == "ready"
         assert reported["unavailable"]["workload"].startswith("1 requests wait for room: ")
         for _, writer in reader_writers:

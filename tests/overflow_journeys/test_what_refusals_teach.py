@@ -16,7 +16,7 @@ WINDOW = {"defaults": {"context_window": 20_000}}
 """The assumed window of every model, which refusals correct."""
 
 
-async def asked(stage: Stage, *scenes: Scene, model: str = "m") -> str | None:
+async def sends_needed(stage: Stage, *scenes: Scene, model: str = "m") -> str | None:
     """Sends that a long request needed, when the upstream plays these scenes."""
     stage.model.plays(*scenes)
     answer = await stage.ask(conversation(15_000, model=model))
@@ -26,25 +26,25 @@ async def asked(stage: Stage, *scenes: Scene, model: str = "m") -> str | None:
 
 async def test_the_next_request_of_the_model_is_not_refused(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
-        assert await asked(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
-        assert await asked(stage, accepting) == "1"
+        assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
+        assert await sends_needed(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) < 12_000
 
 
 async def test_what_is_learned_of_one_model_does_not_touch_another(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
-        assert await asked(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
-        assert await asked(stage, accepting, model="other") == "1"
+        assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
+        assert await sends_needed(stage, accepting, model="other") == "1"
         assert estimate(stage.model.bodies[0]) > 12_000
 
 
 async def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
         refusal = saying(400, too_long(6_000, 15_000))
-        assert await asked(stage, refusal, accepting) == "2"
-        assert await asked(stage, refusal, accepting) == "2"
+        assert await sends_needed(stage, refusal, accepting) == "2"
+        assert await sends_needed(stage, refusal, accepting) == "2"
         assert estimate(stage.model.bodies[0]) > 12_000
-        assert await asked(stage, accepting) == "1"
+        assert await sends_needed(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) < 6_000
 
 
@@ -103,8 +103,8 @@ async def test_a_limit_without_a_name_under_half_of_a_certain_window_needs_two_s
     async with staged(tmp_path, **WINDOW) as stage:
         refusal = saying(400, openai_error(words.format(15_000, 6_000)))
         for _ in range(2):
-            assert await asked(stage, refusal, accepting) == "2"
-        assert await asked(stage, accepting) == "1"
+            assert await sends_needed(stage, refusal, accepting) == "2"
+        assert await sends_needed(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) < 6_000
 
 
@@ -116,7 +116,7 @@ async def test_an_unnamed_limit_quoted_in_the_request_teaches_nothing(tmp_path: 
             stage.model.plays(saying(400, openai_error(said)), accepting)
             assert (await stage.ask(conversation(15_000, model="m", user=said))).status == 200
             assert estimate(stage.model.bodies[0]) > 12_000
-        assert await asked(stage, accepting) == "1"
+        assert await sends_needed(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) > 12_000
 
 
@@ -171,7 +171,7 @@ async def test_a_limit_quoted_in_the_request_itself_heals_it_and_teaches_nothing
             stage.model.plays(saying(400, too_long(6_000, 15_000)), accepting)
             await stage.ask(body, authorization=f"Bearer {key}")
             assert estimate(stage.model.bodies[0]) > 12_000
-        assert await asked(stage, accepting) == "1"
+        assert await sends_needed(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) > 12_000
 
 
@@ -179,9 +179,9 @@ async def test_a_limit_of_characters_fits_the_next_turns_at_their_first_send(tmp
     """DashScope: https://www.alibabacloud.com/help/en/model-studio/error-code"""
     refusal = openai_error("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 36000]")
     async with staged(tmp_path, **WINDOW) as stage:
-        assert await asked(stage, saying(400, refusal), accepting) == "2"
+        assert await sends_needed(stage, saying(400, refusal), accepting) == "2"
         assert characters(stage.model.bodies[0]) > 36_000
-        assert await asked(stage, accepting) == "1"
+        assert await sends_needed(stage, accepting) == "1"
         assert 20_000 < characters(stage.model.bodies[0]) <= 36_000
 
 
@@ -191,10 +191,10 @@ def characters(body: bytes) -> int:
 
 async def test_one_refusal_without_numbers_bounds_what_is_sent(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
-        assert await asked(stage, saying(400, without_numbers()), accepting) == "2"
+        assert await sends_needed(stage, saying(400, without_numbers()), accepting) == "2"
         second = stage.model.bodies[1]
         assert estimate(second) <= 15_000 / 2
-        assert await asked(stage, accepting) == "1"
+        assert await sends_needed(stage, accepting) == "1"
         assert stage.model.bodies == [second]
 
 
@@ -211,10 +211,10 @@ async def test_refusals_of_a_large_wish_for_a_reply_without_numbers_do_not_shrin
 
 async def test_a_learned_limit_survives_a_restart(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
-        assert await asked(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
+        assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
         async with serving(stage.settings) as url:
             stage.url = url
-            assert await asked(stage, accepting) == "1"
+            assert await sends_needed(stage, accepting) == "1"
             assert estimate(stage.model.bodies[0]) < 12_000
 
 
@@ -229,9 +229,9 @@ async def test_a_count_far_under_the_estimate_is_reported_as_silent_truncation_a
 ) -> None:
     async with staged(tmp_path, **WINDOW, log={"format": "json"}) as stage:
         for _ in range(3 if calibrated else 0):
-            assert await asked(stage, counting(14_000)) == "1"
+            assert await sends_needed(stage, counting(14_000)) == "1"
         assert "upstream_truncated_silently" not in capfd.readouterr().out
-        assert await asked(stage, counting(4_096), accepting) == "2"
+        assert await sends_needed(stage, counting(4_096), accepting) == "2"
         assert estimate(stage.model.bodies[1]) < 4_096
         warning = next(line for line in capfd.readouterr().out.splitlines() if "upstream_truncated_silently" in line)
         assert json.loads(warning)["prompt_tokens"] == 4_096

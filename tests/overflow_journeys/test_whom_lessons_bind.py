@@ -14,7 +14,7 @@ from support.overflow_words import conversation, estimate, too_long, window
 SEARCH = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 5}]
 
 
-async def asked(stage: Stage, body: bytes, key: str, *scenes: Scene) -> Received:
+async def answer_to(stage: Stage, body: bytes, key: str, *scenes: Scene) -> Received:
     stage.model.plays(*scenes)
     return await stage.ask(body, authorization=f"Bearer {key}")
 
@@ -33,10 +33,10 @@ def counting(ratio: float) -> Scene:
 async def test_a_ratio_of_one_key_leaves_nothing_of_another_ones_prompt_out(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(40_000)) as stage:
         for _ in range(4):
-            await asked(stage, conversation(8_000), "one", counting(2.6))
-        await asked(stage, conversation(30_000), "two", accepting)
+            await answer_to(stage, conversation(8_000), "one", counting(2.6))
+        await answer_to(stage, conversation(30_000), "two", accepting)
         assert estimate(stage.model.bodies[0]) > 29_000
-        await asked(stage, conversation(30_000), "one", accepting)
+        await answer_to(stage, conversation(30_000), "one", accepting)
         assert estimate(stage.model.bodies[0]) < 16_000, "its own key goes by it"
 
 
@@ -44,8 +44,8 @@ async def test_a_ratio_that_two_keys_have_met_binds_a_third(tmp_path: Path) -> N
     async with staged(tmp_path, **window(40_000)) as stage:
         for key in ("one", "two"):
             for _ in range(3):
-                await asked(stage, conversation(8_000), key, counting(1.5))
-        await asked(stage, conversation(30_000), "three", accepting)
+                await answer_to(stage, conversation(8_000), key, counting(1.5))
+        await answer_to(stage, conversation(30_000), "three", accepting)
         assert estimate(stage.model.bodies[0]) < 27_000
 
 
@@ -70,10 +70,10 @@ async def test_a_web_search_on_messages_teaches_its_own_key_nothing(tmp_path: Pa
         messages[0]["content"] = "the unit started and wrote its state; " * 800
         body = {"model": "claude-x", "max_tokens": 100, "messages": messages, "tools": SEARCH}
         for _ in range(4):
-            await asked(stage, json.dumps(body).encode(), "one", searched)
+            await answer_to(stage, json.dumps(body).encode(), "one", searched)
         plain = {**body, "messages": messages * 1, "tools": []}
         messages[0]["content"] *= 4
-        answer = await asked(stage, json.dumps(plain).encode(), "one", saying(200, json.dumps(reply).encode()))
+        answer = await answer_to(stage, json.dumps(plain).encode(), "one", saying(200, json.dumps(reply).encode()))
         assert answer.tokens("before") == answer.tokens("after")
 
 
@@ -82,13 +82,13 @@ async def test_a_ratio_leaves_nothing_out_of_what_fits_by_the_vocabulary_until_a
 ) -> None:
     async with staged(tmp_path, **window(10_000)) as stage:
         for _ in range(4):
-            await asked(stage, conversation(9_000, model="gpt-4o"), "one", counting(1.4))
+            await answer_to(stage, conversation(9_000, model="gpt-4o"), "one", counting(1.4))
         body = conversation(11_000, model="gpt-4o")
         whole = len(json.loads(body)["messages"])
-        await asked(stage, body, "one", saying(400, too_long(10_000, 13_000)), accepting)
+        await answer_to(stage, body, "one", saying(400, too_long(10_000, 13_000)), accepting)
         first, second = stage.model.bodies
         assert len(json.loads(first)["messages"]) == whole > len(json.loads(second)["messages"])
-        await asked(stage, body, "one", accepting)
+        await answer_to(stage, body, "one", accepting)
         assert len(json.loads(stage.model.bodies[0])["messages"]) < whole
 
 
@@ -108,12 +108,12 @@ def has_image(body: bytes) -> bool:
 async def test_refused_images_are_text_for_the_key_that_met_it_and_for_all_after_a_second(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         refusal = refusing("image input is not supported")
-        await asked(stage, looking(), "one", refusal, accepting)
-        await asked(stage, looking(), "one", accepting)
+        await answer_to(stage, looking(), "one", refusal, accepting)
+        await answer_to(stage, looking(), "one", accepting)
         assert not has_image(stage.model.bodies[0])
-        await asked(stage, looking(), "two", refusal, accepting)
+        await answer_to(stage, looking(), "two", refusal, accepting)
         assert has_image(stage.model.bodies[0])
-        await asked(stage, looking(), "three", accepting)
+        await answer_to(stage, looking(), "three", accepting)
         assert not has_image(stage.model.bodies[0])
 
 
@@ -130,9 +130,9 @@ async def test_refused_images_are_text_for_the_key_that_met_it_and_for_all_after
 )
 async def test_images_that_are_refused_under_a_condition_are_sent_again(tmp_path: Path, message: str) -> None:
     async with staged(tmp_path) as stage:
-        answer = await asked(stage, looking(n=2), "one", refusing(message), accepting)
+        answer = await answer_to(stage, looking(n=2), "one", refusing(message), accepting)
         assert (answer.status, answer.attempts) == (200, "2")
-        await asked(stage, looking(), "one", accepting)
+        await answer_to(stage, looking(), "one", accepting)
         assert has_image(stage.model.bodies[0])
 
 
@@ -143,12 +143,12 @@ async def test_a_silent_cut_of_one_key_cuts_no_prompt_of_another(tmp_path: Path)
 
     async with staged(tmp_path, defaults={"context_window": 40_000}) as stage:
         for _ in range(3):
-            await asked(stage, conversation(7_000), "one", counting(1.0))
-        await asked(stage, conversation(20_000), "one", cut(8_192), accepting)
+            await answer_to(stage, conversation(7_000), "one", counting(1.0))
+        await answer_to(stage, conversation(20_000), "one", cut(8_192), accepting)
         assert estimate(stage.model.bodies[1]) < 8_192
-        await asked(stage, conversation(20_000), "two", accepting)
+        await answer_to(stage, conversation(20_000), "two", accepting)
         assert estimate(stage.model.bodies[0]) > 19_000
-        await asked(stage, conversation(20_000), "one", accepting)
+        await answer_to(stage, conversation(20_000), "one", accepting)
         assert estimate(stage.model.bodies[0]) < 8_192
 
 
@@ -163,11 +163,11 @@ async def test_a_refused_tool_of_ours_is_left_out_for_the_key_that_met_it(tmp_pa
 
         refusal = refusing("Unknown tool: tools[1].function.name")
         body = conversation(1_000, tools=[TOOL])
-        await asked(stage, body, "one", refusal, accepting)
+        await answer_to(stage, body, "one", refusal, accepting)
         assert [offered(sent) for sent in stage.model.bodies] == [True, False]
-        await asked(stage, body, "one", accepting)
+        await answer_to(stage, body, "one", accepting)
         assert not offered(stage.model.bodies[0])
-        await asked(stage, body, "two", refusing("Tools are not supported together with logprobs."), accepting)
+        await answer_to(stage, body, "two", refusing("Tools are not supported together with logprobs."), accepting)
         assert offered(stage.model.bodies[0])
-        await asked(stage, body, "two", accepting)
+        await answer_to(stage, body, "two", accepting)
         assert offered(stage.model.bodies[0]), "a condition teaches nothing"

@@ -1,5 +1,5 @@
-"""The rest of the made-up API of `line_wire`, a whole wire: what is sent to it, what it answers, and how it refuses. Only
-the arguments that a model writes for a call are JSON.
+"""The rest of the made-up API of `line_wire`, a whole wire: what is sent to it, what it answers, and how it refuses.
+Only the arguments that a model writes for a call are JSON.
 
     model: m
     whole: yes

@@ -12,25 +12,25 @@ from proxy.wire import compress_api
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 
-def asked(**members):
+def parsed(**members):
     return compress_api.compress_request_in(json.dumps({"messages": MESSAGES, "model": "m", **members}).encode())
 
 
 def test_members_that_are_not_known_are_ignored():
-    found = asked(tools=[{"type": "function"}], max_tokens=5, config={"protect_recent": 2, "new": {}}, frozen=True)
+    found = parsed(tools=[{"type": "function"}], max_tokens=5, config={"protect_recent": 2, "new": {}}, frozen=True)
     assert (found.protected, found.most_tokens, found.request.model) == (2, None, "m")
     assert found.request.members.keys() == {"messages", "model"}
 
 
 def test_null_is_as_good_as_nothing_and_a_model_may_be_left_out():
-    found = asked(model=None, config=None, token_budget=None)
+    found = parsed(model=None, config=None, token_budget=None)
     assert (found.protected, found.most_tokens, found.request.model) == (0, None, "")
-    assert asked(config={"mode": None, "protect_recent": None}).protected == 0
+    assert parsed(config={"mode": None, "protect_recent": None}).protected == 0
 
 
 def test_a_budget_has_an_upper_bound():
-    assert asked(token_budget=32_000).most_tokens == 32_000
-    assert asked(token_budget=10**300).most_tokens == 100_000_000
+    assert parsed(token_budget=32_000).most_tokens == 32_000
+    assert parsed(token_budget=10**300).most_tokens == 100_000_000
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_budget_has_an_upper_bound():
 )
 def test_a_wrong_type_is_refused_by_name(members, param):
     with pytest.raises(MalformedRequest) as caught:
-        asked(**members)
+        parsed(**members)
     assert caught.value.param == param
     assert param.partition(".")[0] in caught.value.message
     error = json.loads(compress_api.error_body(caught.value))["error"]

@@ -106,14 +106,14 @@ def test_errors_have_the_shape_of_openai():
 LONG = "a" * 2_000
 
 
-def asked(wire, **members):
+def parsed(wire, **members):
     listed = "input" if wire is RESPONSES else "messages"
     return wire.parse(json.dumps({"model": "m", **{listed: []}, **members}).encode())
 
 
 @pytest.mark.parametrize("wire", [CHAT_COMPLETIONS, MESSAGES, RESPONSES], ids=lambda wire: wire.path)
 def test_long_members_are_those_that_nothing_else_counts(wire):
-    request = asked(
+    request = parsed(
         wire,
         tools=[{"name": LONG}],
         metadata={"a": LONG},
@@ -127,7 +127,7 @@ def test_long_members_are_those_that_nothing_else_counts(wire):
 
 @pytest.mark.parametrize(("wire", "name"), [(MESSAGES, "system"), (RESPONSES, "instructions")])
 def test_a_system_text_is_no_other_member(wire, name):
-    assert not wire.long_members(asked(wire, **{name: LONG}))
+    assert not wire.long_members(parsed(wire, **{name: LONG}))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_system_text_is_no_other_member(wire, name):
     ],
 )
 def test_a_request_to_which_the_upstream_adds_is_known_by_its_members_and_tools(wire, members):
-    assert wire.adds_to_prompt(asked(wire, **members))
+    assert wire.adds_to_prompt(parsed(wire, **members))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_request_to_which_the_upstream_adds_is_known_by_its_members_and_tools(
     ],
 )
 def test_a_request_whose_tools_the_client_runs_is_the_whole_prompt(wire, members):
-    assert not wire.adds_to_prompt(asked(wire, **members))
+    assert not wire.adds_to_prompt(parsed(wire, **members))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_request_whose_tools_the_client_runs_is_the_whole_prompt(wire, members
 def test_the_cost_of_a_file_is_unknown_in_all_later_turns_too(wire, content, found):
     name = "input" if wire is RESPONSES else "messages"
     messages = [{"role": "user", "content": content}, {"role": "assistant", "content": "x"}]
-    first = asked(wire, **{name: messages})
+    first = parsed(wire, **{name: messages})
     assert wire.adds_to_prompt(first) is found
     body = json.dumps({"model": "m", name: [*messages, {"role": "user", "content": "go on"}]}).encode()
     shared = first.shared_messages(body)

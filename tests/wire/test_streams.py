@@ -31,7 +31,7 @@ def split(pieces):
     return [event for piece in pieces for event in splitter.feed(piece)], splitter.rest
 
 
-def reported(pieces):
+def events_and_rest(pieces):
     """The events and the rest, without the lines before each that say nothing."""
     events, rest = split(pieces)
     return [left for event in [*events, rest] if (left := QUIET.sub(b"", event))]
@@ -39,8 +39,8 @@ def reported(pieces):
 
 @given(STREAMS, st.lists(st.integers(0, 200), max_size=12))
 def test_pieces_of_any_size_give_the_same_events(stream, places):
-    assert reported(cut(stream, places)) == reported([stream])
-    assert reported([stream[at : at + 1] for at in range(len(stream))]) == reported([stream])
+    assert events_and_rest(cut(stream, places)) == events_and_rest([stream])
+    assert events_and_rest([stream[at : at + 1] for at in range(len(stream))]) == events_and_rest([stream])
 
 
 @given(STREAMS, st.lists(st.integers(0, 200), max_size=12))
@@ -55,7 +55,7 @@ def test_a_blank_line_ends_an_event_whatever_the_line_end(events, end):
     found, rest = split([b"".join(written) + b":"])
     assert (b"".join(found), rest) == (b"".join(written), b":")
     said = [QUIET.sub(b"", event) for event in written]
-    assert reported([b"".join(written)]) == [event for event in said if event]
+    assert events_and_rest([b"".join(written)]) == [event for event in said if event]
 
 
 def test_a_carriage_return_waits_for_the_line_feed_that_may_follow():

@@ -110,7 +110,7 @@ def writing(text, path="src/a.py"):
     return exchange([""], tool="Write", arguments=json.dumps({"file_path": path, "content": text}))
 
 
-def reported(*gone, kept=(), known=(), room=1_000):
+def quoted_lines(*gone, kept=(), known=(), room=1_000):
     pool = LinePool()
     for messages in gone:
         pool = pool.extended(entries(*messages))
@@ -119,7 +119,7 @@ def reported(*gone, kept=(), known=(), room=1_000):
 
 def test_lines_are_listed_below_their_path_without_their_numbers():
     numbered = "     1→def first_function():\n     2→    return first_value\n"
-    found = reported([*reading(numbered), *exchange(["src/b.py:12:def second_function():"], tool="Grep")])
+    found = quoted_lines([*reading(numbered), *exchange(["src/b.py:12:def second_function():"], tool="Grep")])
     assert found == [
         ("src/a.py", ["def first_function():", "    return first_value"]),
         ("src/b.py", ["def second_function():"]),
@@ -129,27 +129,27 @@ def test_lines_are_listed_below_their_path_without_their_numbers():
 def test_an_id_that_returns_names_the_newer_call():
     caller, result = exchange(["def another_function():"])
     del caller["tool_calls"][0]["function"]["arguments"]
-    assert reported([*reading("def one_function():"), caller, result], room=1_000) == [
+    assert quoted_lines([*reading("def one_function():"), caller, result], room=1_000) == [
         ("src/a.py", ["def one_function():"]),
         ("", ["def another_function():"]),
     ]
 
 
 def test_the_agents_own_text_is_quoted_too():
-    assert reported(writing("def written_function():")) == [("src/a.py", ["def written_function():"])]
+    assert quoted_lines(writing("def written_function():")) == [("src/a.py", ["def written_function():"])]
 
 
 def test_text_that_an_edit_replaced_is_not_quoted_and_its_new_text_is():
     read = reading("def one_function():\n    stale_value = 1\n    return stale_value\ndef two_function():")
     edit = editing("    stale_value = 1\n    return stale_value", "    fresh_value = 2\n    return fresh_value")
     expected = ["def one_function():", "    fresh_value = 2", "    return fresh_value", "def two_function():"]
-    assert reported([*read, *edit]) == reported(read, edit) == [("src/a.py", expected)]
+    assert quoted_lines([*read, *edit]) == quoted_lines(read, edit) == [("src/a.py", expected)]
 
 
 def test_an_edit_still_in_the_conversation_makes_lines_stale_too():
     read = reading("def one_function():\n    stale_value = 1")
-    assert reported(read, kept=editing("    stale_value = 1", "x")) == [("src/a.py", ["def one_function():"])]
-    assert reported(read, kept=writing("x")) == []
+    assert quoted_lines(read, kept=editing("    stale_value = 1", "x")) == [("src/a.py", ["def one_function():"])]
+    assert quoted_lines(read, kept=writing("x")) == []
 
 
 def test_a_call_that_replaces_nothing_compares_no_line():
@@ -180,22 +180,22 @@ def test_the_work_grows_with_the_texts_of_one_source_and_not_with_its_square():
 
 
 def test_a_file_that_was_written_anew_has_no_older_lines():
-    assert reported(reading("def one_function():"), writing("def new_function():")) == [
+    assert quoted_lines(reading("def one_function():"), writing("def new_function():")) == [
         ("src/a.py", ["def new_function():"])
     ]
 
 
 def test_a_line_that_was_read_twice_is_quoted_once():
     text = "def one_function():\ndef two_function():"
-    assert reported(reading(text), reading(text)) == [("src/a.py", text.split("\n"))]
+    assert quoted_lines(reading(text), reading(text)) == [("src/a.py", text.split("\n"))]
 
 
 def test_lines_that_follow_a_gap_are_marked():
     lines = [f"def function_{n}():" for n in range(3)]
-    found = reported(reading("\n".join(lines)), known={"function_1"}, room=22)
+    found = quoted_lines(reading("\n".join(lines)), known={"function_1"}, room=22)
     assert found in ([("src/a.py", [lines[0], "…", lines[2]])], [("src/a.py", lines[:2])], [("src/a.py", lines[1:])])
     apart = "\n".join([lines[0], "function_1 " * 40, lines[2]])
-    assert reported(reading(apart)) == [("src/a.py", [lines[0], lines[2]])], "a line that is too long is data"
+    assert quoted_lines(reading(apart)) == [("src/a.py", [lines[0], lines[2]])], "a line that is too long is data"
 
 
 def test_names_that_the_agent_used_come_first():
@@ -203,26 +203,26 @@ def test_names_that_the_agent_used_come_first():
     wanted = reading("def wanted_function(): pass", "src/w.py")
     asked = exchange(["nothing"], tool="Bash", arguments=json.dumps({"command": "grep -rn wanted_function src"}))
     gone = [*wanted, *(message for page in pages for message in page), *asked]
-    assert ("src/w.py", ["def wanted_function(): pass"]) in reported(gone, room=60)
+    assert ("src/w.py", ["def wanted_function(): pass"]) in quoted_lines(gone, room=60)
 
 
 def test_lines_of_the_file_in_hand_come_before_others():
     old = [*reading("def one_function():", "src/a.py"), *reading("def two_function():", "src/b.py")]
     for path in ("src/a.py", "src/b.py"):
-        found = reported(old, kept=reading("x", path), room=14)
+        found = quoted_lines(old, kept=reading("x", path), room=14)
         assert [source for source, _ in found] == [path]
 
 
 def test_what_was_read_last_comes_first():
     pages = [reading(f"def function_{n}(): pass", f"src/{n}.py") for n in range(30)]
-    sources = [source for source, _ in reported(*pages, room=60)]
+    sources = [source for source, _ in quoted_lines(*pages, room=60)]
     assert sources
     assert sources == [f"src/{n}.py" for n in range(30 - len(sources), 30)]
 
 
 def test_a_users_words_are_not_quoted_but_tool_output_in_user_messages_is():
-    assert reported([user("Please look at some_function")]) == []
-    assert reported([user("Observation: some_function is here")]) == [("", ["Observation: some_function is here"])]
+    assert quoted_lines([user("Please look at some_function")]) == []
+    assert quoted_lines([user("Observation: some_function is here")]) == [("", ["Observation: some_function is here"])]
 
 
 SECRETS = [
@@ -240,11 +240,12 @@ SECRETS = [
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_text_that_looks_like_a_secret_is_never_quoted(secret):
-    assert reported(reading(f"{secret} for_the_service\ndef harmless_function():")) == [
+    assert quoted_lines(reading(f"{secret} for_the_service\ndef harmless_function():")) == [
         ("src/a.py", ["def harmless_function():"])
     ]
     assert (
-        reported(exchange(["harmless_output"], tool="Bash", arguments=json.dumps({"command": f"curl {secret}"}))) == []
+        quoted_lines(exchange(["harmless_output"], tool="Bash", arguments=json.dumps({"command": f"curl {secret}"})))
+        == []
     )
 
 
@@ -252,12 +253,12 @@ def test_text_that_looks_like_a_secret_is_never_quoted(secret):
     "line", ["token = self.next_token(position)", "def check_password(password: str) -> bool:", "secret_name: str"]
 )
 def test_code_about_secrets_is_quoted(line):
-    assert reported(reading(line)) == [("src/a.py", [line])]
+    assert quoted_lines(reading(line)) == [("src/a.py", [line])]
 
 
 def test_our_notices_and_artifact_names_are_not_quoted():
     name = Artifact(b"x", "read_file").id
-    assert reported(reading(f"[context-proxy: some_notice]\nsee {name} there\nplain_name here")) == [
+    assert quoted_lines(reading(f"[context-proxy: some_notice]\nsee {name} there\nplain_name here")) == [
         ("src/a.py", ["plain_name here"])
     ]
 
@@ -291,7 +292,7 @@ def test_quoted_lines_are_omitted_ones_fit_the_room_and_are_deterministic(histor
 
 @given(TEXTS)
 def test_any_text_can_be_quoted(text):
-    for _, lines in reported(reading(text)):
+    for _, lines in quoted_lines(reading(text)):
         assert lines
 
 
@@ -299,7 +300,7 @@ def test_lines_of_forty_exchanges_ago_are_quoted_while_newer_ones_leave_room():
     old = reading("def very_old_function():", path="src/old.py")
     texts = ["\n".join(f"value_{n}_{i} = 1" for i in range(30)) for n in range(40)]
     rest = [message for n, text in enumerate(texts) for message in reading(text, path=f"src/{n}.py")]
-    assert ("src/old.py", ["def very_old_function():"]) in reported([*old, *rest], room=30_000)
+    assert ("src/old.py", ["def very_old_function():"]) in quoted_lines([*old, *rest], room=30_000)
 
 
 def test_a_line_of_the_file_in_hand_counts_half_its_age():
@@ -309,9 +310,9 @@ def test_a_line_of_the_file_in_hand_counts_half_its_age():
     last = [message for n in range(27, 29) for message in reading(f"value_{n} = 1", path=f"src/b{n}.py")]
     gone, known = [*hand, *others, *later, *last], {f"value_{n}" for n in range(29)}
     room = COUNTER.count("def other_function_here():") + COUNTER.count("src/c.py") + 5
-    assert reported(gone, known=known, room=room) == [("src/c.py", ["def other_function_here():"])]
+    assert quoted_lines(gone, known=known, room=room) == [("src/c.py", ["def other_function_here():"])]
     kept = editing("x = 1", "y = 1", path="src/a.py")
-    assert reported(gone, kept=kept, known=known, room=room) == [("src/a.py", ["def first_function_here():"])]
+    assert quoted_lines(gone, kept=kept, known=known, room=room) == [("src/a.py", ["def first_function_here():"])]
 
 
 class Counting(ByteClassCounter):

@@ -18,11 +18,11 @@ def entries(*messages):
     return [TrackedMessage.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
 
 
-def asked(*texts):
+def thread_of(*texts):
     return extended((), (), texts)
 
 
-def reported(thread, asked_tokens=10_000, step_tokens=10_000):
+def note_entries(thread, asked_tokens=10_000, step_tokens=10_000):
     return [text for _, text in fitting(thread, asked_tokens, step_tokens, COUNTER)]
 
 
@@ -32,11 +32,11 @@ def step(path, words=""):
 
 def test_what_a_user_said_is_quoted_whole_with_its_lines():
     text = "Fix it:\n    def f():\n        pass\n\n" + "and mind the tests " * 100
-    assert reported(asked(text)) == [text.strip()]
+    assert note_entries(thread_of(text)) == [text.strip()]
 
 
 def test_of_what_a_user_pasted_only_the_beginning_is_quoted_in_one_line():
-    [quoted] = reported(asked("A log\n  of " + "many words " * 300))
+    [quoted] = note_entries(thread_of("A log\n  of " + "many words " * 300))
     assert quoted.startswith("A log of many words ")
     assert quoted.endswith(" …")
     assert len(quoted) <= 202
@@ -44,7 +44,7 @@ def test_of_what_a_user_pasted_only_the_beginning_is_quoted_in_one_line():
 
 def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit():
     requests = [f"request {n}: " + "word " * 80 for n in range(30)]
-    quoted = reported(asked(*requests), asked_tokens=600)
+    quoted = note_entries(thread_of(*requests), asked_tokens=600)
     whole = [text for text in quoted if len(text) > 210]
     assert whole == [text.strip() for text in requests[-len(whole) :]]
     assert 1 < len(whole) < len(quoted)
@@ -54,21 +54,21 @@ def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit
 
 def test_each_omitted_call_is_listed_once_by_tool_and_path_at_its_last_position():
     gone = [*step("a.py"), *step("b.py"), *step("a.py")]
-    assert reported(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
+    assert note_entries(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
     later = extended(extended((), gone, ()), step("b.py"), ())
-    assert reported(later) == ["read_file a.py", "read_file b.py"]
+    assert note_entries(later) == ["read_file a.py", "read_file b.py"]
 
 
 def test_a_long_command_is_listed_by_its_beginning_and_a_call_without_arguments_by_its_tool():
     long = entries(*exchange(["out"], arguments='{"command": "' + "make it so " * 90 + '"}'))
-    assert reported(extended((), long, ())) == ["read_file " + ("make it so " * 90)[:110].strip()]
+    assert note_entries(extended((), long, ())) == ["read_file " + ("make it so " * 90)[:110].strip()]
     bare = entries(*exchange(["out"], arguments="{}"))
-    assert reported(extended((), bare, ())) == ["read_file"]
+    assert note_entries(extended((), bare, ())) == ["read_file"]
 
 
 def test_the_models_words_are_listed_by_their_beginning_before_its_calls():
     thread = extended((), step("a.py", words="I see.\nThe cause is " + "here and " * 60), ())
-    said, done = reported(thread)
+    said, done = note_entries(thread)
     assert said.startswith("I see. The cause is here and")
     assert len(said) <= 302
     assert done == "read_file a.py"
@@ -81,11 +81,11 @@ def answer(text):
 def test_the_question_that_ends_a_long_answer_is_listed_with_its_beginning_if_a_user_replied():
     long = "I see.\n" + "The cause is here. " * 40
     ends = answer(f"{long}\nShall I change it?")
-    assert reported(extended((), entries(ends), ()))[0].endswith(" … Shall I change it?")
+    assert note_entries(extended((), entries(ends), ()))[0].endswith(" … Shall I change it?")
     called = step("a.py", words=f"{long}\nI read it now.")
     for unquoted in (called, entries(answer(f"{long}\n{'no end ' * 60}"))):
-        assert reported(extended((), unquoted, ()))[0].endswith(" …")
-    assert reported(extended((), entries(answer("I see.\nShall I?")), ())) == ["I see. Shall I?"]
+        assert note_entries(extended((), unquoted, ()))[0].endswith(" …")
+    assert note_entries(extended((), entries(answer("I see.\nShall I?")), ())) == ["I see. Shall I?"]
 
 
 def planning(*steps, name="todo"):
@@ -95,8 +95,8 @@ def planning(*steps, name="todo"):
 
 def test_only_the_last_plan_of_a_tool_is_listed():
     thread = extended(extended((), planning("read", "write"), ()), planning("read", "test"), ())
-    assert reported(thread) == ["todo read", "todo: read; test"]
-    assert reported(extended(thread, planning("ask", name="plan"), ()))[-2:] == ["plan ask", "plan: ask"]
+    assert note_entries(thread) == ["todo read", "todo: read; test"]
+    assert note_entries(extended(thread, planning("ask", name="plan"), ()))[-2:] == ["plan ask", "plan: ask"]
 
 
 def test_a_plan_is_not_listed_if_a_newer_one_is_kept():
@@ -115,7 +115,7 @@ def test_a_call_without_a_name_that_stays_takes_nothing_from_the_note():
 
 def test_the_newest_steps_fit_their_share_and_words_have_a_share_of_their_own():
     gone = [entry for n in range(100) for entry in step(f"src/file_{n}.py", words=f"Now file number {n}.")]
-    quoted = reported(extended((), gone, ()), step_tokens=100)
+    quoted = note_entries(extended((), gone, ()), step_tokens=100)
     assert quoted[-2:] == ["Now file number 99.", "read_file src/file_99.py"]
     for kind in ("Now", "read_file"):
         of_kind = [text for text in quoted if text.startswith(kind)]
@@ -127,19 +127,19 @@ def test_nothing_that_looks_like_a_secret_or_names_an_artifact_is_quoted():
     name = "tool_sh_0123456789abcdef.txt"
     gone = [*step(f"curl -H {KEY}", words=f"The key is {KEY}"), *step(f"/kept/{name}")]
     thread = extended((), gone, [f"Use this:\n{KEY}\nplease", f"Read {name} again"])
-    assert reported(thread) == ["Use this:\n…\nplease", "Read … again"]
-    assert reported(asked(f"{KEY} " + "word " * 500)) == ["…"]
+    assert note_entries(thread) == ["Use this:\n…\nplease", "Read … again"]
+    assert note_entries(thread_of(f"{KEY} " + "word " * 500)) == ["…"]
 
 
 def test_what_is_remembered_is_bounded_and_the_newest_stays():
-    thread = asked(*(f"request {n} " + "word " * 300 for n in range(300)))
+    thread = thread_of(*(f"request {n} " + "word " * 300 for n in range(300)))
     assert sum(len(text) for _, text in thread) <= 100_000
     assert thread[-1].text.startswith("request 299 ")
 
 
 def test_without_room_nothing_is_quoted():
-    assert reported(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
-    assert reported(extended((), [*entries(user("x"))], ()), 100, 100) == []
+    assert note_entries(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
+    assert note_entries(extended((), [*entries(user("x"))], ()), 100, 100) == []
 
 
 def asked_in(gone):

@@ -113,14 +113,14 @@ def test_nothing_else_is_spared_for_the_last_user_message_however_it_begins(hist
 @thorough
 def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pages, is_replayed):
     made = dataclasses.replace(pipeline(budget), is_replayed=is_replayed)
-    reported = len(history)
-    since = max((index for index in range(reported) if history[index]["role"] == "assistant"), default=0)
+    received = len(history)
+    since = max((index for index in range(received) if history[index]["role"] == "assistant"), default=0)
     for page in range(pages):
         shown = f"[context-proxy: lines 1-9 of 99 of tool_sh_0123456789abcdef.txt]\n{'row ' * 50 * page}"
         history = [*history, *exchange([shown], first_call=10_000 + page, tool="read_artifact")]
     found = conversation(history)
-    own, progress = plan(Conversation(found.messages[:reported]), Size(), made)
-    read, further = plan(found, Size(), made, progress, Reading(reported))
+    own, progress = plan(Conversation(found.messages[:received]), Size(), made)
+    read, further = plan(found, Size(), made, progress, Reading(received))
 
     def given_up(edits):
         arriving = (Reason.TRUNCATE_TOOL_OUTPUT, Reason.OMISSION_NOTE)
@@ -128,8 +128,8 @@ def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pag
 
     assert given_up(read.edits) <= (given_up(own.edits) if is_replayed else set())
     for known in (further, None):
-        assert plan(found, Size(), made, known, Reading(reported))[0].edits == read.edits
-    assert plan(found, Size(), made, None, Reading(reported, may_cut=True))[0].after.tokens <= read.after.tokens
+        assert plan(found, Size(), made, known, Reading(received))[0].edits == read.edits
+    assert plan(found, Size(), made, None, Reading(received, may_cut=True))[0].after.tokens <= read.after.tokens
 
 
 @given(any_histories(), budgets(), LANGUAGES)

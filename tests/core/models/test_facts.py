@@ -37,7 +37,7 @@ OF = st.dictionaries(
 FACTS = st.dictionaries(st.sampled_from(NAMES), OF)
 
 
-def reported(of: dict[str, float], name: str = f"{RATIO}bytes", by: str | None = "new") -> float | None:
+def binding_value(of: dict[str, float], name: str = f"{RATIO}bytes", by: str | None = "new") -> float | None:
     found = binding({name: {tenant: Fact(value, 5) for tenant, value in of.items()}}, name, by)
     return None if found is None else found.value
 
@@ -57,11 +57,11 @@ def reported(of: dict[str, float], name: str = f"{RATIO}bytes", by: str | None =
     ],
 )
 def test_what_binds_a_tenant_is_its_own_fact_or_the_strongest_in_which_two_agree(of, value):
-    assert reported(of) == value
+    assert binding_value(of) == value
 
 
 def test_of_windows_the_strongest_claim_in_which_two_agree_is_the_second_smallest():
-    assert reported({"a": 4_096, "b": 8_192, "c": 16_384}, CUT_TO) == 8_192
+    assert binding_value({"a": 4_096, "b": 8_192, "c": 16_384}, CUT_TO) == 8_192
 
 
 def test_people_are_shown_the_newest():

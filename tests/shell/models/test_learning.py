@@ -451,21 +451,21 @@ LESSONS = {
 def test_every_lesson_binds_its_tenant_and_all_others_once_a_second_one_has_met_the_same(
     tmp_path: Path, name: str
 ) -> None:
-    def reported(found: Learning, by: str) -> object:
+    def learned_limit(found: Learning, by: str) -> object:
         limits = found.limits("m", by)
         return limits and getattr(limits[0], name)
 
     first, second = learning(tmp_path), learning(tmp_path)
     LESSONS[name](first, "one")
-    assert reported(first, "one")
-    assert not reported(first, "two")
+    assert learned_limit(first, "one")
+    assert not learned_limit(first, "two")
     assert (first.taught_apart("m", "one"), first.taught_apart("m", "two")) == ("one", "")
     version = first.version
     LESSONS[name](first, "one")
     assert first.version == version, "it is no news"
     LESSONS[name](second, "two")
     first.refresh()
-    assert reported(first, "new") == reported(first, "one")
+    assert learned_limit(first, "new") == learned_limit(first, "one")
     off = learning(tmp_path / "off", enabled=False)
     LESSONS[name](off, "one")
     assert off.limits("m") is None

@@ -41,7 +41,7 @@ def serving(answers: Mapping[str, Any], asked: list[str] | None = None) -> Scrip
 
 
 @asynccontextmanager
-async def asked(script: Script, path: str = "/v1") -> AsyncIterator[Discovery]:
+async def discovery_for(script: Script, path: str = "/v1") -> AsyncIterator[Discovery]:
     """The result of one query."""
     async with ScriptedUpstream(script) as upstream:
         settings = UpstreamSettings(base_url=f"http://127.0.0.1:{upstream.port}{path}")
@@ -113,7 +113,7 @@ async def test_each_server_is_recognised_and_says_what_it_allocated(
     answers: dict[str, Any], says: str, has_list: bool
 ) -> None:
     listed = {"/v1/models": LISTED} if has_list else {}
-    async with asked(serving(answers | listed)) as found:
+    async with discovery_for(serving(answers | listed)) as found:
         allocated = found.allocated("m")
         assert allocated is not None
         assert (allocated[0].window_tokens, allocated[1]) == (4096, says)
@@ -121,7 +121,7 @@ async def test_each_server_is_recognised_and_says_what_it_allocated(
 
 
 async def test_a_server_below_a_gateways_path_is_queried_beside_that_path() -> None:
-    async with asked(serving({"/gpu/v1/models": LISTED, "/gpu/props": PROPS}), "/gpu/v1") as found:
+    async with discovery_for(serving({"/gpu/v1/models": LISTED, "/gpu/props": PROPS}), "/gpu/v1") as found:
         assert found.allocated("m") is not None
 
 
@@ -129,7 +129,7 @@ async def test_models_of_a_router_and_of_docker_are_queried_by_name() -> None:
     router = {"/props": {"role": "router"}, "/props?autoload=false&model=org%2Fm": PROPS}
     docker = {"/engines/_configure?model=org%2Fm": [{"Config": {"context-size": 8192}}]}
     for answers, path in ((router, "/v1"), (docker, "/engines/v1")):
-        async with asked(serving({f"{path}/models": LISTED, **answers}), path) as found:
+        async with discovery_for(serving({f"{path}/models": LISTED, **answers}), path) as found:
             await found.ask_for("org/m")
             allocated = found.allocated("org/m")
             assert allocated is not None
@@ -139,13 +139,13 @@ async def test_models_of_a_router_and_of_docker_are_queried_by_name() -> None:
 async def test_a_server_that_states_its_windows_gets_no_more_queries() -> None:
     paths: list[str] = []
     states_all = {"data": [{"id": "m", "max_model_len": 32768}]}
-    async with asked(serving({"/v1/models": states_all}, paths)) as found:
+    async with discovery_for(serving({"/v1/models": states_all}, paths)) as found:
         assert (found.allocated("m"), paths) == (None, ["/v1/models"])
 
 
 async def test_an_unknown_server_keeps_its_list_and_gets_few_queries() -> None:
     paths: list[str] = []
-    async with asked(serving({"/v1/models": LISTED}, paths)) as found:
+    async with discovery_for(serving({"/v1/models": LISTED}, paths)) as found:
         assert (found.names, found.allocated("m")) == (("m",), None)
         assert len(paths) <= 9
         assert await found.ask() is None
@@ -164,7 +164,7 @@ async def test_a_server_that_leaves_other_questions_open_keeps_its_list(monkeypa
             body = json.dumps(LISTED).encode()
             await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
-    async with asked(silent) as found:
+    async with discovery_for(silent) as found:
         assert found.names == ("m",)
 
 

@@ -220,7 +220,7 @@ async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_co
     assert (short.inputs.counted_by, long.inputs.counted_by) == ("bytes", "o200k_base")
 
 
-def reported(history, *, clock="", task="", last="", **members) -> bytes:
+def turn_body(history, *, clock="", task="", last="", **members) -> bytes:
     """A request whose agent writes some of its messages anew in each turn."""
     written = [dict(message) for message in history]
     written[0]["content"] += clock
@@ -247,7 +247,7 @@ ANEW = {
 async def test_what_an_agent_writes_anew_in_each_turn_changes_no_plan_and_leaves_the_rest_known(written, window):
     remembering = planner(window)
     for turn, clock in enumerate(CLOCKS):
-        raw = reported(run(10 + MORE * turn), **ANEW[written](clock))
+        raw = turn_body(run(10 + MORE * turn), **ANEW[written](clock))
         again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
         anew = await planner(window).plan(CHAT_COMPLETIONS, TENANT, raw)
         assert again.body() == anew.body()
@@ -267,25 +267,25 @@ async def test_what_an_agent_writes_anew_in_each_turn_changes_no_plan_and_leaves
 async def test_a_system_text_that_may_matter_to_what_is_cut_starts_anew(clock):
     remembering = planner()
     for count, told_now in ((60, " See name_a in src/one.py."), (62, clock)):
-        raw = reported(run(count), clock=told_now)
+        raw = turn_body(run(count), clock=told_now)
         again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
         assert again.plan == (await planner().plan(CHAT_COMPLETIONS, TENANT, raw)).plan
 
 
 async def test_a_conversation_of_another_key_is_never_taken_for_nearly_the_same():
     remembering = planner()
-    await remembering.plan(CHAT_COMPLETIONS, b"one", reported(run(5), clock=CLOCKS[0]))
-    other = await remembering.plan(CHAT_COMPLETIONS, b"two", reported(run(6), clock=CLOCKS[1]))
+    await remembering.plan(CHAT_COMPLETIONS, b"one", turn_body(run(5), clock=CLOCKS[0]))
+    other = await remembering.plan(CHAT_COMPLETIONS, b"two", turn_body(run(6), clock=CLOCKS[1]))
     assert other.known_messages == 0
 
 
 async def test_more_than_two_other_messages_make_another_conversation():
     remembering, history = planner(), run(9)
-    await remembering.plan(CHAT_COMPLETIONS, TENANT, reported(history))
+    await remembering.plan(CHAT_COMPLETIONS, TENANT, turn_body(history))
     changed = [dict(message) for message in history]
     for index in (0, 1, 3):
         changed[index]["content"] = "other words"
-    assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, reported(changed, user="b"))).known_messages == 0
+    assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, turn_body(changed, user="b"))).known_messages == 0
 
 
 async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known():

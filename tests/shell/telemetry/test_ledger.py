@@ -72,7 +72,7 @@ def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) ->
     assert ids(ledger) == ["new", "old", "between", "late"]
 
 
-def reported(*entries: Entry, by: Ledger) -> list[Entry]:
+def numbered(*entries: Entry, by: Ledger) -> list[Entry]:
     """Entries as their file numbers them."""
     return [replace(one, id=number) for one, number in zip(entries, by.add(entries), strict=True)]
 
@@ -80,7 +80,7 @@ def reported(*entries: Entry, by: Ledger) -> list[Entry]:
 def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
     ledger.add([entry("here", 1_000.5)])
-    heard = reported(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
+    heard = numbered(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
     assert ledger.take(heard, "0-0", "1-0", 0.0) == ledger.position() == "1-0"
     assert ids(ledger) == ["b", "here", "a"]
     pages = {one["request_id"]: one["id"] for one in ledger.page(Wanted())}
@@ -91,7 +91,7 @@ def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(l
 
 def test_an_entry_published_twice_is_stored_once(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
-    heard = reported(*(entry(name, 1_000.0) for name in "abc"), by=other)
+    heard = numbered(*(entry(name, 1_000.0) for name in "abc"), by=other)
     ledger.add([entry("of the same microsecond", 1_000.0)])
     position = ledger.take(heard[:2], "0-0", "1-0", 0.0)
     ledger.take(heard, position, "2-0", 0.0)

@@ -172,7 +172,7 @@ def history(batches, start=0):
     return found
 
 
-def reported(messages):
+def results_with_arguments(messages):
     """For each result: what it says, and the arguments of the call that it answers."""
     pairs, calls = [], {}
     for one in messages:
@@ -188,7 +188,7 @@ def reported(messages):
 def test_every_result_is_paired_with_its_call_however_it_is_written(batches, data):
     bodies = history(batches)
     whole = OLLAMA.parse(jsontext.dump({"model": "m", "messages": bodies}))
-    assert all(said == asked for said, asked in reported(whole.conversation))
+    assert all(said == asked for said, asked in results_with_arguments(whole.conversation))
     assert not unpaired(whole.conversation.messages)
     count = data.draw(st.integers(1, len(bodies)))
     before = OLLAMA.parse(jsontext.dump({"model": "m", "messages": bodies[:count]}))
@@ -208,7 +208,7 @@ def test_dropping_exchanges_never_parts_results_from_their_calls(batches, data):
             kept.append(one)
     again = OLLAMA.parse(OLLAMA.render(whole, kept, {}))
     assert [(one.raw, one.answers) for one in again.conversation] == [(one.raw, one.answers) for one in kept]
-    assert all(said == asked for said, asked in reported(again.conversation))
+    assert all(said == asked for said, asked in results_with_arguments(again.conversation))
 
 
 def test_no_reasoning_is_sealed():

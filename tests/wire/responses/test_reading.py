@@ -34,7 +34,7 @@ def read(*items: Any, how: Any = read_items) -> list[ResponsesMessage]:
     return [message for message, _ in found]
 
 
-def reported(*items: Any) -> list[tuple[str, int]]:
+def roles_and_sizes(*items: Any) -> list[tuple[str, int]]:
     """Role and number of items of each message."""
     return [(message.role, len(message.items())) for message in read(*items)]
 
@@ -57,7 +57,7 @@ def reported(*items: Any) -> list[tuple[str, int]]:
     ],
 )
 def test_what_the_model_did_in_one_go_is_one_message(items: list[Any], messages: list[tuple[str, int]]) -> None:
-    assert reported(USER, *items) == [("user", 1), *messages]
+    assert roles_and_sizes(USER, *items) == [("user", 1), *messages]
 
 
 @pytest.mark.parametrize(

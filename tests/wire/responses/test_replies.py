@@ -67,7 +67,7 @@ def test_the_record_holds_the_tokens_of_all_rounds_under_the_names_that_it_has_f
 # Errors
 
 
-def reported(status, body):
+def event_data(status, body):
     """The data of both events, which stand under their names."""
     first, second, rest = error_in_stream(status, body).split(b"\n\n")
     assert rest == b""
@@ -81,7 +81,7 @@ def reported(status, body):
 
 def test_an_error_in_a_stream_reaches_every_kind_of_client():
     error = ContextOverflow("too long", param="input")
-    first, second = reported(400, error_body(error))
+    first, second = event_data(400, error_body(error))
     assert (first["type"], first["code"], first["param"]) == ("error", "context_length_exceeded", "input")
     assert first["message"] == second["response"]["error"]["message"] == "too long"
     assert second["type"] == "response.failed"
@@ -101,14 +101,14 @@ def test_an_error_in_a_stream_reaches_every_kind_of_client():
     ],
 )
 def test_a_response_fails_with_a_code_of_the_api_and_never_with_a_number(error, code, failed_with, message):
-    first, second = reported(503, json.dumps({"error": error}).encode())
+    first, second = event_data(503, json.dumps({"error": error}).encode())
     assert (first["code"], first["message"]) == (code, message)
     assert second["response"]["error"] == {"code": failed_with, "message": message}
 
 
 @given(st.integers(400, 599), st.binary(max_size=60))
 def test_whatever_an_upstream_sent_the_stream_ends_with_its_words(status, body):
-    first, second = reported(status, b"?" + body)
+    first, second = event_data(status, b"?" + body)
     assert first["code"] == str(status)
     assert first["message"] == second["response"]["error"]["message"] == (b"?" + body).decode("utf-8", "replace")
 
