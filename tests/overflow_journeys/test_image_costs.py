@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.media_samples import base64_of, png
 from support.overflow_stage import COMPLETION, Scene, saying, staged
-from support.overflow_words import raw_messages, too_long, window
+from support.overflow_words import conversation, raw_messages, too_long, window
 from support.scripted_upstream import Connection, Request
 
 STEPS = 30
@@ -62,3 +62,29 @@ async def test_a_loop_of_screenshots_that_cost_more_than_they_should_is_hardly_r
             before = sent
         assert twice <= 1
         assert broken <= 5, "cuts that the window asks for: sixteen screenshots fill it"
+
+
+def one_picture(steps: int) -> bytes:
+    """A loop of long texts after one small picture."""
+    url = f"data:image/png;base64,{base64_of(png(64, 64))}"
+    body = json.loads(conversation(steps * 900, exchanges=steps, model="somebodys-vl-model"))
+    body["messages"].insert(1, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
+    return json.dumps(body).encode()
+
+
+async def test_a_picture_among_much_text_does_not_hide_that_the_text_counts_for_more(tmp_path: Path) -> None:
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = len(request.body) * 2 // 5  # a third more than is expected of such text
+        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
+        await (saying(400, too_long(16_000, tokens)) if tokens > 16_000 else saying(200, answer))(connection, request)
+
+    reads = {"models": [{"match": "*", "context_window": 16_000, "input": ["text", "vision"]}]}
+    twice = 0
+    async with staged(tmp_path, **window(16_000) | reads) as stage:
+        for steps in range(8, 40):
+            stage.model.plays(scene, scene)
+            answer = await stage.ask(one_picture(steps))
+            assert answer.status == 200
+            twice += answer.attempts == "2"
+    assert twice <= 1

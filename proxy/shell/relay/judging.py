@@ -20,7 +20,7 @@ from proxy.core.overflow import Counted, Exactness, Sent, Unit, Verdict, Verdict
 from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.retry import Attempt, AttemptKind, Outcome, room_in_rate
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.tokens.images import with_images_of
+from proxy.core.tokens.images import tokens_of_image, with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.tokenizer import counter_for
@@ -31,6 +31,8 @@ from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
+_FEW_IMAGES: Final = 0.05
+"""Largest share of images in a prompt whose count says how the upstream counts text: their own cost may be far off."""
 
 
 class Judge:
@@ -147,11 +149,13 @@ class Judge:
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
         if not is_exact or verdict.prompt is None or verdict.may_be_echo or not _is_comparable(counted):
             return
-        if counted.request.has_images:
+        images = self._tokens_of_images(counted)
+        if images is None or images > estimate_tokens * _FEW_IMAGES:
             self._learn_images(counted, estimate_tokens, verdict.prompt)
         else:
             model, counted_by = counted.request.known_as, counted.inputs.counted_by
-            self._learning.note_count(model, counted_by, estimate_tokens, verdict.prompt, counted.tenant)
+            text, seen = estimate_tokens - images, verdict.prompt - images
+            self._learning.note_count(model, counted_by, text, seen, counted.tenant)
 
     def search_after(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> Search | None:
         """The search for a limit after a refusal that names none, in the model's tokens; None if the size of the
@@ -243,7 +247,8 @@ class Judge:
         if profile.window_is_guessed:
             self._learning.note_taken(model, counted, profile.window_tokens, planned.tenant)
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
-        if planned.request.has_images:
+        images = self._tokens_of_images(planned)
+        if images is None or images > estimate * _FEW_IMAGES:
             self._learning.note_prompt(model, counted, planned.tenant)
             if planned.is_here:
                 self._learn_images(planned, estimate, counted)
@@ -254,8 +259,8 @@ class Judge:
             self._learning.note_usage(
                 model,
                 counted_by,
-                estimate,
-                counted,
+                estimate - images,
+                counted - images,
                 record.request_id,
                 planned.tenant,
                 may_cut=may_cut,
@@ -274,6 +279,18 @@ class Judge:
         if not self._may_cut(profile) or (certain is not None and estimate * ratio <= certain):
             return False
         return may_be_of_a_cut(estimate, counted, ratio if is_measured else None, is_exact=own.exact)
+
+    def _tokens_of_images(self, planned: Planned) -> int | None:
+        """The estimate of the images in what was sent; None if its messages are elsewhere."""
+        if not planned.request.has_images:
+            return 0
+        if not planned.is_here:
+            return None
+        profile, may_hold = planned.inputs.profile, planned.wire.may_hold_images
+        texts = counter_for(profile.tokenizer, profile.model)
+        counter = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
+        images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
+        return sum(tokens_of_image(counter, *image) * count for image, count in images.items())
 
     def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
         """Compare the upstream's count of a prompt with images with their expected cost."""
