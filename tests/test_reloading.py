@@ -102,16 +102,16 @@ class Server:
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api
-        self._told: asyncio.Queue[Message] = asyncio.Queue()
+        self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._said: asyncio.Queue[Message] = asyncio.Queue()
 
     async def start(self) -> Message:
         scope = {"type": "lifespan", "state": {}}
-        self._life = asyncio.create_task(self._api(scope, self._told.get, self._said.put))
+        self._life = asyncio.create_task(self._api(scope, self._to_app.get, self._said.put))
         return await self.tell("startup")
 
     async def tell(self, kind: str) -> Message:
-        await self._told.put({"type": f"lifespan.{kind}"})
+        await self._to_app.put({"type": f"lifespan.{kind}"})
         answer = await self._said.get()
         if not answer["type"].endswith("startup.complete"):
             await asyncio.gather(self._life, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""What developers run: benchmarks, faults, real agents, generated pages, build hooks. The proxy imports none of it."""
+"""Developer tools: benchmarks, faults, real agents, generated pages, build hooks. The proxy imports none of it."""

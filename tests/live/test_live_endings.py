@@ -142,7 +142,7 @@ class Lingering:
     first what it cost."""
 
     def __init__(self, *reported: bytes) -> None:
-        self._told = reported
+        self._chunks = reported
         self.served: list[int] = []
         """The connection of each request."""
         self.finish = asyncio.Event()
@@ -156,7 +156,7 @@ class Lingering:
                 await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
                 return
             self.served.append(id(connection))
-            await connection.send(CHUNKED + b"".join(map(chunk, self._told)))
+            await connection.send(CHUNKED + b"".join(map(chunk, self._chunks)))
             ends = [asyncio.create_task(self.finish.wait()), asyncio.create_task(connection.reader.read(1))]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

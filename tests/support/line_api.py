@@ -298,18 +298,18 @@ class WholeLines(_Rounds):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: list[str] = []
+        self._sent_lines: list[str] = []
 
     def feed(self, piece: bytes) -> bytes:
         for line in piece.decode().split("\n"):
-            self._told += self.passed(line)
+            self._sent_lines += self.passed(line)
         return b""
 
     def last_words(self) -> bytes:
-        return "\n".join([*self._told, *self.held]).encode()
+        return "\n".join([*self._sent_lines, *self.held]).encode()
 
     def stopped(self, sentence: str) -> bytes:
-        return "\n".join([*self._told, *self.plain_end(sentence)]).encode()
+        return "\n".join([*self._sent_lines, *self.plain_end(sentence)]).encode()
 
 
 class StreamedLines(_Rounds):

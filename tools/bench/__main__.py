@@ -90,7 +90,7 @@ def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dic
             except DidNotStart as failure:
                 if not contender.peer:
                     raise
-                tell(f"goes on without {contender.name}: {failure}")
+                tell(f"continuing without {contender.name}: {failure}")
                 starts.pop(contender.name, None)
     return starts
 
@@ -111,7 +111,7 @@ def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools.bench", description="What the proxy costs, beside nginx.")
+    parser = argparse.ArgumentParser(prog="python -m tools.bench", description="Proxy costs, compared with nginx.")
     parser.add_argument(
         "--quick", action="store_true", help="a minute and a half, without the peers; for a first look only"
     )

@@ -181,7 +181,7 @@ WRITTEN_ANEW = {
     "metadata": _with_metadata_first,
     "last": _with_a_reminder_at_the_end,
 }
-"""What agents write anew in each turn, so that the body begins or ends otherwise than the one before."""
+"""Parts that agents rewrite in each turn, so that the body begins or ends differently from the one before."""
 
 
 def written_anew(bodies: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -194,7 +194,7 @@ def written_anew(bodies: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is sent, what has to come back, and whether a proxy that edits may edit it."""
+    """Requests, their expected responses, and whether an editing proxy may edit them."""
 
     bodies: Callable[[int], Iterator[bytes]]
     """From a seed to request bodies."""

@@ -183,7 +183,7 @@ def _portkey() -> Contender | None:
     def headers(upstream: int) -> dict[str, str]:
         return {"x-portkey-provider": "openai", "x-portkey-custom-host": f"http://127.0.0.1:{upstream}/v1"}
 
-    # It refuses hosts of the local network unless told to trust them.
+    # It refuses hosts of the local network unless configured to trust them.
     trusting = {"TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost"}
     version = json.loads((package / "package.json").read_text())["version"]
     return Contender(PEER_NAMES[1], version, command, trusting, headers, verbatim=False, peer=True)

@@ -1,4 +1,4 @@
-"""What an agent can still work with: the share of what its true next step uses that is in the text sent.
+"""Fidelity: the share of what an agent's true next step uses that is in the text sent.
 
 Rule: the measures of docs/decisions/0003-what-to-give-up.md. A name counts only in a line of the conversation itself,
 not in a list of names or in the proxy's words; a block counts only if every line of it is sent.
@@ -26,7 +26,7 @@ _LEAST_QUOTED: Final = 20
 
 @dataclass(frozen=True)
 class Needs:
-    """What the next step uses that only earlier messages contain."""
+    """Names and lines of the next step that only earlier messages contain."""
 
     names: frozenset[str]
     lines: frozenset[str]

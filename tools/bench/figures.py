@@ -22,7 +22,7 @@ WORKER_CONNECTIONS = 16
 
 
 class Against(StrEnum):
-    """What a target is a multiple of."""
+    """The base of which a target is a multiple."""
 
     NGINX = "× nginx"
     NOTHING = ""

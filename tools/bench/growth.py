@@ -1,4 +1,4 @@
-"""What a growing conversation costs beyond forwarding it, computed from the CPU readings of its turns.
+"""Cost of a growing conversation beyond forwarding it, computed from the CPU readings of its turns.
 
 A proxy that examines everything again in each turn does work that grows with the square of the turns (exponent 2); one
 that examines only what is new does the same work in each (exponent 1).

@@ -8,7 +8,7 @@ mkdir -p "$peers"
 
 install_python() { # folder, requirement
     "$python" -m venv "$peers/$1"
-    "$peers/$1/bin/python" -m pip install --quiet "$2" || echo "$1 could not be installed; the bench goes on without it" >&2
+    "$peers/$1/bin/python" -m pip install --quiet "$2" || echo "$1 could not be installed; the bench continues without it" >&2
 }
 
 install_python litellm 'litellm[proxy]'

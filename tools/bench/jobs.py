@@ -35,7 +35,7 @@ class Manner(StrEnum):
     AT_ONCE = "at once"
     """Each connection has its own thread, and takes the next request as soon as it has its answer."""
     STREAMS = "streams"
-    """Each request has its own connection, and all responses run at the same time; `streams.py` tells what is
+    """Each request has its own connection, and all responses run at the same time; `streams.py` describes what is
     counted."""
 
 

@@ -94,14 +94,14 @@ def run(job: Job) -> Seen:
         else:
             _one_by_one(job, connections, bodies, seen)
     except (OSError, WrongAnswer, MalformedMessage) as wrong:
-        seen.wrong = _told(job.workload, wrong)
+        seen.wrong = _described(job.workload, wrong)
     finally:
         for connection in connections:
             connection.close()
     return seen
 
 
-def _told(workload: str, wrong: Exception) -> str:
+def _described(workload: str, wrong: Exception) -> str:
     return f"{workload}: {wrong or type(wrong).__name__}"
 
 
@@ -138,7 +138,7 @@ def _at_once(job: Job, connections: list[Connection], bodies: Iterator[bytes], s
             try:
                 connection.exchange(body, WORKLOADS[job.workload], note)
             except (OSError, WrongAnswer, MalformedMessage) as wrong:
-                note.wrong = _told(job.workload, wrong)
+                note.wrong = _described(job.workload, wrong)
                 return
 
     threads = [threading.Thread(target=work, args=pair) for pair in zip(connections, notes, strict=True)]
@@ -201,7 +201,7 @@ class _Beside:
                     connection.exchange(body, WORKLOADS[job.beside], Seen())
                     self._seen.answered_beside += 1
         except (OSError, WrongAnswer, MalformedMessage) as wrong:
-            self._seen.wrong = _told(job.beside, wrong)
+            self._seen.wrong = _described(job.beside, wrong)
         finally:
             self._ended.set()
             self._begun.set()

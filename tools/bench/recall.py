@@ -1,4 +1,4 @@
-"""What is left of a conversation that exceeds its room: `python -m tools.bench.recall [--window 8000] [--seed 1]`.
+"""Recall from a conversation that exceeds its room: `python -m tools.bench.recall [--window 8000] [--seed 1]`.
 
 Made-up agents read files and edit them; each step uses content of earlier results only, mostly recent ones. Every
 request is planned as the proxy would plan it, turn by turn. Recall: of the names that the next step uses, the share

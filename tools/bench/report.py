@@ -376,11 +376,11 @@ In brackets: how many times nginx.
   less that of this project switched off in the same round.
 * **Beside 2 MB**: up to {small} small requests, taken by {connections} connections, each with one at a time, while one
   more connection sends conversations of 2 MB, with never a pause; no text and no line of one is in another. A sample
-  ends when these have run out, so that one is always under way. How many were answered in a second stands with the
-  figure: a proxy could also let the large ones wait. The median of the rounds.
+  ends when these have run out, so that one is always under way. The figure comes with how many were answered in a
+  second: a proxy could also let the large ones wait. The median of the rounds.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
   memory**: resident, of the whole family, a second later. **Memory after all this**: after all rows above it in the
-  last table; what stands below it was sent later.
+  last table; rows below it were sent later.
 * **{turns} turns**: one conversation from its first exchange to 2 MB, all of it sent in each turn (about 100 MB). The
   figure is the CPU of all turns in the run whose total is the median, less the same of nginx (or of this project
   switched off). The exponent is the k of *total up to turn n ~ n^k*, by least squares on logarithms over the second

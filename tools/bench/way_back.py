@@ -1,9 +1,9 @@
-"""What it takes to retrieve what was left out: `python -m tools.bench.way_back [--window 8000] [--data FILE ...]`.
+"""Cost of retrieving omitted content: `python -m tools.bench.way_back [--window 8000] [--data FILE ...]`.
 
 For each block that the true next step replaces and that is not whole in what is sent, an agent does what the notices
 say: it searches the stored messages or results for a name of the block, follows `earlier` to those of a previous cut,
-and reads around the match, in the arguments of calls too. It can only search for a name that it sees: one that stands
-in what is sent. Its calls, and the tokens of calls and pages with their headers, are counted until all of the block was
+and reads around the match, in the arguments of calls too. It can only search for a name that it sees: one in
+the text sent. Its calls, and the tokens of calls and pages with their headers, are counted until all of the block was
 shown. Conversations are made up (`recall.py`), or recorded: one JSON object with `messages` a line, optionally
 gzipped, and a `source` of which the part before the first colon is the project.
 """
@@ -215,7 +215,7 @@ def main() -> None:
             conversations = (found for path in options.data for found in recorded(path, options.turns))
         projects: defaultdict[str, Journeys] = defaultdict(Journeys)
         count = 0
-        for count, (project, conversation) in enumerate(conversations, 1):  # noqa: B007 - told after the loop
+        for count, (project, conversation) in enumerate(conversations, 1):  # noqa: B007 - used after the loop
             projects[project].add(measure([conversation], pipeline_for(window)))
         every = Journeys()
         for journeys in projects.values():

@@ -114,7 +114,7 @@ def environment(home: Path, base_url: str) -> dict[str, str]:
 
 
 def complaint(output: str) -> str:
-    """What a client says about the model's refusal, in short; else its last line."""
+    """The client's report of the model's refusal, shortened; else its last line."""
     if telling := re.search(r"maximum context length is \d+ tokens|has hit a token limit", output):
         return telling[0]
     return output.strip().rpartition("\n")[2][:100]
@@ -129,7 +129,7 @@ def in_short(run: Run, refusals: int = 0) -> str:
 
 
 def request_log(log: Path) -> list[dict[str, object]]:
-    """What the proxy says about its requests so far."""
+    """The proxy's report about its requests so far."""
     lines = [json.loads(line) for line in log.read_text().splitlines() if '"request_done"' in line]
     return [line for line in lines if line["status"] == 200]
 

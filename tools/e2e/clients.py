@@ -43,7 +43,7 @@ class Client:
 
     @property
     def ending(self) -> str:
-        """What the model says when it has got to the end of the script."""
+        """The model's last words, at the end of the script."""
         return f"Done after {LOGS if self.turn else 0} steps."
 
 
@@ -71,7 +71,7 @@ def install_npm() -> None:
 
 def end_all_at(home: Path) -> None:
     """End what a client has left running, as cline does its daemon, in a process group of its own: all that has this
-    home. Only Linux tells."""
+    home. Linux only."""
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has just ended, or is not ours
             if f"\0HOME={home}\0".encode() in b"\0" + environment.read_bytes():

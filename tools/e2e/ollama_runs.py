@@ -47,7 +47,7 @@ class OllamaClient:
 
     @property
     def command(self) -> list[str]:
-        """What is run."""
+        """The command line of the client."""
         if self.script == _JS:
             copied = INSTALLED / _JS
             copied.write_text((HERE / "agents" / _JS).read_text())

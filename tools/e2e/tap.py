@@ -30,7 +30,7 @@ class Exchange:
 
     @property
     def body(self) -> Any:
-        """What was sent, read."""
+        """The sent body, parsed."""
         return json.loads(self.sent)
 
     @property

@@ -104,7 +104,7 @@ class WireRun:
 
     @property
     def last_words(self) -> str:
-        """What tells most of what the client has said last."""
+        """The most informative of the client's last lines."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         reported = [line for line in lines if "error" in line.lower() or "too long" in line]
         return escape((reported or lines or [""])[-1][:110])

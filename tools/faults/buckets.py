@@ -33,7 +33,7 @@ LIMIT_SECONDS: Final = 10.0
 SLACK_SECONDS: Final = 3.0
 """Over the limit, for a machine that does something else."""
 AT_ONCE_SECONDS: Final = 0.5
-"""What a request takes that waits for no bucket; 0.1 s on a machine of its own."""
+"""Maximum for a request that waits for no bucket; it takes 0.1 s on an idle machine."""
 _GROWN_MEGABYTES: Final = 100
 _TROUBLES: Final = ("hang", "away", "cut", "500", "403")
 _TROUBLES_ELSEWHERE: Final = ("garbage", "truncated", "403", "deleted", "500", "cut", "away", "hang")
@@ -101,7 +101,7 @@ async def buckets_that_fail(extent: Extent) -> list[Tried]:
         "A bucket that hangs or is away costs other requests nothing", "another key's request meanwhile and afterwards"
     )
     ready = Tried("A bucket in trouble is a note in `/readyz`, which stays 200", "`/readyz` under each trouble")
-    tells = Tried(
+    refusals = Tried(
         "A request that does not fit says that nothing could be kept", "a request that the upstream refuses twice"
     )
     back = Tried("A bucket that is back is used again within half a minute", "each trouble ended")
@@ -123,12 +123,12 @@ async def buckets_that_fail(extent: Extent) -> list[Tried]:
             heard = await stage.ask(_results(100 * at + 60, 1, model="gpt-4o-mini", tools=_TOOLS), key="sk-one")
             stage.upstream.answer = accept
             said = json.loads(heard.body).get("error", {}).get("message", "")
-            tells.note(
+            refusals.note(
                 f"{trouble}: {heard.status} {said[:300]!r}", held=heard.status == 400 and "could be kept" in said
             )
             await kept.begin("")
             back.note(trouble, held=await _is_found_again(stage))
-    return [first, others, ready, tells, back]
+    return [first, others, ready, refusals, back]
 
 
 async def _refuse_as_too_long(_: Request, writer: asyncio.StreamWriter) -> None:

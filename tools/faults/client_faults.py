@@ -111,7 +111,7 @@ async def _leaving_early(stage: Stage, extent: Extent) -> Tried:
         while not stage.upstream.in_work:
             await asyncio.sleep(0.01)
         writer.close()
-        tried.note("an upstream that goes on", held=await _comes_to_rest(stage))
+        tried.note("an upstream that keeps sending", held=await _comes_to_rest(stage))
     stage.upstream.answer = accept
     return tried
 

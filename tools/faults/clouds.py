@@ -31,14 +31,14 @@ _EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token 
 
 @dataclass(frozen=True)
 class Service:
-    """What speaks a cloud's API here, and how the proxies find a bucket of it."""
+    """A local server of a cloud's API, and the settings with which the proxies find its bucket."""
 
     cloud: str
     command: tuple[str, ...]
     """Prints its address first."""
     url: str
     environment: Callable[[str], Mapping[str, str]]
-    """Of the proxies, from the address."""
+    """Address → environment of the proxies."""
     request: Callable[[str], bytes]
     """Makes the bucket or removes it, as the method says."""
 
@@ -53,7 +53,7 @@ def _plain(method: str) -> bytes:
 
 
 def _signed(method: str) -> bytes:
-    """As Azure wants it: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key"""
+    """Signed for Azure: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key"""
     headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
     lines = [method, *[""] * 11, *(f"{name}:{value}" for name, value in headers.items())]
     lines += [f"/{_ACCOUNT}/{_ACCOUNT}/faults", "restype:container"]
@@ -66,7 +66,7 @@ def _signed(method: str) -> bytes:
 
 _ACCOUNT: Final = "devstoreaccount1"
 _PUBLISHED_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Of azurite's only account: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite"""
+"""Key of azurite's only account: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite"""
 _PORT: Final = re.compile(rb"http://127\.0\.0\.1:(\d+)")
 _MOTO: Final = (sys.executable, str(SOURCE / "tests" / "support" / "moto_server.py"))
 S3: Final = Service(

@@ -1,4 +1,4 @@
-"""What one key does and another key must not get: tools, hashes, chains of responses, refused reasoning, lessons.
+"""Isolation between keys: tools, hashes, chains of responses, refused reasoning, lessons.
 
 Rule: a request of one key is sent as if no other key had ever been here.
 """

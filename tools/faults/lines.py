@@ -72,9 +72,9 @@ async def lines(extent: Extent) -> list[Tried]:
                 split.note(f"after byte {stop}: {heard.body[-80:]!r}", held=heard.is_whole and heard.body == _REPLY)
                 stage.upstream.answer = partial(_say, [_REPLY[:stop]], ends=False)
                 heard = await _ask(stage, with_tool=with_tool)
-                is_told = heard.tells_of_an_error and not any(map(_is_last, heard.body.splitlines()))
+                is_reported = heard.reports_an_error and not any(map(_is_last, heard.body.splitlines()))
                 said_it_all = heard.body.rstrip() == _REPLY.rstrip()
-                broken.note(f"after byte {stop}: {heard.body[-80:]!r}", held=is_told or said_it_all)
+                broken.note(f"after byte {stop}: {heard.body[-80:]!r}", held=is_reported or said_it_all)
     return [split, broken]
 
 

@@ -34,7 +34,7 @@ _LOOK_UP_SECONDS: Final = 5.0
 """For one look-up, whose callers share it."""
 _SLACK_SECONDS: Final = 2.0
 _TROUBLES: Final = {"fails": b"name is unknown", "hangs": b"was not resolved within", "slow": b""}
-"""What the error says; empty: there is none."""
+"""Trouble → text of the error; empty if there is none."""
 _LIMIT_SECONDS: Final = 10.0
 """That a request may take whose upstream's name does not resolve: the default of `upstream.connect_timeout_seconds`."""
 _RESOLVER: Final = f"""
@@ -54,7 +54,7 @@ def getaddrinfo(host, *given, **named):
     return _found(said, *given, **named)
 socket.getaddrinfo = getaddrinfo
 """
-"""What a resolver says in the process of the proxy, from a file: no process here may change the system's."""
+"""Patches the resolver in the proxy's process to read its result from a file: the system's cannot be changed."""
 
 
 @contextlib.contextmanager
@@ -112,7 +112,7 @@ async def names(extent: Extent) -> list[Tried]:
                     await asyncio.sleep(_IDLE_SECONDS)
                     said.write_text("127.0.0.1")
                     server.close()
-                    await stage.ask(chat())  # nobody takes the connection, so the address is forgotten
+                    await stage.ask(chat())  # no one accepts the connection, so the address is forgotten
                     server = await asyncio.start_server(upstream.serve, "127.0.0.1", port)
                     said.write_text(trouble)
                     begun = time.perf_counter()

@@ -31,7 +31,7 @@ from tools.faults.storage import NAME
 from tools.faults.trials import Tried
 
 WARM_UP_SECONDS: Final = 600.0
-"""What the proxy remembers of conversations, models, decisions and artifacts first fills up to its bounds. That takes
+"""Memory of conversations, models, decisions and artifacts first fills up to its bounds. That takes
 some 20 000 requests, which are eight minutes on two shared cores; after that nothing grew in ten more."""
 SAMPLE_SECONDS: Final = 5.0
 GROWTH: Final = 0.05

@@ -89,7 +89,7 @@ class Heard:
     """Whether it ended as HTTP requires."""
 
     @property
-    def tells_of_an_error(self) -> bool:
+    def reports_an_error(self) -> bool:
         """Whether the client can see that something went wrong."""
         return not self.is_whole or self.status >= 400 or b'"error"' in self.body
 

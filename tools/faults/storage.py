@@ -87,8 +87,8 @@ async def no_disk(_: Extent) -> list[Tried]:
         for seed in (2, 3, 4):
             heard = await stage.ask(with_result(long_text(seed)))
             sent = stage.upstream.bodies[-1]
-            tells = _NOT_KEPT in sent or NAME.search(sent) is None  # or nothing was cut
-            tried.note(f"without a disk: status {heard.status}", held=heard.status == 200 and tells)
+            is_reported = _NOT_KEPT in sent or NAME.search(sent) is None  # or nothing was cut
+            tried.note(f"without a disk: status {heard.status}", held=heard.status == 200 and is_reported)
         folder.unlink()
         stage.upstream.bodies.clear()
         for _try in range(100):
@@ -120,8 +120,8 @@ async def full_disk(_: Extent) -> list[Tried]:
         _limit_files(stage, _FEW_BLOCKS)
         for seed in range(3):
             heard = await stage.ask(with_result(long_text(seed)))
-            tells = _NOT_KEPT in stage.upstream.bodies[-1] or NAME.search(stage.upstream.bodies[-1]) is None
-            tried.note(f"result {seed}: status {heard.status}", held=heard.status == 200 and tells)
+            is_reported = _NOT_KEPT in stage.upstream.bodies[-1] or NAME.search(stage.upstream.bodies[-1]) is None
+            tried.note(f"result {seed}: status {heard.status}", held=heard.status == 200 and is_reported)
         found = await _waited_for(stage, lambda status, reason: status == 503 and b"store" in reason)
         tried.note(f"/readyz says {found}", held=found is not None)
         _limit_files(stage, resource.RLIM_INFINITY)
@@ -168,7 +168,7 @@ async def _is_ready(stage: Stage) -> tuple[int, bytes]:
 
 
 async def _waited_for(stage: Stage, wanted: Callable[[int, bytes], bool]) -> tuple[int, bytes] | None:
-    """What `/readyz` says as soon as it is what is wanted: a result is valid for ten seconds."""
+    """Poll `/readyz` until its answer is the wanted one: results are cached for ten seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(60):
             while not wanted(*(found := await _is_ready(stage))):
@@ -207,8 +207,8 @@ async def isolation(_: Extent) -> list[Tried]:
                     tried.note(f"{name}{query} with another key: {heard.status}", held=heard.status in (400, 401, 404))
         for spelling in _ELSEWHERE:
             heard = await stage.get(spelling)
-            tells = b"secret" in heard.body or b"root:" in heard.body or CONFIG in heard.body
-            paths.note(f"{spelling}: {heard.status}", held=heard.status >= 400 and not tells)
+            leaks = b"secret" in heard.body or b"root:" in heard.body or CONFIG in heard.body
+            paths.note(f"{spelling}: {heard.status}", held=heard.status >= 400 and not leaks)
     return [tried, paths]
 
 

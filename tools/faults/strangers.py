@@ -124,7 +124,7 @@ async def _is_answered_first(stage: Stage) -> bool:
 
 
 async def _statuses(stage: Stage) -> tuple[int, int]:
-    """Of the right key, and of an agent's request."""
+    """Statuses of a request with the right key and of an agent's request."""
     right = await _asked(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
     return right.status, (await stage.ask(chat())).status
 

@@ -51,7 +51,7 @@ class Extent:
 
     @classmethod
     def short(cls) -> Extent:
-        """What `make test` has time for."""
+        """The extent for `make test`."""
         return cls(
             every=29,
             kills=3,

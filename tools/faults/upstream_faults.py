@@ -70,7 +70,7 @@ async def _broken(stage: Stage, tried: Tried, raw: bytes, body: bytes, how: str)
     stage.upstream.answer = break_off
     heard = await stage.ask(body)
     said_it_all = heard.body.rstrip() == EVENTS.rstrip()  # up to its `[DONE]`: the line ends after it do not matter
-    tried.note(f"{how} after byte {len(raw)}: status {heard.status}", held=heard.tells_of_an_error or said_it_all)
+    tried.note(f"{how} after byte {len(raw)}: status {heard.status}", held=heard.reports_an_error or said_it_all)
 
 
 async def nonsense(_: Extent) -> list[Tried]:
@@ -89,7 +89,7 @@ async def nonsense(_: Extent) -> list[Tried]:
             heard = await stage.ask(chat())
             stage.upstream.answer = accept
             lives = (await stage.ask(chat())).body == COMPLETION
-            tried.note(f"{name}: status {heard.status}", held=heard.tells_of_an_error and lives)
+            tried.note(f"{name}: status {heard.status}", held=heard.reports_an_error and lives)
     return [tried]
 
 

@@ -80,7 +80,7 @@ def _floor(floor: str, top: float) -> tuple[list[str], float]:
     for number, row in enumerate(rows):
         found = [house()[f"{floor}.{label}"] for label in row]
         boxes |= {box.room.name: box for box in _row(found, top + FLOOR_HEAD + number * ROW)}
-    reported = _told([box.room for box in boxes.values()])
+    reported = _imports_caption([box.room for box in boxes.values()])
     lines = [
         f'<rect class="floor" x="{MARGIN}" y="{top}" width="{WIDTH - 2 * MARGIN}" height="{bottom - top}" rx="10"/>',
         f'<text class="title" x="{MARGIN + 14}" y="{top + 27}">{FLOOR_TITLES[floor]}</text>',
@@ -92,8 +92,8 @@ def _floor(floor: str, top: float) -> tuple[list[str], float]:
     return lines, bottom + (ROW - BOX)
 
 
-def _told(rooms: Sequence[Room]) -> str:
-    """What the floor imports from elsewhere, in numbers."""
+def _imports_caption(rooms: Sequence[Room]) -> str:
+    """Number of the floor's imports from other floors."""
     own = {room.name for room in rooms}
     outside = [house()[name] for room in rooms for name in room.imports - own]
     counted = Counter(room.floor or room.label for room in outside)

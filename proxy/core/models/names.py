@@ -145,10 +145,10 @@ def has_open_weights(model: str) -> bool:
     return plainest(last_part(model)).startswith("gpt-oss")
 
 
-def tells_nothing(part: str) -> bool:
+def is_uninformative(part: str) -> bool:
     """Whether a name is too general to mean the same model everywhere: `auto`, `custom`, `sonar`.
 
-    >>> tells_nothing("auto"), tells_nothing("o1"), tells_nothing("deepseek-chat")
+    >>> is_uninformative("auto"), is_uninformative("o1"), is_uninformative("deepseek-chat")
     (True, False, False)
     """
     return part.isalpha()

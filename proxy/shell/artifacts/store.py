@@ -208,10 +208,10 @@ class ArtifactStore:
         name = artifact.id
         note = metadata_key(name, tenant)
         is_noted = self._has_noted(note)
-        stands = self._stands(name, artifact, is_noted=is_noted)
-        if not (is_noted and stands):
+        is_stored = self._is_stored(name, artifact, is_noted=is_noted)
+        if not (is_noted and is_stored):
             self._folder.put(note, msgspec.json.encode(self._described(name, artifact, tenant)))
-        if stands:
+        if is_stored:
             return False
         self._folder.put(name, artifact.content)
         if len(artifact.content) > INDEXED_BYTES:
@@ -228,7 +228,7 @@ class ArtifactStore:
             return False
         return True
 
-    def _stands(self, name: str, artifact: Artifact, *, is_noted: bool) -> bool:
+    def _is_stored(self, name: str, artifact: Artifact, *, is_noted: bool) -> bool:
         """Whether the object under this name stays. Raises NameTaken, so that no tenant replaces what another one
         reads: two contents with one name can be made on purpose, as the name holds 64 bits of a hash.
 

@@ -187,7 +187,7 @@ class ArtifactRights:
         self._guard = Guard(None, host_names)
 
     def tenant_of(self, scope: Scope) -> str | None:
-        """The tenant whose artifacts it may read; None: anybody's."""
+        """The tenant whose artifacts it may read; None: those of any tenant."""
         if self._open_on_loopback and self._is_local(scope):
             return None
         return self._tenants.tenant_of(scope["headers"]).hex()

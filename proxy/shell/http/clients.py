@@ -27,7 +27,7 @@ STATE_KEY: Final = "connection"
 
 
 class Losable(Protocol):
-    """A connection that tells when it is lost."""
+    """A connection that reports its loss."""
 
     @property
     def is_writable(self) -> bool:

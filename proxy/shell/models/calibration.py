@@ -81,7 +81,7 @@ def contradicts(ratio: float, adopted: float) -> bool:
     return adopted > 1 and ratio < adopted * _CONTRADICTS
 
 
-def tells_of_truncation(ratio: float, adopted: float | None) -> bool:
+def indicates_truncation(ratio: float, adopted: float | None) -> bool:
     """Whether an upstream that counts so few tokens has cut the prompt; `adopted` None: nothing was measured yet, or it
     cuts none."""
     return ratio < (PLAUSIBLE[0] if adopted is None else adopted * _SILENT_SHARE)

@@ -23,12 +23,12 @@ from msgspec.structs import replace
 
 from proxy.core.models.names import (
     is_own_server,
+    is_uninformative,
     last_part,
     named_in,
     plainest,
     served_at,
     spelling,
-    tells_nothing,
     unpacked,
     vendor_of,
 )
@@ -159,7 +159,7 @@ class Catalogue:
             for hits in stages:
                 if own := [entry for entry in hits if entry.provider == provider]:
                     return _smallest(own, model), "", provider not in self._here
-        if tells_nothing(part):
+        if is_uninformative(part):
             return None
         vendor = vendor_of(plainest(part))
         for hits in filter(None, stages):

@@ -27,9 +27,9 @@ from proxy.shell.models.calibration import (
     RATIO_STEP,
     Samples,
     contradicts,
+    indicates_truncation,
     is_plausible,
     rounded_up,
-    tells_of_truncation,
 )
 from proxy.shell.models.knowledge import (
     MAX_MODELS,
@@ -112,7 +112,7 @@ class Learning:
         self, model: str, by: str | None = None, supposed: Search | None = None
     ) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
-        `by` None picks the tenant with the most recent lesson, for display. `supposed` stands in for its latest
+        `by` None picks the tenant with the most recent lesson, for display. `supposed` replaces its latest
         lesson."""
         found, of_bytes = self._of(model).limits(by, supposed), self.search(None, by)
         if of_bytes is None or not self._enabled:
@@ -359,7 +359,7 @@ class Learning:
         if estimate_tokens < MIN_SAMPLE_TOKENS or prompt_tokens <= 0:
             return
         ratio, (known, is_measured) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by, by)
-        if tells_of_truncation(ratio, known if may_cut and is_measured else None):
+        if indicates_truncation(ratio, known if may_cut and is_measured else None):
             self._log.warning(
                 "upstream_truncated_silently",
                 request_id=request_id,

@@ -51,8 +51,8 @@ class Learned(Protocol):
     def limits(
         self, model: str, by: str | None = None, supposed: Search | None = None
     ) -> tuple[ModelLimits, str] | None:
-        """Limits of this tenant's requests; `by=None` picks the tenant with the most recent lesson. `supposed` stands
-        in for its latest lesson."""
+        """Limits of this tenant's requests; `by=None` picks the tenant with the most recent lesson. `supposed`
+        replaces its latest lesson."""
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant if it has limits of its own, otherwise ''."""

@@ -51,7 +51,7 @@ _UNPRINTABLE_IN_NAMES: Final = re.compile(r"[^\w.()+,=@ -]+")
 
 
 class _Trail(Struct):
-    """The course of a download, as far as a diagnosis tells it."""
+    """The course of a download, for diagnosis."""
 
     url: httpx.URL
     http_code: int | None = None

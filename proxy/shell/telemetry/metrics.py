@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from proxy.shell.telemetry.record import RequestRecord
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that tells prometheus_client, at its import, where the workers keep their counts."""
+"""The variable from which prometheus_client reads, at its import, where the workers keep their counts."""
 
 LABEL_VALUES: Final = {
     "reason": [reason.value for reason in Reason],

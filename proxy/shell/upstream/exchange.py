@@ -139,7 +139,7 @@ class Exchanges:
         """Connections for the next requests, each with the loop time from which on it is too old, the newest last."""
         self._loop = asyncio.get_running_loop()
         self._sweep: asyncio.TimerHandle | None = None
-        # Never sent: it tells the connector where to connect.
+        # Never sent: it is where the connector connects to.
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host, self._mark = b"host: %b" % self._like.headers["Host"].encode(), mark
         self._awaited: dict[Exchange, float] = {}

@@ -191,7 +191,7 @@ class Messages(Wire):
         return request.unsealed() if left is request else left
 
     def lacks_reasoning(self, request: Request) -> bool:
-        """As after a round whose reply limit left no room for thinking."""
+        """True after, for example, a round whose reply limit left no room for thinking."""
         return _lacks_thinking(request, request.conversation.messages)
 
     def instructions(self, members: Mapping[str, Raw]) -> bytes:

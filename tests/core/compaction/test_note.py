@@ -101,9 +101,9 @@ def test_only_the_last_plan_of_a_tool_is_listed():
 
 def test_a_plan_is_not_listed_if_a_newer_one_is_kept():
     note = OmissionNote().extended(planning("read", "write"), [])
-    for kept, is_told in ((entries(user("Go on.")), True), (planning("read", "test"), False)):
+    for kept, is_listed in ((entries(user("Go on.")), True), (planning("read", "test"), False)):
         placed = note.placed(kept, notices(), COUNTER, NoteRoom(2_000, 500, 500), 99)
-        assert ("\n- todo: read; write" in placed.note) is is_told
+        assert ("\n- todo: read; write" in placed.note) is is_listed
 
 
 def test_a_call_without_a_name_that_stays_takes_nothing_from_the_note():

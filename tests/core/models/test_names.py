@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from proxy.core.models.names import (
     is_own_server,
+    is_uninformative,
     last_part,
     named_in,
     plainest,
     served_at,
     spelling,
-    tells_nothing,
     undeployed,
     unpacked,
     vendor_of,
@@ -74,8 +74,8 @@ def test_a_path_is_its_last_part() -> None:
 
 
 def test_a_plain_word_identifies_no_provider() -> None:
-    assert tells_nothing("auto")
-    assert not tells_nothing("gpt-4")
+    assert is_uninformative("auto")
+    assert not is_uninformative("gpt-4")
 
 
 PIECES = st.sampled_from(

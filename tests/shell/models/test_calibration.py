@@ -16,8 +16,8 @@ from proxy.shell.models.calibration import (
     Samples,
     Trials,
     contradicts,
+    indicates_truncation,
     is_plausible,
-    tells_of_truncation,
 )
 
 RATIOS = st.floats(*PLAUSIBLE)
@@ -95,10 +95,10 @@ def test_tokenizers_differ_only_so_much(ratio, plausible):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "adopted", "tells"), [(0.4, None, True), (0.6, None, False), (0.6, 1.0, True), (0.8, 1.0, False)]
+    ("ratio", "adopted", "indicated"), [(0.4, None, True), (0.6, None, False), (0.6, 1.0, True), (0.8, 1.0, False)]
 )
-def test_an_upstream_that_counts_far_less_than_it_used_to_has_cut_the_prompt(ratio, adopted, tells):
-    assert tells_of_truncation(ratio, adopted) is tells
+def test_an_upstream_that_counts_far_less_than_it_used_to_has_cut_the_prompt(ratio, adopted, indicated):
+    assert indicates_truncation(ratio, adopted) is indicated
 
 
 M = ("m", "one", 8_192)

@@ -1,4 +1,4 @@
-"""What each HTTP client costs as the upstream side of a proxy, and whether it does what a proxy needs.
+"""Cost of each HTTP client as the upstream side of a proxy, and whether it does what a proxy needs.
 
     python -m tools.bench.http_clients cpu        # CPU per request and per streamed chunk, time to first byte
     python -m tools.bench.http_clients checks     # what each client does on the wire

@@ -1,4 +1,4 @@
-"""What each HTTP client does to connections and bodies, and the table of all checks. A check is a small function.
+"""Checks of each HTTP client's connections and bodies, and the table of all checks. A check is a small function.
 
 Rule: real sockets, every client, and a hang is a "no".
 """

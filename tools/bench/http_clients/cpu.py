@@ -1,4 +1,4 @@
-"""What each HTTP client costs: CPU per request and per streamed chunk, time to the first byte, memory.
+"""Cost of each HTTP client: CPU per request and per streamed chunk, time to the first byte, memory.
 
 Rule: rounds are interleaved and medians are shown; only ratios are worth quoting from another machine. If nginx is
 installed, it is the floor.

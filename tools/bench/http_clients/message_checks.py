@@ -1,4 +1,4 @@
-"""What each HTTP client does to messages: headers, targets, statuses, encodings, and the way to the upstream."""
+"""Checks of each HTTP client's messages: headers, targets, statuses, encodings, and the way to the upstream."""
 
 from __future__ import annotations
 
