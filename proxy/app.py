@@ -289,8 +289,8 @@ def _state(
     if settings.state.url is None:
         return None, []
     from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
-    from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - as said above
-    from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - as said above
+    from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - needs an extra
+    from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - needs an extra
 
     contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.state_failures.inc)
     found: list[SharedLearning | SharedDecisions] = []

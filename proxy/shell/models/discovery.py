@@ -270,12 +270,7 @@ class Discovery:
             self._log.debug("models_not_listed", upstream=upstream, reason=failure)
         else:
             self._last_failure = failure
-            self._log.warning(
-                "models_not_listed",
-                upstream=self._upstream.settings.base_url,
-                reason=failure,
-                advice=HOW_TO_STATE_A_WINDOW,
-            )
+            self._log.warning("models_not_listed", upstream=upstream, reason=failure, advice=HOW_TO_STATE_A_WINDOW)
 
     def _spawn(self, authorization: bytes | None) -> None:
         is_asking = self._question is not None and not self._question.done()  # `close` knows of one question
