@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,16 @@ def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(t
         for home in (tmp_path, tmp_path / "another")
     )
     try:
+        for process in (theirs, ours):  # Linux fills in a process's environment after Popen has returned
+            while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                time.sleep(0.01)
         end_all_at(tmp_path)
         assert theirs.wait(120) == -signal.SIGKILL
         assert ours.poll() is None
     finally:
-        theirs.kill()
-        ours.kill()
-        ours.wait()
+        for process in (theirs, ours):
+            process.kill()
+            process.wait()
 
 
 async def test_the_tap_passes_everything_and_keeps_it():
