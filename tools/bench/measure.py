@@ -79,7 +79,7 @@ class Session:
 
     def run(self) -> Results:
         """Every figure; raises Wrong."""
-        time.sleep(1.0)  # late start-up work has to be in the idle memory
+        time.sleep(6.0)  # late start-up work, and what it frees, has to be in the idle memory
         self._memory("idle")
         # The first round warms up and shows how many requests a sample may have; its figures are discarded.
         for round_number in range(self._effort.rounds + 1):

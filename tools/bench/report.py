@@ -332,8 +332,8 @@ and recording cost. It is the median of the rounds, each with its own difference
 
 ## Since earlier runs
 
-In brackets: how many times nginx in the same run. Machines and loads differ, so only these multiples compare; in the
-earlier runs a request had two headers, and now it has those of an SDK.
+In brackets: how many times nginx in the same run. Machines and loads differ, so only these multiples compare. In
+the first two runs a request had two headers; since then, it has those of an SDK.
 
 {earlier}
 
@@ -379,7 +379,7 @@ In brackets: how many times nginx.
   ends when these have run out, so that one is always under way. The figure comes with how many were answered in a
   second: a proxy could also let the large ones wait. The median of the rounds.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
-  memory**: resident, of the whole family, a second later. **Memory after all this**: after all rows above it in the
+  memory**: resident, of the whole family, six seconds later. **Memory after all this**: after all rows above it in the
   last table; rows below it were sent later.
 * **{turns} turns**: one conversation from its first exchange to 2 MB, all of it sent in each turn (about 100 MB). The
   figure is the CPU of all turns in the run whose total is the median, less the same of nginx (or of this project
