@@ -108,6 +108,8 @@ def _application(settings: Settings, load: Load) -> ASGIApp:
     if settings.server.workers == 1:
         return create_app(settings, load)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    if folder := os.environ.get(SHARED_FOLDER):  # which a cleaner of temporary files may have deleted
+        os.makedirs(folder, mode=0o700, exist_ok=True)
     return create_app(settings, load, _tell_parent)
 
 

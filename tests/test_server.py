@@ -22,6 +22,16 @@ def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pyt
     assert not os.path.exists(folder)
 
 
+def test_a_worker_that_starts_after_the_folder_was_deleted_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "counts"))
+    monkeypatch.setattr(server, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(server, "create_app", lambda *_: os.listdir(tmp_path))
+    settings = Settings(data_dir=tmp_path, server=ServerSettings(workers=2))
+    assert server._application(settings, lambda: settings) == ["counts"]
+
+
 def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -379,9 +379,10 @@ class Metrics:
         self.stored_bytes.set(size)
 
     def exposed(self) -> bytes:
-        """The content of `/metrics`: of this process, or of all workers if they share a folder."""
+        """The content of `/metrics`: of all workers if they share a folder that no cleaner has deleted, or of this
+        process."""
         folder = os.environ.get(SHARED_FOLDER)
-        if folder is None:
+        if folder is None or not os.path.isdir(folder):
             return generate_latest(self.registry)
         together = CollectorRegistry()
         together.register(self._learned)

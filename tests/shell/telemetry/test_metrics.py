@@ -246,7 +246,7 @@ def test_learned_limits_are_exposed_as_of_the_scrape(tmp_path: Path) -> None:
 
 
 TWO_WORKERS = """
-import os, sys
+import os, shutil, sys
 sys.path.insert(0, os.getcwd())
 from proxy.shell.models.catalogue import Price
 from proxy.shell.telemetry.metrics import Metrics
@@ -266,16 +266,19 @@ metrics.follow([], {"api.test": lambda model: Price(2.0, 1.0, 8.0)})
 metrics.exposed()
 metrics.spending.look_up()
 sys.stdout.write(metrics.exposed().decode())
+shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+sys.stdout.write("AFTER" + metrics.exposed().decode())
 """
 
 
 def test_workers_that_share_a_folder_report_the_sum_and_dead_ones_have_no_running_requests(tmp_path: Path) -> None:
     environment = {**os.environ, SHARED_FOLDER: str(tmp_path)}
-    reported = subprocess.run(
+    reported, _, after = subprocess.run(
         [sys.executable, "-c", TWO_WORKERS], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    ).stdout.partition("AFTER")
     assert "context_proxy_saved_artifact_bytes_total 15.0" in reported
     assert "context_proxy_running_requests 1.0" in reported
     assert "context_proxy_learned_limit_tokens" in reported
     spent = 'context_proxy_spent_dollars_total{client="codex",model="m",upstream="api.test"}'
     assert f"{spent} 5.5" in reported  # 1,000,000 prompt tokens, 500,000 of them cached, and 500,000 of replies
+    assert "context_proxy_saved_artifact_bytes_total 5.0" in after, "the folder is gone: each worker reports its own"
