@@ -31,8 +31,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def texts() -> dict[str, str]:
-    said = [path for path in DOCUMENTS if path.parent.name != "decisions"]  # those tell of mistakes, too
-    files = [DOCKERFILE, *said, *(path for path in DEPLOY.rglob("*") if path.is_file())]
+    documents = [path for path in DOCUMENTS if path.parent.name != "decisions"]  # those tell of mistakes, too
+    files = [DOCKERFILE, *documents, *(path for path in DEPLOY.rglob("*") if path.is_file())]
     return {str(path.relative_to(ROOT)): path.read_text() for path in files}
 
 
@@ -187,8 +187,8 @@ def test_no_pod_is_stopped_before_running_responses_may_end() -> None:
 
 def test_agents_find_artifacts_where_notices_say() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    said = compose["context-proxy"]["environment"]["CONTEXT_PROXY_ARTIFACTS__AGENT_PATH"]
-    assert f"artifacts:{said}:ro" in compose["agent"]["volumes"]
+    path = compose["context-proxy"]["environment"]["CONTEXT_PROXY_ARTIFACTS__AGENT_PATH"]
+    assert f"artifacts:{path}:ro" in compose["agent"]["volumes"]
     assert "artifacts:/data/tool-output" in compose["context-proxy"]["volumes"]
     assert re.search(
         r"install -d .* /data/tool-output$", DOCKERFILE.read_text(), re.MULTILINE

@@ -49,10 +49,10 @@ def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeyp
 
 
 def test_every_setting_has_its_docstring():
-    said = reference.settings_docstrings()
+    docstrings = reference.settings_docstrings()
     silent = [
         f"{name}.{field}"
-        for name, fields in said.items()
+        for name, fields in docstrings.items()
         for field, info in getattr(getattr(reference.settings, name), "model_fields", {}).items()
         if field not in fields and reference.section_in(info.annotation) is not info.annotation
     ]

@@ -118,7 +118,7 @@ class Server:
         return answer
 
     async def ask(self, until: asyncio.Event | None = None) -> str:
-        said: list[str] = []
+        types: list[str] = []
 
         async def receive() -> Message:
             if until is not None:
@@ -126,11 +126,11 @@ class Server:
             return {}
 
         async def send(message: Message) -> None:
-            said.append(message["type"])
+            types.append(message["type"])
 
         scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [], "query_string": b""}
         await self._api(scope, receive, send)
-        return said[0]
+        return types[0]
 
     async def reload(self) -> Reloaded:
         found: Reloaded = await self._api.state.reload()

@@ -7,10 +7,10 @@ import sys
 
 
 def test_a_server_loads_nothing_that_only_some_requests_need() -> None:
-    asked = (
+    code = (
         "import sys, proxy.__main__, proxy.server\n"
         "unwanted = {'proxy.core.overflow.words', 'tiktoken', 'httpx', 're2', 'obstore'}\n"
         "print(sorted(unwanted & {*sys.modules}))\n"
     )
-    reported = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert reported.stdout == "[]\n"

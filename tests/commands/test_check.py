@@ -20,9 +20,9 @@ def test_valid_settings_are_confirmed_in_one_line(tmp_path: Path, capsys: pytest
     file = tmp_path / "config.yaml"
     file.write_text("upstream: {base_url: http://host:1, api_key: sk-canary}\nmode: observe\n")
     assert main(["check", "--config", str(file), "--port", "9", "--data-dir", str(tmp_path / "kept")]) == 0
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     where = f"127.0.0.1 port 9, to http://host:1/v1 with a key of its own, mode observe, files in {tmp_path / 'kept'}"
-    assert (said.out, said.err) == (f"Configuration is valid: {where}.\n", "")
+    assert (output.out, output.err) == (f"Configuration is valid: {where}.\n", "")
     assert list(tmp_path.iterdir()) == [file], "nothing is made"
 
 
@@ -44,9 +44,9 @@ def test_each_mistake_is_a_line_and_the_status_is_2(tmp_path: Path, capsys: pyte
     file = tmp_path / "config.yaml"
     file.write_text("server: {prot: 1}\nmode: maybe\n")
     assert main(["check", "--config", str(file)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert [line.split(":")[0] for line in said.err.splitlines()] == ["server.prot", "mode"]
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert [line.split(":")[0] for line in output.err.splitlines()] == ["server.prot", "mode"]
 
 
 def test_an_upstream_that_is_the_proxy_itself_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,14 +66,14 @@ def test_so_it_is_by_another_name_of_this_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("artifacts", "is_said"), [("{}", True), ("{url: 'memory://'}", True), ("{url: 'file:///shared'}", False)]
+    ("artifacts", "is_reported"), [("{}", True), ("{url: 'memory://'}", True), ("{url: 'file:///shared'}", False)]
 )
 def test_replicas_without_a_common_secret_are_reported(
-    artifacts: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    artifacts: str, is_reported: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"data_dir: {tmp_path}\nartifacts: {artifacts}\nstate: {{url: 'redis://:canary@valkey'}}\n")
     assert main(["check", "--config", str(file)]) == 0
-    said = capsys.readouterr().out
-    assert (f"the same {tmp_path / 'owner-secret'} only" in said) is is_said
-    assert "canary" not in said
+    output = capsys.readouterr().out
+    assert (f"the same {tmp_path / 'owner-secret'} only" in output) is is_reported
+    assert "canary" not in output

@@ -186,7 +186,7 @@ def test_a_wide_table_shows_what_the_proxy_did() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proxied", "said"),
+    ("proxied", "ending"),
     [
         (
             (READ, CUT, DONE),
@@ -201,9 +201,9 @@ def test_a_wide_table_shows_what_the_proxy_did() -> None:
         ((READ, Turn(2, ("ls",), 9_500, 9_500)), "was still searching after 2 turns."),
     ],
 )
-def test_the_verdict_is_true(proxied: tuple[Turn, ...], said: str) -> None:
+def test_the_verdict_is_true(proxied: tuple[Turn, ...], ending: str) -> None:
     assert (
-        verdict(held((READ, DIED), proxied)) == f"Directly the agent died at turn 2 of 3; through the proxy it {said}"
+        verdict(held((READ, DIED), proxied)) == f"Directly the agent died at turn 2 of 3; through the proxy it {ending}"
     )
 
 

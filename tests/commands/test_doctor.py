@@ -161,10 +161,10 @@ def api(path: str, answer: dict[str, Any], *models: str, key_header: str = "auth
         return JSONResponse({"object": "list", "data": named}, 200 if key_header in request.headers else 401)
 
     async def replies(request: Request) -> Response:
-        asked = await request.json()
-        if asked["model"] not in models or key_header not in request.headers:
-            return JSONResponse({"error": {"message": f"no {asked['model']} here"}}, 404)
-        if asked.get("stream"):
+        body = await request.json()
+        if body["model"] not in models or key_header not in request.headers:
+            return JSONResponse({"error": {"message": f"no {body['model']} here"}}, 404)
+        if body.get("stream"):
             return Response("data: {}\n\ndata: [DONE]\n\n", media_type="text/event-stream")
         return JSONResponse(answer)
 

@@ -135,12 +135,12 @@ def test_a_base_url_is_no_endpoint(endpoint, slash):
 def test_a_tokenizer_is_one_that_is_installed():
     known = ModelSettings.model_fields["tokenizer"].annotation
     assert set(get_args(get_args(known)[0])) == {*_VOCABULARIES, "bytes"}
-    (said,) = mistakes(flags={"models": [{"match": "x", "tokenizer": "o200k"}]})
-    assert said == "models[0].tokenizer: must be 'o200k_base', 'cl100k_base' or 'bytes', found 'o200k'"
+    (mistake,) = mistakes(flags={"models": [{"match": "x", "tokenizer": "o200k"}]})
+    assert mistake == "models[0].tokenizer: must be 'o200k_base', 'cl100k_base' or 'bytes', found 'o200k'"
 
 
 def test_no_plugin_of_pydantic_is_looked_for_as_it_would_see_the_keys() -> None:
-    asked = (
+    code = (
         "import importlib.metadata\n"
         "def told(**_): raise SystemExit('plugins are looked for')\n"
         "importlib.metadata.entry_points = told\n"
@@ -148,5 +148,5 @@ def test_no_plugin_of_pydantic_is_looked_for_as_it_would_see_the_keys() -> None:
         "print(load().server.port)\n"
     )
     variables = {name: text for name, text in os.environ.items() if name != "PYDANTIC_DISABLE_PLUGINS"}
-    reported = subprocess.run([sys.executable, "-c", asked], env=variables, capture_output=True, text=True, check=False)
+    reported = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
     assert (reported.stdout, reported.stderr) == ("8787\n", "")

@@ -199,8 +199,8 @@ def test_a_tool_that_is_one_value_is_not_covered_up_by_a_variable_inside_it(yaml
 
 def test_a_variable_for_a_section_is_not_covered_up_by_a_flag_inside_it(monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_SERVER", "5")
-    said = "server: must hold keys and values, found '5' (CONTEXT_PROXY_SERVER)"
-    assert mistakes(flags={"server": {"port": 1}}) == [said]
+    mistake = "server: must hold keys and values, found '5' (CONTEXT_PROXY_SERVER)"
+    assert mistakes(flags={"server": {"port": 1}}) == [mistake]
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             messages = [{"role": "user", "content": request_id}, call(0, tool), result(0, text)]
             built.ask({"model": model, "messages": messages}, x_request_id=request_id, user_agent="crush/1.0")
         for number, model in enumerate((*statuses, "expired", "wide", "wide", "short")):
-            asked = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
-            built.ask(asked, x_request_id=f"of-{model}-{number}", user_agent=f"{AGENTS[number % 3]}/2.0 (linux)")
+            request = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+            built.ask(request, x_request_id=f"of-{model}-{number}", user_agent=f"{AGENTS[number % 3]}/2.0 (linux)")
         huge = {"model": "wide", "messages": [{"role": "system", "content": "word " * 40_000}]}
         assert built.ask(huge, x_request_id="too-long", user_agent="aider").status_code == 400
         assert built.ask(b"{", x_request_id="malformed", user_agent="aider").status_code == 400
@@ -523,7 +523,7 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path:
         return False
 
     with world(tmp_path / "kept", 8_000, hold, [{}]) as slow, ThreadPoolExecutor(1) as other:
-        asked = other.submit(slow.ask, {"model": HOSTILE, "messages": [{"role": "user", "content": "hi"}]})
+        pending = other.submit(slow.ask, {"model": HOSTILE, "messages": [{"role": "user", "content": "hi"}]})
         try:
             chromium.open(root(slow) + "/")
             chromium.until("document.querySelector('#running .row')")
@@ -535,7 +535,7 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path:
             assert shown(chromium, "#more-requests").startswith("1 under way")
         finally:
             over.set()
-        assert asked.result().status_code == 200
+        assert pending.result().status_code == 200
         chromium.until("document.querySelector('#requests .row') && document.querySelector('#running').hidden")
         chromium.open("about:blank")
     assert chromium.value("document.title") != "pwned"

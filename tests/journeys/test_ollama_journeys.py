@@ -176,8 +176,8 @@ def test_a_model_is_not_loaded_to_query_a_window_that_the_request_states(ollama:
     world = ollama(model)
     answer_to(world, request(grown(30), options={"num_ctx": 20_000}))
     assert model.loads == [("m", 9_000)], "no more than it was trained for"
-    assert "POST /api/show" in model.asked
-    assert "POST /api/generate" not in model.asked
+    assert "POST /api/show" in model.requests
+    assert "POST /api/generate" not in model.requests
     assert model.cuts == 0
     assert tokens_of(sent(world), json.dumps(TOOLS)) < 9_000
 
@@ -456,8 +456,8 @@ def learnt(ollama: Build, **stated: Any) -> tuple[World, OllamaModel, str]:
     return world, server, next(iter(world.kept))
 
 
-def reads(name: str, **asked: str) -> tuple[str, Json]:
-    return "read_artifact", {"id": name, **asked}
+def reads(name: str, **parameters: str) -> tuple[str, Json]:
+    return "read_artifact", {"id": name, **parameters}
 
 
 @STREAMED

@@ -190,16 +190,16 @@ async def test_a_response_of_an_unrequested_kind_is_judged_before_a_byte_is_forw
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "reply"),
     [(WHOLE, b"\n\n" + too_long(8_000, 9_500)), (STREAMED, WAITING + REFUSAL)],
     ids=["whole", "stream"],
 )
 async def test_what_comes_together_is_judged_before_a_byte_of_it_goes_out(
-    body: bytes, said: bytes, tmp_path: Path
+    body: bytes, reply: bytes, tmp_path: Path
 ) -> None:
     async with staged(tmp_path, **SETTINGS) as stage:
         kind = EVENTS if body is STREAMED else JSON
-        stage.model.plays(saying(200, said, kind), saying(200, said, kind))
+        stage.model.plays(saying(200, reply, kind), saying(200, reply, kind))
         answer = await stage.ask(body)
         assert (answer.status, answer.attempts) == (400, "2")
         stage.model.plays(saying(200, b"\n" + COMPLETION))

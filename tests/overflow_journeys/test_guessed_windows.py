@@ -16,12 +16,12 @@ async def test_a_request_over_a_guessed_window_goes_up_as_the_very_bytes_that_ca
     body = conversation(45_000, model=AT_ANOTHER_PROVIDER, exchanges=60)
     longer = conversation(150_000, model="nobody-knows-1", exchanges=60)
     async with staged(tmp_path, tool_output={"max_bytes": 100_000}) as stage:
-        for asked in (body, longer):
+        for request in (body, longer):
             stage.model.plays(accepting)
-            answer = await stage.ask(asked)
+            answer = await stage.ask(request)
             assert (answer.status, answer.attempts) == (200, "1")
             assert answer.headers["x-context-proxy-tokens"].endswith(";room=unknown")
-            assert stage.model.bodies == [asked]
+            assert stage.model.bodies == [request]
 
 
 async def test_the_limits_at_arrival_hold_all_the_same(tmp_path: Path) -> None:

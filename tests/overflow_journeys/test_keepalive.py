@@ -79,7 +79,7 @@ async def test_a_second_refusal_after_a_comment_is_an_event_of_the_stream(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("error", "message"),
     [
         (b'{"error": {\n  "message": "slow down"\n}}', "slow down"),
         (b"<html>Bad\nGateway</html>", "<html>Bad\nGateway</html>"),
@@ -89,10 +89,10 @@ async def test_a_second_refusal_after_a_comment_is_an_event_of_the_stream(tmp_pa
     ids=["error", "page", "another shape", "empty"],
 )
 async def test_another_error_after_a_comment_is_an_event_of_the_stream(
-    tmp_path: Path, said: bytes, message: str
+    tmp_path: Path, error: bytes, message: str
 ) -> None:
     async with staged(tmp_path, **OFTEN) as stage:
-        _, body = await after_comments(stage, saying(429, said))
+        _, body = await after_comments(stage, saying(429, error))
         assert error_of(body)["message"] == message
 
 

@@ -35,7 +35,7 @@ async def answer_to(stage: Stage, body: bytes, *scenes: Scene, key: str = "one")
     return await stage.ask(body, authorization=f"Bearer {key}")
 
 
-def said(text: str, model: str = "m", system: str = SYSTEM) -> bytes:
+def request_body(text: str, model: str = "m", system: str = SYSTEM) -> bytes:
     messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
     return json.dumps({"model": model, "messages": messages}).encode()
 
@@ -49,20 +49,20 @@ async def test_what_an_estimate_holds_for_too_long_goes_up_and_what_was_counted_
 ) -> None:
     """English prose of 10 000 tokens was estimated at 14 684, and refused in a window of 16 000."""
     async with staged(tmp_path, **window(8_000)) as stage:
-        prose = said(WORDS * 330)
+        prose = request_body(WORDS * 330)
         assert estimate(prose) > 8_000
         assert (await answer_to(stage, prose, accepting)).status == 200
         assert stage.model.bodies == [prose]
-        rules = said("Go.", system=WORDS * 600)
+        rules = request_body("Go.", system=WORDS * 600)
         assert (await answer_to(stage, rules, accepting)).status == 200
         assert stage.model.bodies == [rules]
-        refused = await answer_to(stage, said("Go.", GPT, system=WORDS * 600))
+        refused = await answer_to(stage, request_body("Go.", GPT, system=WORDS * 600))
         assert (refused.status, stage.model.bodies) == (400, [])
 
 
 async def test_an_estimate_that_the_upstream_has_confirmed_refuses(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(8_000)) as stage:
-        rules = said("Go.", system=WORDS * 600)
+        rules = request_body("Go.", system=WORDS * 600)
         assert (await answer_to(stage, rules, counting(8_000))).status == 400
         assert len(stage.model.bodies) == 1
         assert ((await answer_to(stage, rules)).status, stage.model.bodies) == (400, [])
@@ -71,7 +71,7 @@ async def test_an_estimate_that_the_upstream_has_confirmed_refuses(tmp_path: Pat
 async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_that_it_grew(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         await answer_to(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
-        rules = said("Go.", system=WORDS * 300)
+        rules = request_body("Go.", system=WORDS * 300)
         assert estimate(rules) > 4_096
         assert (await answer_to(stage, rules, counting(128_000))).status == 200
         await answer_to(stage, conversation(15_000, model="m"), counting(128_000))
@@ -171,7 +171,7 @@ async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, err
             assert (await answer_to(stage, hostile, refusal, key=key)).body == json.dumps(
                 {"error": {"message": reported, "type": "invalid_request_error"} | error}
             ).encode()
-        body = said(WORDS * 100)
+        body = request_body(WORDS * 100)
         for key in ("one", "three"):
             assert (await answer_to(stage, body, accepting, key=key)).status == 200
             assert stage.model.bodies == [body]

@@ -49,8 +49,8 @@ def taking(plain_tokens: int, lifted_tokens: int) -> Any:
             await saying(400, json.dumps({"type": "error", "error": words}).encode())(connection, request)
         else:
             usage = {"input_tokens": tokens, "output_tokens": 2}
-            said = {**REPLY, "content": [{"type": "text", "text": "Done."}], "usage": usage}
-            await saying(200, json.dumps(said).encode())(connection, request)
+            reply = {**REPLY, "content": [{"type": "text", "text": "Done."}], "usage": usage}
+            await saying(200, json.dumps(reply).encode())(connection, request)
 
     return scene
 

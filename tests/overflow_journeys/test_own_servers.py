@@ -86,7 +86,7 @@ async def test_a_request_is_fitted_to_what_was_allocated_before_it_is_sent(tmp_p
         status, headers, _ = await world.ask(LONG)
         assert (status, headers["x-context-proxy-attempts"]) == (200, "1")
         assert saw_all(server)
-        assert server.asked.count("POST /api/generate") == 1
+        assert server.requests.count("POST /api/generate") == 1
         assert [line["window_tokens"] for line in world.log("window_allocated")] == [4_096]
         assert not world.log("upstream_truncated_silently")
 
@@ -243,7 +243,7 @@ async def test_a_small_request_sets_nothing_in_motion(tmp_path: Path) -> None:
     async with running(tmp_path, server) as world:
         status, _, _ = await world.ask(conversation(1_000, model=MODEL, exchanges=2))
         assert status == 200
-        assert "POST /api/generate" not in server.asked
+        assert "POST /api/generate" not in server.requests
 
 
 @dataclass
@@ -257,14 +257,14 @@ class LlamaServer:
         while True:
             request = await connection.request()
             if request.line.startswith(b"GET "):
-                status, said = 200, {"data": [{"id": "m", "object": "model", "meta": {"n_ctx": self.window}}]}
+                status, reply = 200, {"data": [{"id": "m", "object": "model", "meta": {"n_ctx": self.window}}]}
             else:
                 tokens = estimate(request.body)
                 self.seen.append(tokens)
-                status, said = 200, json.loads(COMPLETION)
+                status, reply = 200, json.loads(COMPLETION)
                 if tokens > self.window:
-                    status, said = 400, json.loads(too_long(self.window, tokens))
-            body = json.dumps(said).encode()
+                    status, reply = 400, json.loads(too_long(self.window, tokens))
+            body = json.dumps(reply).encode()
             head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
             await connection.send(head % (status, len(body)) + body)
 

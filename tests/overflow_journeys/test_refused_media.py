@@ -198,10 +198,12 @@ async def test_an_upstream_that_takes_no_images_in_results_gets_them_behind_the_
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "call_1", "content": [image_part()]},
     ]
-    said = "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains one."
+    refusal = (
+        "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains one."
+    )
     body = json.dumps({"model": "m", "messages": messages}).encode()
     async with staged(tmp_path) as stage:
-        stage.model.plays(refusing(400, said), accepting)
+        stage.model.plays(refusing(400, refusal), accepting)
         assert (await stage.ask(body)).status == 200
         assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png")
         stage.model.plays(accepting)

@@ -45,14 +45,14 @@ async def test_a_reply_limit_under_what_the_upstream_names_is_not_raised(tmp_pat
         assert estimate(stage.model.bodies[1]) < 0.9 * estimate(stage.model.bodies[0])
 
 
-@pytest.mark.parametrize("asked", [4_096, 8_000])
-async def test_the_reply_of_a_second_send_fits_beside_its_prompt(tmp_path: Path, asked: int) -> None:
+@pytest.mark.parametrize("max_tokens", [4_096, 8_000])
+async def test_the_reply_of_a_second_send_fits_beside_its_prompt(tmp_path: Path, max_tokens: int) -> None:
     async with staged(tmp_path, defaults={"context_window": 16_000}) as stage:
         stage.model.plays(saying(400, too_long(8_192, 9_000)), accepting)
-        await stage.ask(conversation(9_000, max_tokens=asked))
+        await stage.ask(conversation(9_000, max_tokens=max_tokens))
         second = stage.model.bodies[1]
         reply = json.loads(second)["max_tokens"]
-        assert 512 <= reply < asked
+        assert 512 <= reply < max_tokens
         assert estimate(second) * 9_000 / estimate(stage.model.bodies[0]) + reply <= 8_192
 
 
@@ -89,8 +89,10 @@ async def test_half_is_half_whatever_the_first_send_was_counted_with(tmp_path: P
 async def test_a_second_send_is_smaller_whatever_the_first_was_counted_with(tmp_path: Path) -> None:
     """Cohere's sum: https://github.com/cohere-ai/sandbox-topically/issues/4"""
     async with staged(tmp_path) as stage:
-        said = "too many tokens: total number of tokens (prompt and prediction) cannot exceed 60000 - received 70000."
-        stage.model.plays(saying(400, openai_error(said)), accepting)
+        message = (
+            "too many tokens: total number of tokens (prompt and prediction) cannot exceed 60000 - received 70000."
+        )
+        stage.model.plays(saying(400, openai_error(message)), accepting)
         answer = await stage.ask(conversation(30_000, model="gpt-4o", max_tokens=40_000))
         first, second = stage.model.bodies
         assert answer.status == 200

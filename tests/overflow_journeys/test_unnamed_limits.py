@@ -158,7 +158,7 @@ async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path
     """Text of people, which is sent over a stated window by an estimate alone, because that may be half over."""
     words = "the unit started and wrote its state, then it waited for the next message to arrive; "
 
-    def said(words_of: int) -> bytes:
+    def request_body(words_of: int) -> bytes:
         text = [{"role": "system", "content": "Answer."}, {"role": "user", "content": words * words_of}]
         return json.dumps({"model": "m", "messages": text}).encode()
 
@@ -167,7 +167,7 @@ async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path
         attempts = []
         for number in range(14):
             stage.model.plays(server, server)
-            answer = await stage.ask(said(420 + number))
+            answer = await stage.ask(request_body(420 + number))
             assert answer.status == 200
             attempts.append(answer.attempts)
     assert attempts.count("2") <= 3

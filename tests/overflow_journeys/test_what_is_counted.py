@@ -28,9 +28,9 @@ async def test_a_refusal_for_length_names_the_member_that_takes_the_room(tmp_pat
         stage.model.plays(saying(400, too_long(16_000, 25_000)))
         body = {"model": "m", "messages": [{"role": "user", "content": "What is it?"}], name: MEMBERS[name]}
         answer = await stage.ask(json.dumps(body).encode())
-        said = json.loads(answer.body)["error"]["message"]
+        message = json.loads(answer.body)["error"]["message"]
         assert answer.status == 400
-        assert f"have to stay: the member {name} (3" in said
+        assert f"have to stay: the member {name} (3" in message
 
 
 async def test_a_refusal_of_a_response_names_the_format_of_its_text(tmp_path: Path) -> None:

@@ -110,11 +110,11 @@ async def test_a_limit_without_a_name_under_half_of_a_certain_window_needs_two_s
 
 @pytest.mark.parametrize("words", OTHER_WORDS)
 async def test_an_unnamed_limit_quoted_in_the_request_teaches_nothing(tmp_path: Path, words: str) -> None:
-    said = words.format(15_000, 6_000)
+    message = words.format(15_000, 6_000)
     async with staged(tmp_path) as stage:
         for _ in range(2):
-            stage.model.plays(saying(400, openai_error(said)), accepting)
-            assert (await stage.ask(conversation(15_000, model="m", user=said))).status == 200
+            stage.model.plays(saying(400, openai_error(message)), accepting)
+            assert (await stage.ask(conversation(15_000, model="m", user=message))).status == 200
             assert estimate(stage.model.bodies[0]) > 12_000
         assert await sends_needed(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) > 12_000
@@ -262,12 +262,12 @@ IN_OTHER_WORDS: dict[str, tuple[int, str]] = {
 @pytest.mark.parametrize("words", IN_OTHER_WORDS)
 async def test_a_growing_session_is_refused_once_whatever_the_words(tmp_path: Path, words: str) -> None:
     """Nobody has sent these: words of the same kinds as those that are known, and of languages that are not."""
-    status, said = IN_OTHER_WORDS[words]
+    status, refusal = IN_OTHER_WORDS[words]
     limit, attempts = 20_000, []
 
     async def scene(connection: Connection, request: Request) -> None:
         tokens = estimate(request.body)
-        refused = saying(status, said.replace("%P", str(tokens)).replace("%L", str(limit)).encode())
+        refused = saying(status, refusal.replace("%P", str(tokens)).replace("%L", str(limit)).encode())
         await (refused if tokens > limit else accepting)(connection, request)
 
     async with staged(tmp_path) as stage:
@@ -280,26 +280,28 @@ async def test_a_growing_session_is_refused_once_whatever_the_words(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "said",
+    "refusal",
     [
         _said("Token id 24120 is not in the vocabulary of 20000"),
         _said("Unexpected token in JSON at position 24120 of 32768"),
         _said("At least 24120 tokens are needed to cache a prompt, not 20000"),
     ],
 )
-async def test_two_numbers_that_may_be_our_count_teach_nothing_unless_less_is_taken(tmp_path: Path, said: str) -> None:
+async def test_two_numbers_that_may_be_our_count_teach_nothing_unless_less_is_taken(
+    tmp_path: Path, refusal: str
+) -> None:
     async with staged(tmp_path) as stage:
         body = conversation(24_000, model="m", exchanges=60)
-        stage.model.plays(saying(400, said.encode()), saying(400, b"still no"))
+        stage.model.plays(saying(400, refusal.encode()), saying(400, b"still no"))
         answer = await stage.ask(body)
-        assert (answer.status, answer.body) == (400, said.encode())
+        assert (answer.status, answer.body) == (400, refusal.encode())
         stage.model.plays(accepting)
         await stage.ask(body)
         assert stage.model.bodies == [body]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "refusal",
     [
         _said("The output has 24120 tokens; at most 20000 completion tokens are possible"),
         _said("You used 24120 tokens per day of 20000"),
@@ -308,8 +310,8 @@ async def test_two_numbers_that_may_be_our_count_teach_nothing_unless_less_is_ta
         _said("4 of 24120 tokens are over 20000"),
     ],
 )
-async def test_numbers_of_something_else_pass_after_one_send(tmp_path: Path, said: str) -> None:
+async def test_numbers_of_something_else_pass_after_one_send(tmp_path: Path, refusal: str) -> None:
     async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, said.encode()))
+        stage.model.plays(saying(400, refusal.encode()))
         answer = await stage.ask(conversation(24_000, model="m", exchanges=60, max_tokens=1_000))
-        assert (answer.status, answer.body, answer.attempts) == (400, said.encode(), "1")
+        assert (answer.status, answer.body, answer.attempts) == (400, refusal.encode(), "1")

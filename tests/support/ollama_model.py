@@ -132,7 +132,7 @@ class OllamaModel:
     loaded: dict[str, int] = field(default_factory=dict)
     loads: list[tuple[str, int]] = field(default_factory=list)
     chats: list[Chat] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     """Method and path of everything else."""
     uploads: list[bytes] = field(default_factory=list)
     count: Callable[[str], int] = COUNTER.count
@@ -183,10 +183,10 @@ class OllamaModel:
         tools = json.dumps(sent["tools"]) if sent.get("tools") else ""
         kept, count, was_cut = self._prompt(model, sent, said_before, tools, window)
         self.chats.append(Chat(sent, window, kept, count, was_cut))
-        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        reply = self.says.pop(0) if len(self.says) > 1 else self.says[0]
         if not tools:
-            said = replace(said, calls=())
-        return answered(head, said, count, self._number, is_stream=sent.get("stream", True))
+            reply = replace(reply, calls=())
+        return answered(head, reply, count, self._number, is_stream=sent.get("stream", True))
 
     def prompt(self, sent: Json) -> list[Json]:
         """The same of a prompt."""
@@ -198,13 +198,13 @@ class OllamaModel:
         if sent.get("raw") and any(sent.get(one) for one in ("template", "system", "context")):
             raise Refused(400, "raw mode does not support template, system, or context")
         system = sent.get("system") or model.system
-        asked = [{"role": "user", "content": prompt, "images": sent.get("images") or []}]
-        asked = [{"role": "system", "content": system}, *asked] if system and not sent.get("raw") else asked
+        messages = [{"role": "user", "content": prompt, "images": sent.get("images") or []}]
+        messages = [{"role": "system", "content": system}, *messages] if system and not sent.get("raw") else messages
         extra = len(sent.get("context") or ())
-        kept, count, was_cut = self._prompt(model, sent, asked, "", window, extra)
+        kept, count, was_cut = self._prompt(model, sent, messages, "", window, extra)
         self.chats.append(Chat(sent, window, kept, count, was_cut))
-        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
-        lines = answered(head, replace(said, calls=()), count, None, is_stream=sent.get("stream", True))
+        reply = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        lines = answered(head, replace(reply, calls=()), count, None, is_stream=sent.get("stream", True))
         return [_as_response(line) for line in lines]
 
     @property
@@ -230,11 +230,11 @@ class OllamaModel:
             self.loaded.pop(name, None)
         return {"done": True, "done_reason": "unload" if unloads else "load"}
 
-    def _loaded(self, name: str, model: Model, asked: Any) -> int:
+    def _loaded(self, name: str, model: Model, num_ctx: Any) -> int:
         if model.remote_window is not None:
             return model.remote_window
-        window = min(asked or model.num_ctx or self.allocates, model.trained)
-        if self.loaded.get(name) != window and not (asked is None and name in self.loaded):
+        window = min(num_ctx or model.num_ctx or self.allocates, model.trained)
+        if self.loaded.get(name) != window and not (num_ctx is None and name in self.loaded):
             self.loaded[name] = window
             self.loads.append((name, window))
         return self.loaded[name]
@@ -292,7 +292,7 @@ class OllamaModel:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        self.asked.append(f"{scope['method']} {scope['path']}")
+        self.requests.append(f"{scope['method']} {scope['path']}")
         if scope["path"] == "/":
             await _send(send, b"Ollama is running", b"text/plain; charset=utf-8")
             return
@@ -345,7 +345,7 @@ class OllamaModel:
         return sum(chat.was_cut for chat in self.chats)
 
 
-def answered(head: Json, said: Said, prompt_tokens: int, number: int | None, *, is_stream: bool) -> list[Json]:
+def answered(head: Json, reply: Said, prompt_tokens: int, number: int | None, *, is_stream: bool) -> list[Json]:
     """The lines of a reply, or the only object. `number`: of the reply, in the ids of its calls; None: they have none.
     Raises Refused."""
     calls = [
@@ -353,22 +353,22 @@ def answered(head: Json, said: Said, prompt_tokens: int, number: int | None, *, 
             **({} if number is None else {"id": f"call_{number:04d}{index:04d}"}),
             "function": {"index": index, "name": name, "arguments": arguments},
         }
-        for index, (name, arguments) in enumerate(said.calls)
+        for index, (name, arguments) in enumerate(reply.calls)
     ]
-    count = len(said.content) + len(said.thinking) + 9 * len(calls)
+    count = len(reply.content) + len(reply.thinking) + 9 * len(calls)
     counts = {"total_duration": 900, "load_duration": 100, "prompt_eval_count": prompt_tokens}
     counts |= {"prompt_eval_duration": 300, "eval_count": count, "eval_duration": 500}
-    if said.error and not is_stream:
-        raise Refused(500, said.error)
+    if reply.error and not is_stream:
+        raise Refused(500, reply.error)
     if not is_stream:
-        message = _message(said.content, said.thinking, calls)
-        return [{**head, "message": message, "done": True, "done_reason": said.reason, **counts}]
-    lines = [_message("", piece) for piece in _pieces(said.thinking)]
-    lines += [_message(piece) for piece in _pieces(said.content)] + [_message("", "", [call]) for call in calls]
+        message = _message(reply.content, reply.thinking, calls)
+        return [{**head, "message": message, "done": True, "done_reason": reply.reason, **counts}]
+    lines = [_message("", piece) for piece in _pieces(reply.thinking)]
+    lines += [_message(piece) for piece in _pieces(reply.content)] + [_message("", "", [call]) for call in calls]
     reported: list[Json] = [{**head, "message": message, "done": False} for message in lines]
-    if said.error:
-        return [*reported, {"error": said.error}]
-    return [*reported, {**head, "message": _message(""), "done": True, "done_reason": said.reason, **counts}]
+    if reply.error:
+        return [*reported, {"error": reply.error}]
+    return [*reported, {**head, "message": _message(""), "done": True, "done_reason": reply.reason, **counts}]
 
 
 def as_lines(lines: Sequence[Json]) -> list[bytes]:

@@ -33,7 +33,7 @@ class Ollama:
     loaded: int | None = None
     """The window that the model is loaded with."""
     models: tuple[str, ...] = ("gemma3:12b", "llama3.2:latest")
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     """Method and path of each request."""
     chats: list[dict[str, Any]] = field(default_factory=list)
     seen: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Ollama:
 
     def _answered(self, request: Request) -> tuple[int, Any]:
         method, path, _ = request.line.decode().split(" ")
-        self.asked.append(f"{method} {path}")
+        self.requests.append(f"{method} {path}")
         sent = json.loads(request.body) if request.body else {}
         if path == "/v1/models":
             return 200, {"data": [{"id": name, "object": "model", "owned_by": "library"} for name in self.models]}

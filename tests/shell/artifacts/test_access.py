@@ -82,7 +82,7 @@ def test_no_key_is_requested_if_none_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "host",
     [
         "proxy",
         "proxy:8787",
@@ -94,12 +94,12 @@ def test_no_key_is_requested_if_none_is_needed() -> None:
         "xn--bcher-kva.example",
     ],
 )
-def test_a_plain_host_is_taken_over(said: str) -> None:
-    assert host_of([(b"host", said.encode())]) == said
+def test_a_plain_host_is_taken_over(host: str) -> None:
+    assert host_of([(b"host", host.encode())]) == host
 
 
 @pytest.mark.parametrize(
-    "said",
+    "host",
     [
         "",
         "a b",
@@ -119,15 +119,15 @@ def test_a_plain_host_is_taken_over(said: str) -> None:
         "x" * 300,
     ],
 )
-def test_any_other_is_not(said: str) -> None:
-    assert host_of([(b"host", said.encode())]) is None
-    assert way(scope("10.0.0.6", headers=[(b"host", said.encode())])) == ArtifactAccess()
+def test_any_other_is_not(host: str) -> None:
+    assert host_of([(b"host", host.encode())]) is None
+    assert way(scope("10.0.0.6", headers=[(b"host", host.encode())])) == ArtifactAccess()
 
 
 @given(st.binary(max_size=30))
-def test_nothing_but_a_host_ever_gets_into_an_address(said: bytes) -> None:
-    found = host_of([(b"host", said)])
-    assert found is None or (found.encode() == said and not set(found) & set(" \t\r\n'\"$`\\/?#@&;|<>(){}"))
+def test_nothing_but_a_host_ever_gets_into_an_address(host: bytes) -> None:
+    found = host_of([(b"host", host)])
+    assert found is None or (found.encode() == host and not set(found) & set(" \t\r\n'\"$`\\/?#@&;|<>(){}"))
 
 
 def test_two_hosts_are_none() -> None:

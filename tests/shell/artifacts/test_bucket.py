@@ -183,9 +183,9 @@ def test_after_a_call_without_a_response_all_next_calls_fail_at_once(
     bucket, calls, now = Bucket("memory://"), [], 0.0
     bucket.cooldown = Cooldown(lambda: now)
     broken(monkeypatch, error, calls)
-    for asked in (lambda: bucket.stat("a"), lambda: bucket.put("a", b""), lambda: list(bucket.listed())):
+    for call in (lambda: bucket.stat("a"), lambda: bucket.put("a", b""), lambda: list(bucket.listed())):
         with pytest.raises(NoAnswer) as raised:
-            asked()
+            call()
         assert reason_of(raised.value) == reason
     assert len(calls) == 1
     now += COOLDOWN_SECONDS
@@ -334,7 +334,7 @@ def test_what_the_library_raises_is_trouble_of_the_store(call: str, monkeypatch:
         raise GenericError("status code: 503 Service Unavailable: SECRET")
 
     bucket = Bucket("memory://")
-    asked: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         "put": lambda: bucket.put("a", b"1"),
         "get": lambda: bucket.get("a"),
         "get_range": lambda: bucket.get_range("a", 0, 1),
@@ -344,15 +344,15 @@ def test_what_the_library_raises_is_trouble_of_the_store(call: str, monkeypatch:
     }
     monkeypatch.setattr(obstore, call, fail)
     with pytest.raises(TROUBLE) as raised:
-        asked[call]()
+        calls[call]()
     assert reason_of(raised.value) == "GenericError (503 Service Unavailable)"
 
 
 def test_an_object_that_is_missing_is_a_file_not_found(open_bucket: Open) -> None:
     bucket = open_bucket()
-    for asked in (bucket.get, bucket.stat):
+    for read in (bucket.get, bucket.stat):
         with pytest.raises(FileNotFoundError):
-            asked("a")
+            read("a")
 
 
 @pytest.mark.parametrize("content", [b"", b"short"])

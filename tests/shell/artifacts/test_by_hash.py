@@ -46,9 +46,9 @@ async def test_a_stored_artifact_is_found_by_its_tenant_only(kept):
     assert await kept.by_hash.keep([(WHOLE, RECORD)], MINE) == frozenset()
     record, stored = await kept.by_hash.find(WHOLE.hash, MINE)
     assert (record, await kept.by_hash.content(stored)) == (RECORD, WHOLE.content)
-    for asked, tenant in ((WHOLE.hash, OTHERS), (WHOLE.hash[:12], MINE)):
+    for digest, tenant in ((WHOLE.hash, OTHERS), (WHOLE.hash[:12], MINE)):
         with pytest.raises(ArtifactNotFound):
-            await kept.by_hash.find(asked, tenant)
+            await kept.by_hash.find(digest, tenant)
 
 
 async def test_an_artifact_without_its_record_counts_as_not_kept(kept):

@@ -197,9 +197,9 @@ def test_what_is_removed_or_was_never_there_is_not_found(path: Path) -> None:
     folder = PrivateFolder(path)
     folder.put("a", b"1")
     folder.remove("a")
-    for asked in (folder.get, folder.stat, folder.remove, lambda key: folder.get_range(key, 0, 1)):
+    for call in (folder.get, folder.stat, folder.remove, lambda key: folder.get_range(key, 0, 1)):
         with pytest.raises(FileNotFoundError):
-            asked("a")
+            call("a")
     with pytest.raises(FileNotFoundError):
         PrivateFolder(path / "none").get("a")
     assert not (path / "none").exists()

@@ -49,8 +49,8 @@ async def kept(folder: PrivateFolder, *artifacts: Artifact, tenant: str = TENANT
     await store.close()
 
 
-async def page(reader: ArtifactReader, artifact: Artifact, **asked: str) -> tuple[str, str]:
-    query = Query.parse(asked)
+async def page(reader: ArtifactReader, artifact: Artifact, **parameters: str) -> tuple[str, str]:
+    query = Query.parse(parameters)
     assert query is not None
     text = await reader.page(await reader.find(artifact.id, TENANT), query)
     header, _, rest = text.decode().partition("\n")
@@ -197,9 +197,9 @@ async def test_searches_parts_and_what_it_is(reader: ArtifactReader) -> None:
 
 async def test_what_is_no_text_has_no_lines(reader: ArtifactReader) -> None:
     stored = await reader.find(PICTURE.id, TENANT)
-    for asked in ({"lines": "1-"}, {"grep": "a"}):
+    for parameters in ({"lines": "1-"}, {"grep": "a"}):
         with pytest.raises(BadArtifactQuery, match="image/png"):
-            await reader.page(stored, Query.parse(asked) or Query())
+            await reader.page(stored, Query.parse(parameters) or Query())
     assert (await reader.stat(stored))["lines"] is None
 
 
@@ -254,11 +254,11 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
         await reader.find(SHORT.id, TENANT)
     release.set()
     monkeypatch.undo()
-    asked: list[object] = []
-    monkeypatch.setattr(PrivateFolder, "get", lambda *given: asked.append(given) or get(*given))
+    reads: list[object] = []
+    monkeypatch.setattr(PrivateFolder, "get", lambda *given: reads.append(given) or get(*given))
     with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
         await reader.find(SHORT.id, TENANT)
-    assert asked == []
+    assert reads == []
     now += COOLDOWN_SECONDS
     assert (await reader.find(SHORT.id, TENANT)).size == len(SHORT.content)
     reader.close()

@@ -91,9 +91,9 @@ def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept: 
 def test_words_about_a_thousand_images_are_not_read_for_each_of_them(
     kept: Replacements, artifacts: int, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Content] = []
-    monkeypatch.setattr(tools, "in_words", lambda content: asked.append(content) or content)
+    described: list[Content] = []
+    monkeypatch.setattr(tools, "in_words", lambda content: described.append(content) or content)
     taken = [Artifact(b"%d" % (number % artifacts), "Read") for number in range(1_000)]
     kept.add("r", MINE, [cut("an image. " * 10_240, artifact) for artifact in taken], taken)
-    assert len(asked) == read
+    assert len(described) == read
     assert (kept.find("r", MINE, taken[0].id) is None) == (artifacts > 1)

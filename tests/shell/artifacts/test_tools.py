@@ -126,15 +126,15 @@ async def test_a_foreign_notice_in_a_hit_cannot_pass_for_ours(kept):
 
 @pytest.mark.parametrize("arguments", [{"grep": "("}, {"tool": 7}])
 async def test_a_search_that_makes_no_sense_says_what_is_allowed(kept, arguments):
-    said = await kept.search(**arguments)
-    assert said.is_failure
-    assert "Nothing was searched: `" in said.text
+    result = await kept.search(**arguments)
+    assert result.is_failure
+    assert "Nothing was searched: `" in result.text
 
 
 async def test_a_call_that_names_nothing_says_how_to_name_it(kept):
-    said = await kept.tools.read(None, (MINE,), ROOM)
-    assert said.is_failure
-    assert "read_artifact needs the id" in said.text
+    result = await kept.tools.read(None, (MINE,), ROOM)
+    assert result.is_failure
+    assert "read_artifact needs the id" in result.text
 
 
 async def test_a_store_that_was_never_used_holds_nothing(tmp_path):

@@ -12,7 +12,7 @@ from proxy.shell.endpoints.services import Check, Current, Readiness
 
 
 @pytest.mark.parametrize(
-    ("path", "problems", "status", "said"),
+    ("path", "problems", "status", "body"),
     [
         ("/healthz", {"store": "is full"}, 200, {"status": "ok"}),
         ("/readyz", {}, 200, {"status": "ready"}),
@@ -21,7 +21,7 @@ from proxy.shell.endpoints.services import Check, Current, Readiness
         ("/readyz", {"state": "is slow"}, 200, {"status": "ready", "unavailable": {"state": "is slow"}}),
     ],
 )
-async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, said: dict[str, Any]) -> None:
+async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, body: dict[str, Any]) -> None:
     def failing(name: str) -> Check:
         async def check() -> str | None:
             return problems.get(name)
@@ -42,4 +42,4 @@ async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, s
     api.add_middleware(EachRequest, current=Current(services))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://proxy.example") as client:
         heard = await client.get(path)
-    assert (heard.status_code, heard.json()) == (status, said)
+    assert (heard.status_code, heard.json()) == (status, body)

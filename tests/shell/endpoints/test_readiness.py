@@ -15,16 +15,16 @@ from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS, Rea
 class Check:
     """Returns the given results, and counts the calls."""
 
-    def __init__(self, said: str | None = None) -> None:
-        self.said = said
-        self.asked = 0
+    def __init__(self, problem: str | None = None) -> None:
+        self.problem = problem
+        self.calls = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def __call__(self) -> str | None:
-        self.asked += 1
+        self.calls += 1
         await self.gate.wait()
-        return self.said
+        return self.problem
 
 
 class Clock:
@@ -40,7 +40,7 @@ async def test_what_fails_is_named_with_its_reason():
 
 
 @pytest.mark.parametrize(
-    ("said", "is_ready"),
+    ("problems", "is_ready"),
     [
         ((None, None, None), True),
         (("gone", None, None), True),
@@ -50,13 +50,13 @@ async def test_what_fails_is_named_with_its_reason():
         (("gone", None, "full"), False),
     ],
 )
-async def test_one_of_several_upstreams_is_enough_and_the_store_is_always_needed(said, is_ready):
-    first, second, store = said
+async def test_one_of_several_upstreams_is_enough_and_the_store_is_always_needed(problems, is_ready):
+    first, second, store = problems
     looked = await Readiness(
         {"upstreams[0]": Check(first), "upstream": Check(second)}, {"store": Check(store)}
     ).looked()
     assert looked.is_ready is is_ready
-    assert list(looked.problems.values()) == [why for why in said if why]
+    assert list(looked.problems.values()) == [why for why in problems if why]
 
 
 @pytest.mark.parametrize("upstream", [None, "gone"])
@@ -77,7 +77,7 @@ async def test_a_storm_of_probes_is_one_look():
     probes[0].cancel()
     check.gate.set()
     answers = await asyncio.gather(*probes, return_exceptions=True)
-    assert check.asked == 1
+    assert check.calls == 1
     assert isinstance(answers[0], asyncio.CancelledError)
     assert answers[1:] == [(True, {})] * 499
 
@@ -88,12 +88,12 @@ async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
     await found.looked()
     clock.now = READY_SECONDS - 0.1
     await found.looked()
-    assert check.asked == 1
-    clock.now, check.said = READY_SECONDS, "gone"
+    assert check.calls == 1
+    clock.now, check.problem = READY_SECONDS, "gone"
     assert await found.looked() == (False, {"upstream": "gone"})
-    assert check.asked == 2
+    assert check.calls == 2
     clock.now += NOT_READY_SECONDS
-    check.said = None
+    check.problem = None
     assert await found.looked() == (True, {})
 
 

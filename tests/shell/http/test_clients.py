@@ -17,10 +17,10 @@ class Receiving:
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.asked = 0
+        self.calls = 0
 
     async def __call__(self) -> dict[str, Any]:
-        self.asked += 1
+        self.calls += 1
         return await self._messages.get()
 
     def leave(self) -> None:
@@ -47,7 +47,7 @@ async def test_what_a_client_sends_late_is_no_leaving() -> None:
         receive.send_more()
         for _ in range(5):
             await asyncio.sleep(0)
-    assert receive.asked == 2
+    assert receive.calls == 2
 
 
 async def test_nothing_is_received_before_the_body_has_been_taken() -> None:
@@ -56,7 +56,7 @@ async def test_nothing_is_received_before_the_body_has_been_taken() -> None:
     async with UntilClientLeaves(receive, after=taken):
         for _ in range(5):
             await asyncio.sleep(0)
-        assert receive.asked == 0
+        assert receive.calls == 0
     with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
         async with UntilClientLeaves(receive, after=taken):
             taken.set()
@@ -122,7 +122,7 @@ async def test_a_lost_connection_ends_what_is_done_for_its_client() -> None:
         async with UntilClientLeaves(receive, connection=connection):
             asyncio.get_running_loop().call_soon(connection.lose)
             await asyncio.Event().wait()
-    assert (receive.asked, connection.then) == (0, None)
+    assert (receive.calls, connection.then) == (0, None)
 
 
 async def test_after_the_release_a_lost_connection_means_nothing() -> None:

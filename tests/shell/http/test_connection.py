@@ -242,7 +242,7 @@ async def test_an_unsubscribed_callback_is_not_called() -> None:
 
 
 async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for_them() -> None:
-    stopped, asked, over = list[str](), asyncio.Event(), asyncio.Event()
+    stopped, requested, over = list[str](), asyncio.Event(), asyncio.Event()
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
         connection = connection_of(scope)
@@ -254,7 +254,7 @@ async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for
         writer = connection.chunk_writer(lambda: stopped.append("full"))
         assert writer is not None
         writer(b"1\r\nb\r\n")
-        asked.set()
+        requested.set()
         await over.wait()
         assert connection.chunk_writer(lambda: None) is not None
         await send({"type": "http.response.body", "body": b""})
@@ -262,7 +262,7 @@ async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for
 
     connection, socket = _connected(app)
     connection.data_received(REQUEST)
-    await asked.wait()
+    await requested.wait()
     connection.pause_writing()
     assert connection.chunk_writer(lambda: None) is None
     connection.resume_writing()
@@ -277,7 +277,7 @@ async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for
 
 
 async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_length_none() -> None:
-    stopped, asked = list[str](), asyncio.Event()
+    stopped, requested = list[str](), asyncio.Event()
 
     def app_with(headers: list[tuple[bytes, bytes]]) -> Any:
         async def app(scope: Scope, _: Receive, send: Send) -> None:
@@ -287,20 +287,20 @@ async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_le
             await send({"type": "http.response.body", "body": b"a", "more_body": True})
             if connection.chunk_writer(lambda: stopped.append("lost")) is None:
                 stopped.append("never began")
-            asked.set()
+            requested.set()
             await asyncio.Event().wait()
 
         return app
 
-    for headers, said in (([], "lost"), (HEAD["headers"], "never began")):
+    for headers, reason in (([], "lost"), (HEAD["headers"], "never began")):
         connection, _ = _connected(app_with(headers))  # type: ignore[arg-type] # of a dictionary of several types
         connection.data_received(REQUEST)
-        await asked.wait()
+        await requested.wait()
         connection.connection_lost(None)
-        assert stopped.pop() == said
+        assert stopped.pop() == reason
         assert not stopped
         assert not connection.is_writable
-        asked.clear()
+        requested.clear()
 
 
 UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"

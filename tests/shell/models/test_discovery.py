@@ -50,8 +50,8 @@ async def a_while() -> None:
 
 
 @asynccontextmanager
-async def started(asked: Upstream, clock: Clock, **wiring: Any) -> AsyncIterator[Discovery]:
-    found = Discovery(asked, clock=clock, **wiring)
+async def started(upstream: Upstream, clock: Clock, **wiring: Any) -> AsyncIterator[Discovery]:
+    found = Discovery(upstream, clock=clock, **wiring)
     found.start()
     try:
         yield found
@@ -226,22 +226,22 @@ async def test_an_upstream_that_never_answers_is_given_up() -> None:
 
 @respx.mock
 async def test_closing_gives_up_the_question_and_ends_all_others() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def never(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
+        requests.append(str(request.url))
         await asyncio.sleep(60)
         raise AssertionError
 
     respx.get(URL).mock(side_effect=never)
     found = Discovery(upstream())
     found.start()
-    await until(lambda: bool(asked))
+    await until(lambda: bool(requests))
     await found.close()
     found.nudge()
     found.offer_key(b"Bearer sk")
     await a_while()
-    assert asked == [URL]
+    assert requests == [URL]
 
 
 @respx.mock

@@ -1042,12 +1042,12 @@ def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(
     found = learning(tmp_path)
     for by, tokens in (("one", 6_000), ("two", 8_000), ("off", 511)):
         found.note_rate("m", tokens, by, holds_reply=holds_reply)
-    said = [found.limits("m", by) for by in ("one", "two", "off")]
+    limits_by_key = [found.limits("m", by) for by in ("one", "two", "off")]
     expected = [ModelLimits(**{name: tokens}) for tokens in (6_000, 8_000, 8_000)]
-    assert said == [(limits, "learned from a refusal") for limits in expected]
+    assert limits_by_key == [(limits, "learned from a refusal") for limits in expected]
     found.note_prompt("m", 8_100, "one")
     found.note_prompt("m", 8_000, "two")
-    assert (found.limits("m", "one"), found.limits("m", "two")) == (None, said[1])
+    assert (found.limits("m", "one"), found.limits("m", "two")) == (None, limits_by_key[1])
 
 
 def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:

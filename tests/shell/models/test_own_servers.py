@@ -24,15 +24,15 @@ from proxy.shell.upstream.client import Upstream
 LISTED = {"data": [{"id": "m", "object": "model"}]}
 
 
-def serving(answers: Mapping[str, Any], asked: list[str] | None = None) -> Script:
+def serving(answers: Mapping[str, Any], paths: list[str] | None = None) -> Script:
     """A server that has these paths and no others."""
 
     async def script(connection: Connection) -> None:
         while True:
             request = await connection.request()
             path = request.line.split(b" ")[1].decode()
-            if asked is not None:
-                asked.append(path)
+            if paths is not None:
+                paths.append(path)
             body = json.dumps(answers.get(path, {"error": "not found"})).encode()
             head = b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (200 if path in answers else 404, len(body))
             await connection.send(head + body)
@@ -176,9 +176,9 @@ async def test_an_ollama_model_is_loaded_as_the_request_would_and_then_queried()
         profile = found.profile("gemma3:12b")
         assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, False, True)
         assert profile.sources["window_tokens"] == "Ollama /api/ps"
-        count = len(server.asked)
+        count = len(server.requests)
         assert not await found.settle("gemma3:12b", "")
-        assert len(server.asked) == count
+        assert len(server.requests) == count
 
 
 async def test_what_a_modelfile_sets_is_known_without_loading() -> None:
@@ -186,7 +186,7 @@ async def test_what_a_modelfile_sets_is_known_without_loading() -> None:
     async with resolving(server) as found:
         await found.settle("gemma3:12b", "")
         assert found.profile("gemma3:12b").window_tokens == 16_384
-        assert "POST /api/generate" not in server.asked
+        assert "POST /api/generate" not in server.requests
 
 
 async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded() -> None:
@@ -200,14 +200,14 @@ async def test_an_unlisted_model_is_not_loaded() -> None:
     server = Ollama()
     async with resolving(server) as found:
         assert not await found.settle("no-such-model", "")
-        assert "POST /api/show" not in server.asked
+        assert "POST /api/show" not in server.requests
 
 
 async def test_requests_at_once_load_a_model_once() -> None:
     server = Ollama()
     async with resolving(server) as found:
         assert all(await asyncio.gather(*(found.settle("gemma3:12b", "") for _ in range(5))))
-    assert server.asked.count("POST /api/generate") == 1
+    assert server.requests.count("POST /api/generate") == 1
 
 
 async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() -> None:
@@ -217,9 +217,9 @@ async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() 
         for loaded, allocates, expected in ((8192, 8192, 8192), (None, 32_768, 32_768)):
             server.loaded, server.allocates = loaded, allocates
             clock.now += LOADED_SECONDS
-            count = server.asked.count("GET /api/ps")
+            count = server.requests.count("GET /api/ps")
             found.profile("gemma3:12b")
-            await until(lambda: server.asked.count("GET /api/ps") > count and found.discovery._question.done())  # noqa: B023
+            await until(lambda: server.requests.count("GET /api/ps") > count and found.discovery._question.done())  # noqa: B023
             if loaded is None:
                 assert found.profile("gemma3:12b").window_tokens == 8192, "until it is known better"
             await found.settle("gemma3:12b", "")

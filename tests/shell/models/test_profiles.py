@@ -41,7 +41,7 @@ VISION = frozenset({Modality.TEXT, Modality.VISION})
 class Taught:
     """What was learned, of whatever model."""
 
-    said: tuple[ModelLimits, str] | None = None
+    found: tuple[ModelLimits, str] | None = None
     asked_for: list[str] = field(default_factory=list)
     version: int = 0
     models: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Taught:
 
     def limits(self, model: str, *_: object) -> tuple[ModelLimits, str] | None:
         self.asked_for.append(model)
-        return self.said
+        return self.found
 
     def taught_apart(self, model: str, by: str) -> str:
         return ""
@@ -67,7 +67,7 @@ def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings
     )
 
 
-async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
+async def resolver_listing(answer: dict[str, Any], **settings: Any) -> ModelResolver:
     """A resolver whose upstream has said this."""
     with respx.mock:
         respx.get(f"{BASE}/models").respond(json={"data": [answer]})
@@ -86,7 +86,7 @@ async def test_a_window_is_certain_when_settings_a_refusal_the_upstream_or_its_o
     assert not resolver(defaults={"context_window": 1000}).profile("nobody-knows-1").window_is_guessed
     assert not resolver(models=[{"match": "*", "context_window": 1000}]).profile("gpt-5").window_is_guessed
     assert not resolver(learned=(ModelLimits(50000), "learned")).profile("gpt-5").window_is_guessed
-    assert not (await asked({"id": "gpt-5", "context_length": 1000})).profile("gpt-5").window_is_guessed
+    assert not (await resolver_listing({"id": "gpt-5", "context_length": 1000})).profile("gpt-5").window_is_guessed
     at_home = resolver(upstream={"base_url": "https://api.openai.com/v1"}).profile("gpt-5")
     assert (at_home.window_is_guessed, at_home.certain_window_tokens) == (False, 400000)
 
@@ -107,7 +107,7 @@ def test_the_catalogue_states_what_no_other_source_does() -> None:
 
 
 async def test_the_upstream_beats_the_catalogue_value_by_value() -> None:
-    profile = (await asked({"id": "gpt-5", "context_length": 300000})).profile("gpt-5")
+    profile = (await resolver_listing({"id": "gpt-5", "context_length": 300000})).profile("gpt-5")
     assert (profile.window_tokens, profile.sources["window_tokens"]) == (300000, "upstream /v1/models")
     assert (profile.output_tokens, profile.sources["output_tokens"]) == (128000, "catalogue openai/gpt-5")
     assert profile.modalities == VISION
@@ -120,7 +120,7 @@ async def test_the_defaults_that_the_operator_set_beat_the_upstream() -> None:
         "max_completion_tokens": 9,
         "input_modalities": ["text", "image"],
     }
-    profile = (await asked(answer, defaults={"context_window": 32768, "input": ["text"]})).profile("gpt-5")
+    profile = (await resolver_listing(answer, defaults={"context_window": 32768, "input": ["text"]})).profile("gpt-5")
     assert (profile.window_tokens, profile.modalities, profile.output_tokens) == (32768, TEXT, 9)
     assert profile.sources == {
         "window_tokens": "config defaults",
@@ -130,7 +130,7 @@ async def test_the_defaults_that_the_operator_set_beat_the_upstream() -> None:
 
 
 async def test_the_configuration_beats_all_and_the_rest_comes_from_the_next() -> None:
-    made = await asked(
+    made = await resolver_listing(
         {"id": "gpt-5", "context_length": 300000},
         models=[
             {"match": "gpt-4*", "context_window": 1000},
@@ -270,7 +270,7 @@ def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() 
 
 async def test_a_window_selected_by_requests_is_a_guess_not_bound_by_lists_or_catalogue() -> None:
     home = resolver(upstream={"base_url": "https://api.openai.com/v1"})
-    listed = await asked({"id": "gpt-5", "context_length": 300_000})
+    listed = await resolver_listing({"id": "gpt-5", "context_length": 300_000})
     for known, name in ((home, "gpt-5"), (listed, "gpt-5"), (resolver(), "nobody-knows-1")):
         plain, lifted = known.profile(name), known.profile(f"{name}[1m]")
         assert (lifted.model, lifted.known_as, lifted.window_tokens) == (name, f"{name}[1m]", 1_000_000)
@@ -293,7 +293,7 @@ def test_a_window_of_the_settings_or_of_a_refusal_is_not_lifted(stated: dict[str
 
 
 async def test_a_stated_window_of_a_million_stays_certain_when_requests_select_it() -> None:
-    made = await asked({"id": "gpt-5", "context_length": 1_000_000})
+    made = await resolver_listing({"id": "gpt-5", "context_length": 1_000_000})
     assert made.profile("gpt-5[1m]").certain_window_tokens == 1_000_000
 
 
@@ -328,7 +328,7 @@ def test_a_window_that_the_request_states_binds_it_within_what_the_model_is_allo
 
 
 async def test_a_window_that_the_request_states_is_no_longer_than_the_upstreams_list_says() -> None:
-    made = await asked({"id": "m", "context_length": 40_000})
+    made = await resolver_listing({"id": "m", "context_length": 40_000})
     assert made.profile(stating("m", 50_000)).certain_window_tokens == 40_000
     assert made.profile(stating("m", 30_000)).certain_window_tokens == 30_000
 

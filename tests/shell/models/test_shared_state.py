@@ -204,8 +204,8 @@ async def test_without_the_server_each_learns_alone_and_with_it_again_they_agree
             server.start()
             await asyncio.gather(two.comes_to(4_096, ALICE), one.comes_to(6_000, BOB))
             await until(lambda: (one.shared.problem, two.shared.problem) == (None, None))
-        said = [log["event"] for log in logs if log["event"].startswith("state_")]
-        assert sorted(said) == ["state_found"] * 2 + ["state_lost"] * 2
+        events = [log["event"] for log in logs if log["event"].startswith("state_")]
+        assert sorted(events) == ["state_found"] * 2 + ["state_lost"] * 2
         assert one.window(ALICE) == 4_096
 
 

@@ -122,8 +122,8 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) 
     found = await stage.overview.of(24)
     assert (found["totals"]["failed"], found["totals"]["refused"]) == (0, 6)
     assert found["refusals"] == [{"status": 401, "requests": 4}, {"status": 429, "requests": 2}]
-    (said,) = found["health"]
-    assert said == {
+    (finding,) = found["health"]
+    assert finding == {
         "level": "warn",
         "words": "In the last 15 minutes, 6 of 100 requests were refused: 4 × 401, 2 × 429.",
         "status": "refused",
@@ -206,9 +206,9 @@ async def test_errors_are_reported_in_words(
 ) -> None:
     stage.problems = problems
     stage.served(**members)
-    (said,) = (await stage.overview.of(24))["health"]
-    assert said["level"] == level
-    assert word in said["words"]
+    (finding,) = (await stage.overview.of(24))["health"]
+    assert finding["level"] == level
+    assert word in finding["words"]
 
 
 async def test_what_went_wrong_an_hour_ago_is_history(stage: Stage) -> None:
@@ -219,9 +219,9 @@ async def test_what_went_wrong_an_hour_ago_is_history(stage: Stage) -> None:
 
 async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage: Stage) -> None:
     stage.state = "Connection refused"
-    (said,) = (await stage.overview.of(1))["health"]
-    assert said["level"] == "warn"
-    assert said["words"].endswith("shows what it has: Connection refused")
+    (finding,) = (await stage.overview.of(1))["health"]
+    assert finding["level"] == "warn"
+    assert finding["words"].endswith("shows what it has: Connection refused")
     stage.state = None
     assert (await stage.overview.of(1))["health"] == []
 
@@ -230,7 +230,7 @@ async def test_a_history_that_is_not_stored_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     stage = Stage(tmp_path / "file" / "decisions.db")
     stage.served()
-    (said,) = (await stage.overview.of(1))["health"]
-    assert said["level"] == "warn"
-    assert "File exists" in said["words"]
+    (finding,) = (await stage.overview.of(1))["health"]
+    assert finding["level"] == "warn"
+    assert "File exists" in finding["words"]
     await stage.history.close()

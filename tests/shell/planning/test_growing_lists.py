@@ -17,8 +17,8 @@ OUTPUT = "".join(f"line {number}: value {number * 7919 % 10007}\n" for number in
 
 def _chat(number: int) -> list[dict[str, Any]]:
     function = {"name": "bash", "arguments": "{}"}
-    said = {"role": "assistant", "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
-    return [said, {"role": "tool", "tool_call_id": f"c{number}", "content": f"{number}\n{OUTPUT}"}]
+    call = {"role": "assistant", "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
+    return [call, {"role": "tool", "tool_call_id": f"c{number}", "content": f"{number}\n{OUTPUT}"}]
 
 
 def _messages(number: int, **marks: Any) -> list[dict[str, Any]]:
@@ -36,9 +36,9 @@ def _items(number: int) -> list[dict[str, Any]]:
 
 def _reminded(number: int, *words: str) -> list[dict[str, Any]]:
     """With words beside the result."""
-    said, answered = _messages(number)
+    call, answered = _messages(number)
     texts = [{"type": "text", "text": f"<system-reminder>{one}</system-reminder>"} for one in words]
-    return [said, {**answered, "content": [*answered["content"], *texts]}]
+    return [call, {**answered, "content": [*answered["content"], *texts]}]
 
 
 TASK = {"role": "user", "content": "Look at the logs."}

@@ -29,7 +29,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.contents: dict[tuple[str, str], bytes] = {}
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
         self.trouble: Exception | None = None
 
     async def keep(self, artifacts: Any, tenant: str) -> frozenset[str]:
@@ -40,7 +40,7 @@ class Kept:
         return frozenset()
 
     async def find(self, name: str, tenant: str) -> Any:
-        self.asked.append(name)
+        self.lookups.append(name)
         if self.trouble:
             raise self.trouble
         if (name, tenant) not in self.contents:
@@ -109,16 +109,16 @@ async def test_the_store_is_queried_once_for_each_message() -> None:
     found = memory(kept)
     await completed(found, "me", 1, 2)
     await completed(found, "me", 1, 2, 3)
-    assert len(kept.asked) == 3
+    assert len(kept.lookups) == 3
 
 
 async def test_a_missing_artifact_is_not_looked_up_again() -> None:
     kept = Kept()
     found = memory(kept)
     assert pages(await completed(found, "me", 1)) == []
-    asked = len(kept.asked)
+    count = len(kept.lookups)
     assert pages(await completed(found, "me", 1)) == []
-    assert len(kept.asked) == asked
+    assert len(kept.lookups) == count
 
 
 async def test_a_look_up_that_failed_is_made_again() -> None:
@@ -158,11 +158,11 @@ async def test_after_a_restart_the_newest_messages_of_a_long_run_are_looked_up(m
 
 
 def test_messages_without_calls_cost_nothing() -> None:
-    asked = CHAT_COMPLETIONS.parse(
+    request = CHAT_COMPLETIONS.parse(
         b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
     )
-    whole, unknown = memory(Kept()).completed("me", CHAT_COMPLETIONS, asked)
-    assert (whole.conversation, unknown) == (asked.conversation, ())
+    whole, unknown = memory(Kept()).completed("me", CHAT_COMPLETIONS, request)
+    assert (whole.conversation, unknown) == (request.conversation, ())
     assert ChatMessage.read(b"{}").calls == ()
 
 
@@ -239,7 +239,7 @@ async def test_the_store_is_queried_once_for_each_response() -> None:
     found = memory(kept)
     for previous in ("resp_1", "resp_1", "resp_2"):
         await continued(found, "me", previous)
-    assert len(kept.asked) == 2
+    assert len(kept.lookups) == 2
 
 
 async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:

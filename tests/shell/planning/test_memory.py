@@ -184,10 +184,10 @@ def test_what_the_knowledge_holds_besides_the_request_counts():
     assert remembered(memory, ALICE, request)
 
 
-def talk(clock, *said):
+def talk(clock, *texts):
     """A body of one agent, whose system text contains the time."""
     listed = [{"role": "system", "content": f"It is {clock}."}]
-    listed += [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(said)]
+    listed += [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
     return json.dumps({"messages": listed}).encode()
 
 

@@ -289,10 +289,10 @@ async def test_more_than_two_other_messages_make_another_conversation():
 
 
 async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known():
-    asked = []
+    models = []
 
     async def settle(model: str, _: str) -> bool:
-        asked.append(model)
+        models.append(model)
         return False
 
     def profile(model: str, _: str) -> ModelProfile:
@@ -300,6 +300,6 @@ async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known(
 
     one = Planner(Pipelines(Settings()), profile, lambda *_: (1.0, False), settle=settle)
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 2_000)]), looking_up=True)
-    assert asked == []
+    assert models == []
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 9_000)]), looking_up=True)
-    assert asked == ["m"]
+    assert models == ["m"]

@@ -22,7 +22,7 @@ class Lookup:
 
     def __init__(self, **found: Any) -> None:
         self.found = {address(name): outcome for name, outcome in found.items()}
-        self.asked: list[list[str]] = []
+        self.calls: list[list[str]] = []
 
     def may_refer(self, new: bytes, _: Any) -> bool:
         return b"http" in new
@@ -30,7 +30,7 @@ class Lookup:
     async def resolve(self, references: Any, tenant: str) -> dict[str, Any]:
         assert tenant == TENANT.hex()
         wanted = [reference.address for reference in references]
-        self.asked.append(wanted)
+        self.calls.append(wanted)
         return {one: self.found[one] for one in wanted if one in self.found}
 
 
@@ -62,9 +62,9 @@ async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_tu
     first = await one.plan(CHAT_COMPLETIONS, TENANT, body(*history), looking_up=True)
     assert first.resolved == {address("a"): FETCHED}
     again = await one.plan(CHAT_COMPLETIONS, TENANT, body(*history, pictures("a")), looking_up=True)
-    assert (again.resolved, lookup.asked) == (first.resolved, [[address("a")]])
+    assert (again.resolved, lookup.calls) == (first.resolved, [[address("a")]])
     later = await one.plan(CHAT_COMPLETIONS, TENANT, body(*history, pictures("a"), pictures("b", "c")), looking_up=True)
-    assert lookup.asked[1:] == [[address("b"), address("c")]]
+    assert lookup.calls[1:] == [[address("b"), address("c")]]
     assert later.resolved == {address("a"): FETCHED, address("b"): Unfetched(FetchError.NOT_FOUND)}
 
 
@@ -75,20 +75,20 @@ async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
     terms = planned.inputs.terms
     assert (await one.again(planned, terms._replace(goal_tokens=1_000))).resolved == planned.resolved
     assert (await one.again(planned, terms._replace(keeping=False))).resolved == planned.resolved
-    assert len(lookup.asked) == 1
+    assert len(lookup.calls) == 1
 
 
 async def test_observing_requests_nothing() -> None:
     lookup = Lookup(a=FETCHED)
     planned = await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(pictures("a")))
-    assert (planned.resolved, lookup.asked) == ({}, [])
+    assert (planned.resolved, lookup.calls) == ({}, [])
 
 
 async def test_a_request_that_names_nothing_is_not_read_twice(monkeypatch: Any) -> None:
     lookup, read = Lookup(), []
     monkeypatch.setattr(planning, "_new_references", lambda *given: read.append(given) or [])
     await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(user("hello"), *LONG), looking_up=True)
-    assert (lookup.asked, read) == ([], [])
+    assert (lookup.calls, read) == ([], [])
 
 
 async def test_another_tenant_looks_for_itself() -> None:
@@ -130,7 +130,7 @@ async def test_contents_count_in_what_the_memory_may_hold(monkeypatch: Any) -> N
     one = looking(lookup)
     for _ in range(2):
         await one.plan(CHAT_COMPLETIONS, TENANT, body(pictures("a"), *LONG), looking_up=True)
-    assert len(lookup.asked) == 2, "what is larger than the memory is not remembered"
+    assert len(lookup.calls) == 2, "what is larger than the memory is not remembered"
 
 
 def test_a_reference_is_what_the_core_says_it_is() -> None:

@@ -166,7 +166,7 @@ async def test_the_oldest_are_forgotten_and_long_names_are_not_kept(monkeypatch:
     held = HeldConversations()
     for name in ("a", "b", "c", "x" * 501):
         held.note(await asking(previous_response_id=name), ACCEPTED, b"", "t")
-    asked = [bool(held.planned(await planned(previous_response_id=name), "t").members) for name in "abc"]
-    assert asked == [False, True, True]
+    remembered = [bool(held.planned(await planned(previous_response_id=name), "t").members) for name in "abc"]
+    assert remembered == [False, True, True]
     long = await planned(previous_response_id="x" * 501)
     assert held.planned(long, "t") is long

@@ -32,10 +32,10 @@ class Names:
 
     def __init__(self, **answers: Sequence[str]) -> None:
         self.answers = {name.replace("_", "."): list(found) for name, found in answers.items()}
-        self.asked: list[str] = []
+        self.queries: list[str] = []
 
     def __call__(self, host: str) -> Sequence[Address]:
-        self.asked.append(host)
+        self.queries.append(host)
         found = self.answers.get(host)
         if found is None:
             raise socket.gaierror(socket.EAI_NONAME, "no such name")
@@ -386,7 +386,7 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_to_the_address_th
     async with serving(OPEN) as server, fetching(server, names=names) as fetcher:
         server.answers["/a"] = answer(PNG)
         assert isinstance(await fetcher.fetch(f"http://pictures.example:{server.port}/a"), Fetched)
-        assert names.asked == ["pictures.example"]
+        assert names.queries == ["pictures.example"]
 
 
 async def test_a_name_that_turns_private_between_two_hops_is_refused() -> None:
@@ -397,7 +397,7 @@ async def test_a_name_that_turns_private_between_two_hops_is_refused() -> None:
         found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
         assert isinstance(found, Unfetched)
         assert found.obstacle is FetchError.PRIVATE_ADDRESS
-        assert (names.asked, inside.connections) == (["pictures.example"] * 2, 0)
+        assert (names.queries, inside.connections) == (["pictures.example"] * 2, 0)
 
 
 async def test_of_several_addresses_only_those_that_are_public_are_tried() -> None:
@@ -468,7 +468,7 @@ async def test_forbidden_addresses_are_not_contacted(url: str) -> None:
     async with fetching(names=names) as fetcher:
         found = await fetcher.fetch(url)
     assert isinstance(found, Unfetched)
-    assert (found.obstacle, names.asked) == (FetchError.BAD_ADDRESS, [])
+    assert (found.obstacle, names.queries) == (FetchError.BAD_ADDRESS, [])
 
 
 async def test_private_networks_can_be_allowed_and_metadata_stays_closed() -> None:

@@ -49,14 +49,14 @@ class Web:
 
     def __init__(self, **found: Any) -> None:
         self.found = found
-        self.asked: list[str] = []
+        self.downloads: list[str] = []
         self.is_open = True
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
 
     async def fetch(self, address: str) -> Any:
         name = address.partition("?")[0].rpartition("/")[2]
-        self.asked.append(name)
+        self.downloads.append(name)
         self.begun.set()
         await self.go_on.wait()
         found = self.found.get(name, Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone"))
@@ -115,7 +115,7 @@ async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder: Path) -
     web.found["a"] = fetched(shade=8)
     assert await here.of(remote("a")) == first
     assert await House(folder, web).of(remote("a")) == first, "after a restart, and on another worker"
-    assert web.asked == ["a"]
+    assert web.downloads == ["a"]
 
 
 async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder: Path) -> None:
@@ -126,7 +126,7 @@ async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder: Path) -> No
     assert (folder / name).read_bytes() == PNG
     assert (await here.reader.find(name, TENANT)).size == len(PNG)
     assert await here.of(remote("a"), tenant=OTHER) == [fetched()]
-    assert web.asked == ["a", "a"], "what one owner has seen is no other's"
+    assert web.downloads == ["a", "a"], "what one owner has seen is no other's"
 
 
 async def test_a_failure_is_reported_the_same_way_and_not_retried(folder: Path) -> None:
@@ -137,7 +137,7 @@ async def test_a_failure_is_reported_the_same_way_and_not_retried(folder: Path) 
     web.found["a"] = fetched()
     assert await here.of(remote("a")) == [expected]
     assert await House(folder, web).of(remote("a")) == [expected]
-    assert web.asked == ["a"]
+    assert web.downloads == ["a"]
 
 
 async def test_an_image_whose_time_is_over_is_downloaded_again(folder: Path) -> None:
@@ -145,7 +145,7 @@ async def test_an_image_whose_time_is_over_is_downloaded_again(folder: Path) -> 
     await House(folder, web).of(remote("a"))
     (folder / Artifact(PNG, "fetched", "png").id).unlink()
     assert await House(folder, web).of(remote("a")) == [fetched()]
-    assert web.asked == ["a", "a"]
+    assert web.downloads == ["a", "a"]
 
 
 async def test_what_cannot_be_kept_stays_as_it_came(folder: Path) -> None:
@@ -206,7 +206,7 @@ async def test_two_requests_for_the_same_image_share_one_download(folder: Path) 
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(outcomes[0], asyncio.CancelledError)
     assert outcomes[1:] == [[fetched()], [fetched()]]
-    assert web.asked == ["a"]
+    assert web.downloads == ["a"]
 
 
 async def test_a_request_does_not_wait_for_ever_and_its_next_turn_finds_what_came_late(folder: Path) -> None:
@@ -218,7 +218,7 @@ async def test_a_request_does_not_wait_for_ever_and_its_next_turn_finds_what_cam
     web.go_on.set()
     await late
     assert await here.of(remote("a")) == [fetched()]
-    assert web.asked == ["a"]
+    assert web.downloads == ["a"]
 
 
 async def test_a_defect_costs_no_request(folder: Path) -> None:
@@ -237,17 +237,17 @@ async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(
     here = House(folder, web, clock=lambda: now)
     await here.store.keep([artifact], TENANT)
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
-    asked: list[str] = []
+    lookups: list[str] = []
 
     async def no_answer(name: str, tenant: str | None) -> Any:
-        asked.append(name)
+        lookups.append(name)
         raise ArtifactStoreUnavailable("the store of the artifacts gives no answer")
 
     with monkeypatch.context() as patched:
         patched.setattr(here.reader, "find", no_answer)
         assert await here.of(held) == [None]
         assert await here.of(held, remote("a")) == [None, None]
-    assert (asked, web.asked) == ([artifact.id], [])
+    assert (lookups, web.downloads) == ([artifact.id], [])
     now += COOLDOWN_SECONDS
     assert await here.of(held, remote("a")) == [Fetched(b"text", "text/plain", artifact.id), fetched()]
 
@@ -265,7 +265,7 @@ async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(
 
     monkeypatch.setattr(here.reader, "find", hangs)
     assert await here.of(remote("a")) == [None]
-    assert web.asked == ["a"]
+    assert web.downloads == ["a"]
 
 
 async def test_contents_of_one_request_are_bounded_the_first_ones_first(folder: Path) -> None:

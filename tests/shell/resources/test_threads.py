@@ -96,7 +96,7 @@ def test_threads_that_are_forgotten_go() -> None:
 
 
 def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done() -> None:
-    said = ran(
+    output = ran(
         """
         import atexit, threading
         from proxy.shell.resources import threads
@@ -107,13 +107,13 @@ def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done() -> 
         atexit.register(nearly.set)
         """
     )
-    assert said == "done\n"
+    assert output == "done\n"
 
 
 def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -> None:
     (tmp_path / ".meta").mkdir()
     os.mkfifo(tmp_path / ".meta" / "tool_sh_0123456789abcdef.txt.5eed.json")  # opening it waits for a writer
-    said = ran(
+    output = ran(
         """
         import asyncio, sys
         from pathlib import Path
@@ -130,7 +130,7 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -
         """,
         tmp_path,
     )
-    assert "no answer" in said
+    assert "no answer" in output
 
 
 async def test_the_wait_for_a_thread_does_not_count() -> None:

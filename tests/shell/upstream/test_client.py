@@ -522,13 +522,13 @@ async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used(
 
 
 async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = asyncio.Event()
+    sent = asyncio.Event()
 
     async def script(connection: Connection) -> None:
         for _ in range(2):
             await connection.request()
             await connection.send(OK)
-            await said.wait()
+            await sent.wait()
             await connection.send(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
@@ -540,7 +540,7 @@ async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(mon
         arrived = asyncio.Event()
         receive = protocol.data_received
         monkeypatch.setattr(protocol, "data_received", lambda data: (receive(data), arrived.set()))
-        said.set()
+        sent.set()
         await soon(arrived.wait())
         assert await post(upstream) == b"ok"
         assert scripted.connections == 2
