@@ -111,9 +111,9 @@ def about_reading():
         errors.BadArtifactQuery,
     ):
         yield own_tool.failed(CUT.id, kind("there is no such thing at all"), "zh")
-    for asked in PROBLEMS:
+    for parameters in PROBLEMS:
         with pytest.raises(ProxyError) as caught:
-            Query.parse(asked)
+            Query.parse(parameters)
         yield own_tool.failed(CUT.id, caught.value, "zh")
 
 

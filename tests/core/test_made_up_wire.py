@@ -135,11 +135,11 @@ def test_leaving_out_never_separates_results_from_calls_that_have_no_ids(exchang
     found, _ = sent(paired(messages), Budget(room))
     whole = {message.raw for message in messages}
     assert not unpaired(found)
-    asked: dict[str, str] = {}
+    marks_by_call: dict[str, str] = {}
     for message in found:
-        asked |= {argument.call_id: mark_in(argument.text) for argument in message.arguments()}
+        marks_by_call |= {argument.call_id: mark_in(argument.text) for argument in message.arguments()}
         if message.role == "tool" and message.raw in whole:
-            assert mark_in(message.text()) == asked[message.answers]
+            assert mark_in(message.text()) == marks_by_call[message.answers]
 
 
 def mark_in(text: str) -> str:

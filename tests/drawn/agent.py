@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from support import messages_journey
-from support.spellings import SEAL, Items, Said, Spelling
+from support.spellings import SEAL, Items, ParsedReply, Spelling
 
 from drawn.case import Case, Turn
 
@@ -86,13 +86,13 @@ class Agent:
         body |= self.spelling.thinking(self.case.reply_tokens) if self.case.thinks else {}
         return json.dumps(body).encode()
 
-    def replied(self, turn: Turn, said: Said) -> None:
+    def replied(self, turn: Turn, reply: ParsedReply) -> None:
         """The reply, which the client keeps."""
         if "summary" in turn.actions:
-            self._begin(f"The task: find why the build fails. So far: {said.text}")
+            self._begin(f"The task: find why the build fails. So far: {reply.text}")
             return
-        self.items = [*self.items, *said.items]
-        self._open = list(said.calls)
+        self.items = [*self.items, *reply.items]
+        self._open = list(reply.calls)
 
     def _say(self, text: str, media: tuple[str, ...] = ()) -> None:
         number = next(self._numbers)

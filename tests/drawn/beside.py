@@ -43,8 +43,8 @@ async def _what_was_named_is_read_with_its_key_only(side: Side, key: bytes) -> l
 
 
 async def _read(side: Side, key: bytes, name: str) -> Any:
-    asked = {"name": "read_artifact", "arguments": {"id": name}}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+    params = {"name": "read_artifact", "arguments": {"id": name}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return _json(await side.ask("/mcp", key, json.dumps(call).encode()))["result"]
 
 

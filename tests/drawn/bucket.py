@@ -53,12 +53,12 @@ class DrawnBucket:
 
     def _answered(self, request: Request) -> tuple[int, list[str], bytes]:
         method, target, _ = request.line.decode().split(" ")
-        asked = urlsplit(target)
-        key = unquote(asked.path).partition("/")[2].partition("/")[2]  # after the name of the bucket
+        url = urlsplit(target)
+        key = unquote(url.path).partition("/")[2].partition("/")[2]  # after the name of the bucket
         if self.fault in ("500", "403"):
             return int(self.fault), [], b""
-        if "list-type" in asked.query:
-            return 200, ["content-type: application/xml"], self._listed(parse_qs(asked.query))
+        if "list-type" in url.query:
+            return 200, ["content-type: application/xml"], self._listed(parse_qs(url.query))
         if method == "PUT":
             if request.values(b"if-none-match") and key in self.objects:
                 return 412, [], b""

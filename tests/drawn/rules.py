@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from support.spellings import SPELLINGS, ErrorInReply, Said
+from support.spellings import SPELLINGS, ErrorInReply, ParsedReply
 
 from drawn import beside
 from drawn.agent import Agent
@@ -45,7 +45,7 @@ class Seen:
     body: bytes
     answer: Received
     side: Side
-    said: Said | None
+    reply: ParsedReply | None
     """None: an error."""
 
     @property
@@ -90,14 +90,14 @@ async def _played(case: Case, folder: Path) -> None:
             for _ in range(1 + agent.asks_again):
                 seen = await _asked(case, turn, agent, warm)
                 other = await _asked(case, turn, agent, cold)
-                for rule in (*_ALWAYS, *(_FOR_REPLIES if seen.said else _FOR_ERRORS)):
+                for rule in (*_ALWAYS, *(_FOR_REPLIES if seen.reply else _FOR_ERRORS)):
                     rule(seen)
                 the_same_bytes_warm_and_cold(seen, other)
                 assert await beside.did(agent, warm, seen.key) == await beside.did(agent, cold, seen.key)
                 cured = cured | no_reason_is_refused_after_it_was_cured(seen, cured)
-                lost[agent.is_other] += seen.said is None and not turn.fault  # each key learns for itself
-            if seen.said is not None:
-                agent.replied(turn, seen.said)
+                lost[agent.is_other] += seen.reply is None and not turn.fault  # each key learns for itself
+            if seen.reply is not None:
+                agent.replied(turn, seen.reply)
     assert max(lost.values()) <= most_lost(case), f"{max(lost.values())} turns lost"
 
 
@@ -107,11 +107,11 @@ async def _asked(case: Case, turn: Turn, agent: Agent, side: Side) -> Seen:
     key = b"Bearer sk-other" if agent.is_other else b"Bearer sk-drawn"
     answer = await side.ask(agent.spelling.path, key, body)
     assert answer.is_whole or turn.fault == "broken", f"the response broke off: {answer.status} {answer.text[-300:]}"
-    said = None
+    reply = None
     if answer.status == 200 and side.upstream.accepted and turn.fault != "broken":
         with contextlib.suppress(ErrorInReply):
-            said = agent.spelling.said(answer.content, streamed=turn.streamed)
-    return Seen(case, turn, agent, key, body, answer, side, said)
+            reply = agent.spelling.reply_in(answer.content, streamed=turn.streamed)
+    return Seen(case, turn, agent, key, body, answer, side, reply)
 
 
 def most_lost(case: Case) -> int:
@@ -141,7 +141,7 @@ def every_named_artifact_is_there(seen: Seen) -> None:
 
 def what_was_accepted_is_what_the_client_gets(seen: Seen) -> None:
     if seen.upstream.accepted and seen.turn.fault != "broken":
-        assert seen.said is not None, f"accepted, but {seen.answer.status}: {seen.answer.text[:500]}"
+        assert seen.reply is not None, f"accepted, but {seen.answer.status}: {seen.answer.text[:500]}"
 
 
 def a_request_without_edits_goes_byte_for_byte(seen: Seen) -> None:
@@ -196,7 +196,7 @@ def the_same_bytes_warm_and_cold(warm: Seen, cold: Seen) -> None:
     if warm.turn.streamed and "comments while it waits" in warm.case.settings:
         return  # whether one came before the response depends on the time
     assert warm.answer.status == cold.answer.status
-    if warm.said is not None:  # an error may name the upstream's port
+    if warm.reply is not None:  # an error may name the upstream's port
         assert _without_comments(warm.answer.content) == _without_comments(cold.answer.content)
 
 
@@ -205,7 +205,7 @@ def no_reason_is_refused_after_it_was_cured(seen: Seen, cured: set[tuple[bool, s
     key it may be another model."""
     again = {(seen.agent.is_other, reason) for reason in seen.upstream.refused if reason != "seal"}
     assert not again & cured, f"{again & cured} again"
-    learns = seen.said is not None and not (_PASSING | {"nothing learned"}) & set(seen.case.settings)
+    learns = seen.reply is not None and not (_PASSING | {"nothing learned"}) & set(seen.case.settings)
     return again if learns else set()
 
 

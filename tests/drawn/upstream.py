@@ -149,5 +149,5 @@ def _without_usage(answer: Answer) -> Answer:
     """An answer of a server that counts nothing."""
     if answer.content_type != "application/json":
         return answer
-    said = json.loads(answer.body).items()
-    return as_json({name: found for name, found in said if name not in _COUNTS}, answer.status)
+    members = json.loads(answer.body).items()
+    return as_json({name: found for name, found in members if name not in _COUNTS}, answer.status)

@@ -82,7 +82,7 @@ _PATTERNS: Final = st.recursive(
 )
 _STEPS: Final = st.sampled_from(["a", "0", "1", "b~1c", "", "~", "~2", "-", "00", "9" * 12, "\ud800", "n", "é"])
 _POINTERS: Final = st.lists(_STEPS, max_size=5).map(lambda steps: "".join(f"/{step}" for step in steps))
-_ASKED: Final = st.fixed_dictionaries(
+_PARAMETERS: Final = st.fixed_dictionaries(
     {},
     optional={
         "lines": _LINES,
@@ -102,11 +102,11 @@ _RANGES: Final = st.one_of(
 
 @st.composite
 def _cases(draw: Any) -> bytes:
-    asked = draw(_ASKED)
-    if draw(st.integers(0, 5)) == 0 and asked:
-        asked[draw(st.sampled_from(sorted(asked)))] = draw(st.sampled_from(ODD_TEXTS))
+    parameters = draw(_PARAMETERS)
+    if draw(st.integers(0, 5)) == 0 and parameters:
+        parameters[draw(st.sampled_from(sorted(parameters)))] = draw(st.sampled_from(ODD_TEXTS))
     quoted = draw(st.sampled_from([quote, quote_plus, lambda text, **_: text]))
-    pairs = [f"{name}={quoted(text, errors='surrogatepass')}" for name, text in asked.items()]
+    pairs = [f"{name}={quoted(text, errors='surrogatepass')}" for name, text in parameters.items()]
     pairs += draw(st.sampled_from([[], [], [], ["grep=x"], ["stat"], ["%ff=1"], ["x=1"] * 21, ["=", "&"]]))
     query = "&".join(pairs).encode("utf-8", "surrogatepass")
     return query.replace(b"\n", b" ") + draw(st.one_of(st.just(""), _RANGES.map("\n{}".format))).encode()
@@ -124,10 +124,10 @@ class _Heard:
 
 def check(case: bytes) -> None:
     """Raises AssertionError for a broken rule; whatever else is raised is a defect, too."""
-    query, _, asked = case.partition(b"\n")
+    query, _, byte_range = case.partition(b"\n")
     loop, route = _running()
     for artifact in _KEPT:
-        heard = loop.run(_get(route, artifact.id, query, asked))
+        heard = loop.run(_get(route, artifact.id, query, byte_range))
         assert heard.headers[b"content-length"] == str(len(heard.body)).encode()
         assert heard.status in (200, 206, 400, 416), heard
         if heard.status >= 400:
@@ -157,7 +157,7 @@ def _running() -> tuple[asyncio.Runner, ArtifactRoute]:
     return runner, ArtifactRoute(reader, rights, Replacements())
 
 
-async def _get(route: ArtifactRoute, name: str, query: bytes, asked: bytes) -> _Heard:
+async def _get(route: ArtifactRoute, name: str, query: bytes, byte_range: bytes) -> _Heard:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -167,7 +167,7 @@ async def _get(route: ArtifactRoute, name: str, query: bytes, asked: bytes) -> _
     async def send(message: Any) -> None:
         sent.append(message)
 
-    headers = [_KEY, (b"host", b"x")] + ([(b"range", asked)] if asked else [])
+    headers = [_KEY, (b"host", b"x")] + ([(b"range", byte_range)] if byte_range else [])
     path = ARTIFACTS_PATH + name
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": headers}
     await route(scope, receive, send)

@@ -42,12 +42,12 @@ def _exchanges(draw: Any) -> list[dict[str, Any]]:
         named = {"tool_name": "read"} if names else {}
         images = {"images": [_IMAGE]} if draw(st.integers(0, 9)) == 9 else {}
         results.append({"role": "tool", "content": draw(_TEXTS), **cited, **named, **images})
-    said: dict[str, Any] = {"role": "assistant"}
-    said |= {"content": draw(_TEXTS)} if not calls or draw(st.booleans()) else {}
-    said |= {"thinking": draw(_TEXTS)} if draw(st.booleans()) else {}
-    said |= {"tool_calls": calls} if calls else {}
-    asked = [{"role": "user", "content": draw(_TEXTS)}] if draw(st.booleans()) else []
-    return [said, *results, *asked]
+    reply: dict[str, Any] = {"role": "assistant"}
+    reply |= {"content": draw(_TEXTS)} if not calls or draw(st.booleans()) else {}
+    reply |= {"thinking": draw(_TEXTS)} if draw(st.booleans()) else {}
+    reply |= {"tool_calls": calls} if calls else {}
+    question = [{"role": "user", "content": draw(_TEXTS)}] if draw(st.booleans()) else []
+    return [reply, *results, *question]
 
 
 @st.composite

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fuzz.streams import StreamRules, damaged_cases
 from hypothesis import strategies as st
-from support.ollama_model import OllamaModel, Said
+from support.ollama_model import Completion, OllamaModel
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in
@@ -27,7 +27,7 @@ _CALLS: Final = st.tuples(
     st.sampled_from([RETRIEVAL_TOOL, "read", ""]), st.fixed_dictionaries({"id": st.just("sha256-0")})
 )
 _REPLIES: Final = st.builds(
-    Said,
+    Completion,
     st.text(max_size=60),
     st.sampled_from(["", "Hm, hm, hm."]),
     st.lists(_CALLS, max_size=3),
@@ -35,8 +35,8 @@ _REPLIES: Final = st.builds(
 )
 
 
-def _streamed(said: Said) -> list[bytes]:
-    lines = OllamaModel(says=[said]).chat({"model": "m", "messages": [{"role": "user", "content": "Go."}]})
+def _streamed(reply: Completion) -> list[bytes]:
+    lines = OllamaModel(says=[reply]).chat({"model": "m", "messages": [{"role": "user", "content": "Go."}]})
     return [json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines]
 
 

@@ -68,8 +68,8 @@ class RequestRules:
                     continue  # it ends within what makes the end of a message certain
                 again = self.wire.parse(case, known, known.shared_messages(case))
                 assert again.conversation == request.conversation
-                asked = again.model, again.stream, again.reply_tokens, again.window_tokens
-                assert asked == (request.model, request.stream, request.reply_tokens, request.window_tokens)
+                options = again.model, again.stream, again.reply_tokens, again.window_tokens
+                assert options == (request.model, request.stream, request.reply_tokens, request.window_tokens)
                 assert again.members.keys() == request.members.keys()
 
     def _check_plan(self, request: Request, window: int, tokenizer: str) -> None:

@@ -71,20 +71,20 @@ class StreamRules:
         stream, found = self.wire.reply(stream=True), []
         for _ in range(rounds):
             reported = b"".join([stream.feed(piece) for piece in pieces])
-            said = stream.end()
-            found.append((reported, said, stream.last_words(), stream.stopped("Stopped.")))
-            if said is None:
+            reply = stream.end()
+            found.append((reported, reply, stream.last_words(), stream.stopped("Stopped.")))
+            if reply is None:
                 break
             stream.next_round()
         return found
 
     def _check_sent(self, case: bytes, rounds: Sequence[Round]) -> None:
-        reported, said, last_words, _ = rounds[0]
+        reported, reply, last_words, _ = rounds[0]
         if self.may_call not in case:
             assert reported + last_words == case
-        for reported, said, last_words, _ in rounds:
-            if said is not None:
-                assert said.own
+        for reported, reply, last_words, _ in rounds:
+            if reply is not None:
+                assert reply.own
                 for event in self.wire.framing.splitter().feed(reported + last_words):
                     assert RETRIEVAL_TOOL not in self._calls(event)
 
@@ -117,11 +117,11 @@ def _as_sent(rounds: Sequence[Round], framing: Framing) -> list[tuple[object, As
     comment after the last event."""
     return [
         (
-            reported + last_words if said is None else _seen(reported + last_words, framing),
-            said,
+            reported + last_words if reply is None else _seen(reported + last_words, framing),
+            reply,
             _seen(reported + stopped, framing),
         )
-        for reported, said, last_words, stopped in rounds
+        for reported, reply, last_words, stopped in rounds
     ]
 
 

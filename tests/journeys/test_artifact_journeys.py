@@ -88,8 +88,8 @@ def test_ranges_of_bytes(build: Any) -> None:
     world = build()
     whole = LONG.encode()
     name = cut(world)
-    for asked, start, stop in RANGES:
-        answer = get(world, name, range=asked)
+    for byte_range, start, stop in RANGES:
+        answer = get(world, name, range=byte_range)
         assert (answer.status_code, answer.content) == (206, whole[start:stop])
         begin = start % len(whole)
         assert answer.headers["content-range"] == f"bytes {begin}-{begin + len(answer.content) - 1}/{len(whole)}"
@@ -101,8 +101,8 @@ NO_RANGES = ["bytes=5-4", "bytes=-0", "bytes=99999999-", "bytes=0-1,5-6", "bytes
 def test_ranges_that_are_not_there_are_refused(build: Any) -> None:
     world = build()
     name = cut(world)
-    for asked in NO_RANGES:
-        answer = get(world, name, range=asked)
+    for byte_range in NO_RANGES:
+        answer = get(world, name, range=byte_range)
         assert (answer.status_code, refusal(answer)["code"]) == (416, "range_not_satisfiable")
         assert answer.headers["content-range"] == f"bytes */{len(LONG.encode())}"
 

@@ -46,9 +46,9 @@ def compress(world: World, body: Any, **headers: str) -> httpx.Response:
     return world.ask(body, path="/compress", **headers)
 
 
-def retrieve(world: World, asked: str, key: str = KEY, **headers: str) -> httpx.Response:
+def retrieve(world: World, digest: str, key: str = KEY, **headers: str) -> httpx.Response:
     sent = {"authorization": f"Bearer {key}", **headers}
-    return world.client.get(f"{world.proxies[0]}/retrieve/{asked}", headers=sent)
+    return world.client.get(f"{world.proxies[0]}/retrieve/{digest}", headers=sent)
 
 
 def test_a_long_result_comes_back_as_an_excerpt_with_the_hash_of_its_whole(gateway: World) -> None:
@@ -57,9 +57,9 @@ def test_a_long_result_comes_back_as_an_excerpt_with_the_hash_of_its_whole(gatew
     reported = answer.json()
     assert (answer.status_code, reported.keys()) == (200, FIGURES)
     assert reported["messages"][:3] == sent["messages"][:3]
-    (asked,) = reported["ccr_hashes"]
-    assert re.fullmatch("[a-f0-9]{12,24}", asked)
-    assert f"hash={asked}" in reported["messages"][3]["content"]
+    (digest,) = reported["ccr_hashes"]
+    assert re.fullmatch("[a-f0-9]{12,24}", digest)
+    assert f"hash={digest}" in reported["messages"][3]["content"]
     assert reported["tokens_saved"] == reported["tokens_before"] - reported["tokens_after"] > 0
     assert reported["compression_ratio"] == pytest.approx(
         reported["tokens_after"] / reported["tokens_before"], abs=0.0001
@@ -68,9 +68,9 @@ def test_a_long_result_comes_back_as_an_excerpt_with_the_hash_of_its_whole(gatew
         ["truncate_tool_output"],
         {"truncate_tool_output": 1},
     )
-    original = retrieve(gateway, asked).json()
+    original = retrieve(gateway, digest).json()
     assert original == {
-        "hash": asked,
+        "hash": digest,
         "original_content": LOG,
         "original_tokens": original["original_tokens"],
         "original_item_count": 6_000,
@@ -90,37 +90,37 @@ def test_the_figures_are_those_of_explain(gateway: World) -> None:
 
 
 def test_retrieve_takes_a_post_too_and_counts(gateway: World) -> None:
-    (asked,) = compress(gateway, one_call(LOG)).json()["ccr_hashes"]
-    found = [gateway.ask({"hash": asked, "query": "value"}, path="/retrieve").json() for _ in range(2)]
+    (digest,) = compress(gateway, one_call(LOG)).json()["ccr_hashes"]
+    found = [gateway.ask({"hash": digest, "query": "value"}, path="/retrieve").json() for _ in range(2)]
     assert [one["retrieval_count"] for one in found] == [1, 2]
     assert found[0]["original_content"] == LOG
 
 
 def test_a_hash_leads_nowhere_for_another_key(gateway: World) -> None:
-    (asked,) = compress(gateway, one_call(LOG)).json()["ccr_hashes"]
-    for other in (retrieve(gateway, asked, "sk-other"), gateway.client.get(f"{gateway.proxies[0]}/retrieve/{asked}")):
+    (digest,) = compress(gateway, one_call(LOG)).json()["ccr_hashes"]
+    for other in (retrieve(gateway, digest, "sk-other"), gateway.client.get(f"{gateway.proxies[0]}/retrieve/{digest}")):
         assert (other.status_code, other.json()["error"]["type"]) == (404, "artifact_not_found")
     sent = {"content-type": "application/json", "authorization": "Bearer sk-other"}
     mine = gateway.client.post(f"{gateway.proxies[0]}/compress", json=one_call(LOG), headers=sent).json()
-    assert mine["ccr_hashes"] == [asked]
-    assert retrieve(gateway, asked, "sk-other").json()["retrieval_count"] == 1
+    assert mine["ccr_hashes"] == [digest]
+    assert retrieve(gateway, digest, "sk-other").json()["retrieval_count"] == 1
 
 
-@pytest.mark.parametrize("asked", ["0" * 24, "zz", "..%2F..%2Fowner-secret", "0" * 25, "A" * 24, ""])
-def test_what_is_no_hash_of_anything_is_not_found(gateway: World, asked: str) -> None:
-    assert retrieve(gateway, asked).status_code == 404
+@pytest.mark.parametrize("digest", ["0" * 24, "zz", "..%2F..%2Fowner-secret", "0" * 25, "A" * 24, ""])
+def test_what_is_no_hash_of_anything_is_not_found(gateway: World, digest: str) -> None:
+    assert retrieve(gateway, digest).status_code == 404
 
 
 def test_the_same_content_of_two_tools_has_two_hashes_that_both_lead_to_it(gateway: World) -> None:
     hashes = [compress(gateway, one_call(LOG, name)).json()["ccr_hashes"][0] for name in ("bash", "Read")]
     assert len(set(hashes)) == 2
-    assert [retrieve(gateway, asked).json()["original_content"] for asked in hashes] == [LOG, LOG]
+    assert [retrieve(gateway, digest).json()["original_content"] for digest in hashes] == [LOG, LOG]
 
 
 def test_originals_outlive_the_process_that_kept_them(build: Any) -> None:
     world = build(proxies=[{"compress_api": True}, {"compress_api": True}])
-    (asked,) = compress(world, one_call(LOG)).json()["ccr_hashes"]
-    found = world.client.get(f"{world.proxies[1]}/retrieve/{asked}", headers={"authorization": f"Bearer {KEY}"})
+    (digest,) = compress(world, one_call(LOG)).json()["ccr_hashes"]
+    found = world.client.get(f"{world.proxies[1]}/retrieve/{digest}", headers={"authorization": f"Bearer {KEY}"})
     assert found.json()["original_content"] == LOG
 
 
@@ -173,16 +173,16 @@ def test_an_image_that_the_model_cannot_read_is_described_and_comes_back_as_a_da
     messages = [{"role": "user", "content": [image_part(png())]}]
     reported = compress(world, {"model": "blind", "messages": messages}).json()
     assert reported["transforms_applied"] == ["route_media"]
-    (asked,) = reported["ccr_hashes"]
-    assert f"hash={asked}" in json.dumps(reported["messages"])
-    assert retrieve(world, asked).json()["original_content"] == f"data:image/png;base64,{base64_of(png())}"
+    (digest,) = reported["ccr_hashes"]
+    assert f"hash={digest}" in json.dumps(reported["messages"])
+    assert retrieve(world, digest).json()["original_content"] == f"data:image/png;base64,{base64_of(png())}"
     assert compress(world, {"model": "other", "messages": messages}).json()["messages"] == messages
 
 
 def test_everything_taken_out_is_on_the_disk_before_the_answer(gateway: World, tmp_path: Path) -> None:
-    (asked,) = compress(gateway, one_call(LOG)).json()["ccr_hashes"]
+    (digest,) = compress(gateway, one_call(LOG)).json()["ccr_hashes"]
     assert LOG.encode() in kept_in(tmp_path / "kept" / "tool-output").values()
-    assert asked
+    assert digest
 
 
 def test_what_cannot_be_kept_stays_in_the_message(build: Any, tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_with_the_operators_key_others_are_let_in_and_it_is_their_tenant(build: 
     refused = compress(world, one_call(LOG), **far)
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
     reported = compress(world, one_call(LOG), authorization=f"Bearer {ADMIN}", **far).json()
-    (asked,) = reported["ccr_hashes"]
-    assert retrieve(world, asked, ADMIN, **{"x-forwarded-for": "10.0.0.7"}).json()["original_content"] == LOG
-    assert retrieve(world, asked).status_code == 401  # the key is asked of clients on this machine, too
+    (digest,) = reported["ccr_hashes"]
+    assert retrieve(world, digest, ADMIN, **{"x-forwarded-for": "10.0.0.7"}).json()["original_content"] == LOG
+    assert retrieve(world, digest).status_code == 401  # the key is asked of clients on this machine, too
 
 
 @pytest.mark.parametrize("stated", [{}, {"compress_api": False}, {"compress_api": True, "enabled": False}])
@@ -249,8 +249,8 @@ def test_chat_requests_are_served_as_ever_beside_it(gateway: World) -> None:
 
 
 def test_the_log_has_figures_and_neither_key_nor_content(gateway: World) -> None:
-    (asked,) = compress(gateway, one_call(LOG), x_request_id="one").json()["ccr_hashes"]
-    answer = retrieve(gateway, asked, **{"x-request-id": "two"})
+    (digest,) = compress(gateway, one_call(LOG), x_request_id="one").json()["ccr_hashes"]
+    answer = retrieve(gateway, digest, **{"x-request-id": "two"})
     assert answer.headers["x-request-id"] == "two"
     (line,) = gateway.logged("messages_compressed")
     assert (line["request_id"], line["messages"], line["edits"]) == ("one", 4, {"truncate_tool_output": 1})

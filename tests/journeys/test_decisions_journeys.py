@@ -69,8 +69,8 @@ def test_a_wrong_method_is_refused_in_openais_shape(build: Any, method: str, pat
 
 def test_the_number_of_requested_decisions_is_checked_against_what_is_stored(build: Any) -> None:
     world = build()
-    for asked in ("", "0", "501", "-1", "x", "²", "000000001" + "0" * 5_000):
-        answer = at(world, f"/decisions?limit={asked}")
+    for limit in ("", "0", "501", "-1", "x", "²", "000000001" + "0" * 5_000):
+        answer = at(world, f"/decisions?limit={limit}")
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit")
         assert "from 1 to 500" in answer.json()["error"]["message"]
     assert at(world, "/decisions?limit=500").status_code == 200

@@ -86,10 +86,10 @@ async def strict(request: Any, send: Any) -> bool:
     """An upstream that is as strict as the Messages API."""
     found = valid_messages.complaints(json.loads(request.body))
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": "\n".join(found)}}
-    said = {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
+    message = {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": 400 if found else 200, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(error if found else said).encode()})
+    await send({"type": "http.response.body", "body": json.dumps(error if found else message).encode()})
     return True
 
 

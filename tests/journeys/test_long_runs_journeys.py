@@ -23,11 +23,11 @@ def run(world: World, turns: int, *, proxies: int = 1, result_lines: int = 120) 
         answer = world.ask({"model": "m", "messages": messages}, proxy=turn % proxies)
         assert answer.status_code == 200, f"turn {turn}: {answer.text}"
         number = 10 * turn
-        asked = call(number, "read_log", json.dumps({"build": turn}))
-        asked["content"] = f"Step {turn}: the log of build {turn}."
-        messages = [*messages, asked]
+        message = call(number, "read_log", json.dumps({"build": turn}))
+        message["content"] = f"Step {turn}: the log of build {turn}."
+        messages = [*messages, message]
         if turn % 5 == 4:
-            asked["tool_calls"].append(call(number + 1, "bash")["tool_calls"][0])
+            message["tool_calls"].append(call(number + 1, "bash")["tool_calls"][0])
             messages.append(result(number + 1, f"exit status {turn}"))
         messages.append(result(number, long_text(result_lines + turn % 7 * 20, f"build-{turn}")))
     return messages

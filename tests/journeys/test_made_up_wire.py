@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, long_text
-from support.journey_models import said
+from support.journey_models import respond
 from support.line_api import LINES
 from support.line_model import LineModel, tokens_of
 from support.media_samples import PNG, data_url
@@ -161,7 +161,7 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
 def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> None:
     async def site(scope: Scope, _: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await said(send, PNG, b"image/png")
+            await respond(send, PNG, b"image/png")
 
     world = lines(
         answer=LineModel(),
@@ -297,8 +297,8 @@ def learnt(lines: Build) -> tuple[World, str]:
     return world, next(iter(world.kept))
 
 
-def reads(name: str, **asked: str) -> str:
-    given = ", ".join(f'"{key}": "{value}"' for key, value in {"id": name, **asked}.items())
+def reads(name: str, **parameters: str) -> str:
+    given = ", ".join(f'"{key}": "{value}"' for key, value in {"id": name, **parameters}.items())
     return f"+ read_artifact\n= {{{given}}}"
 
 

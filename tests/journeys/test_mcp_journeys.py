@@ -42,7 +42,7 @@ async def client_of(world: World, key: str | None = KEY, proxy: int = 0, mode: s
         yield client
 
 
-async def said(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
+async def call_tool(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
     """The text of a result, and whether it is an error."""
     result = await client.call_tool(tool, arguments)
     assert [content.type for content in result.content] == ["text"]
@@ -57,11 +57,11 @@ async def test_a_client_finds_and_reads_what_its_own_requests_have_left(build: A
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == {"read_artifact", "search_artifacts"}
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
-        listed, _ = await said(client, "search_artifacts")
+        listed, _ = await call_tool(client, "search_artifacts")
         assert name in listed
-        found, _ = await said(client, "search_artifacts", grep="café 4711:")
+        found, _ = await call_tool(client, "search_artifacts", grep="café 4711:")
         assert found.splitlines()[2].startswith("4712:café 4711:")
-        page, failed = await said(client, "read_artifact", id=name, lines="2001-2003")
+        page, failed = await call_tool(client, "read_artifact", id=name, lines="2001-2003")
         assert (page.splitlines()[1:], failed) == (LONG.splitlines()[2000:2003], False)
 
 
@@ -70,7 +70,7 @@ async def test_a_page_says_how_to_continue_and_all_pages_together_are_the_whole(
     name, seen, following = cut(world), "", "1-"
     async with client_of(world) as client:
         while following:
-            page, failed = await said(client, "read_artifact", id=name, lines=following)
+            page, failed = await call_tool(client, "read_artifact", id=name, lines=following)
             header, _, rest = page.partition("\n")
             assert not failed
             assert len(page.encode()) < 26_000
@@ -85,10 +85,10 @@ async def test_an_artifact_is_for_the_key_that_brought_it(build: Any) -> None:
     name = cut(world)
     for key in (OTHER_KEY, None):
         async with client_of(world, key) as client:
-            page, failed = await said(client, "read_artifact", id=name)
+            page, failed = await call_tool(client, "read_artifact", id=name)
             assert failed
             assert "another API key" in page
-            assert "0 of 0" in (await said(client, "search_artifacts"))[0]
+            assert "0 of 0" in (await call_tool(client, "search_artifacts"))[0]
     assert OTHER_KEY not in world.log_text
 
 
@@ -96,7 +96,7 @@ async def test_what_is_open_on_this_machine_is_open_here_too(build: Any) -> None
     world = build(mcp=True, artifacts={"open_on_loopback": True})
     name = cut(world)
     async with client_of(world, None) as client:
-        assert not (await said(client, "read_artifact", id=name))[1]
+        assert not (await call_tool(client, "read_artifact", id=name))[1]
 
 
 async def test_any_replica_answers_any_request_of_a_client(build: Any) -> None:
@@ -104,7 +104,7 @@ async def test_any_replica_answers_any_request_of_a_client(build: Any) -> None:
     name = cut(world)
     for proxy in (0, 1):
         async with client_of(world, proxy=proxy) as client:
-            assert not (await said(client, "read_artifact", id=name))[1]
+            assert not (await call_tool(client, "read_artifact", id=name))[1]
 
 
 WRONG = [
@@ -120,7 +120,7 @@ async def test_a_call_that_makes_no_sense_says_what_is_allowed(build: Any) -> No
     cut(world)
     async with client_of(world) as client:
         for tool, arguments, words in WRONG:
-            text, failed = await said(client, tool, **arguments)
+            text, failed = await call_tool(client, tool, **arguments)
             assert failed
             assert words in text
 
@@ -129,9 +129,9 @@ async def test_every_call_is_logged_without_key_pattern_or_content(build: Any) -
     world = build(mcp=True)
     name = cut(world)
     async with client_of(world) as client:
-        await said(client, "read_artifact", id=name)
-        await said(client, "search_artifacts", grep="canary-pattern")
-        await said(client, "canary-tool")
+        await call_tool(client, "read_artifact", id=name)
+        await call_tool(client, "search_artifacts", grep="canary-pattern")
+        await call_tool(client, "canary-tool")
     lines = world.logged("artifact_read", 3)
     assert [(line["tool"], line["artifact"], line["failed"]) for line in lines] == [
         ("read_artifact", name, False),
@@ -148,7 +148,7 @@ async def test_a_defect_is_reported_to_the_client_and_in_the_log(build: Any, mon
     monkeypatch.setattr(ArtifactTools, "search", fail)
     world = build(mcp=True)
     async with client_of(world) as client:
-        assert await said(client, "search_artifacts") == ("the proxy failed; its log says why", True)
+        assert await call_tool(client, "search_artifacts") == ("the proxy failed; its log says why", True)
     assert "RuntimeError: defect" in world.logged("request_failed")[0]["exception"]
 
 

@@ -204,7 +204,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ([image_part(png(60_000, 60_000))], "over the limit of 89,478,485 pixels"),
         ([image_part(PNG + bytes(150_000))], "over the limit of 100 KB"),
@@ -216,9 +216,9 @@ def test_the_same_image_in_every_turn_is_opened_once(
     ],
     ids=["bomb", "over the limit", "empty", "broken", "svg", "lie", "nested"],
 )
-def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, said: str) -> None:
+def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, expected: str) -> None:
     world = build(models=MODELS, media={"max_bytes": 100_000})
-    assert said in "".join(texts(sent(world, request_with(content, "seeing"))))
+    assert expected in "".join(texts(sent(world, request_with(content, "seeing"))))
 
 
 def test_a_description_says_so_when_nothing_can_be_kept(build: Callable[..., World]) -> None:

@@ -85,8 +85,8 @@ def test_what_cannot_fit_is_refused_with_the_size_that_the_client_has(build: Any
 def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
     world = build(128_000, answer=MessagesServer())
     messages = work(world, 1, lambda _: "x")
-    said = messages[1]["content"]
-    long = [*messages[:-1], {"role": "user", "content": results_of(said, long_text(9_000))}]
+    content = messages[1]["content"]
+    long = [*messages[:-1], {"role": "user", "content": results_of(content, long_text(9_000))}]
     said_by(world, request(marked(long)))
     shown = sent_by(world)[-1][-1]["content"]
     assert "[context-proxy: " in shown[0]["content"]
@@ -202,8 +202,8 @@ def test_old_thinking_of_the_first_turn_goes_before_the_newest_result_does(build
 
 def test_the_thinking_before_an_open_result_stays_whatever_a_person_says_beside_it(build: Any) -> None:
     world = build(4_000, answer=MessagesServer())
-    said = [thought(400), {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}]
-    result = [*results_of(said, "red"), {"type": "text", "text": long_text(200)}]
-    messages = [{"role": "user", "content": "Read it."}, {"role": "assistant", "content": said}]
+    content = [thought(400), {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}]
+    result = [*results_of(content, "red"), {"type": "text", "text": long_text(200)}]
+    messages = [{"role": "user", "content": "Read it."}, {"role": "assistant", "content": content}]
     said_by(world, request([*messages, {"role": "user", "content": result}]))
-    assert sent_by(world)[-1][1]["content"] == said
+    assert sent_by(world)[-1][1]["content"] == content

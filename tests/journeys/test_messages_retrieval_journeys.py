@@ -19,8 +19,8 @@ STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 THOUGHT = {"type": "thinking", "thinking": "I need the middle.", "signature": "EuYB=="}
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
 
 
 def use(name: str, number: int, **given: Any) -> dict[str, Any]:
@@ -124,11 +124,11 @@ def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: 
         [text("Both."), use("read_artifact", 1, id=name, lines="1-2"), use("fetch", 2, page=2)],
         [text("Done.")],
     )
-    said = said_by(world, request_with_tool(stream=stream))
-    assert said["content"] == [text("Both."), use("fetch", 2, page=2)]
-    assert said["stop_reason"] == "tool_use"
+    reply = said_by(world, request_with_tool(stream=stream))
+    assert reply["content"] == [text("Both."), use("fetch", 2, page=2)]
+    assert reply["stop_reason"] == "tool_use"
     result = {"type": "tool_result", "tool_use_id": "toolu_fetch_2", "content": "page two"}
-    after = [*history(), {"role": "assistant", "content": said["content"]}, {"role": "user", "content": [result]}]
+    after = [*history(), {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": [result]}]
     said_by(world, request_with_tool(after, stream=stream))
     sent = json.loads(world.upstream.last.body)["messages"]
     assert [block["id"] for block in sent[3]["content"][1:]] == ["toolu_read_artifact_1", "toolu_fetch_2"]

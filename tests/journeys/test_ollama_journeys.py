@@ -15,7 +15,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, long_text
 from support.media_samples import PNG, data_url
-from support.ollama_model import CHAT, COUNTER, Json, Model, OllamaModel, Said, tokens_of
+from support.ollama_model import CHAT, COUNTER, Completion, Json, Model, OllamaModel, tokens_of
 from support.serving import serving
 
 from proxy.app import create_app
@@ -100,7 +100,7 @@ def sent(world: World, number: int = -1) -> list[Json]:
 def test_what_fits_passes_byte_for_byte_in_both_directions(
     stream: bool, piece_bytes: int | None, ollama: Build
 ) -> None:
-    model = OllamaModel(says=[Said("Hello there.", "Hm, hm.")], piece_bytes=piece_bytes)
+    model = OllamaModel(says=[Completion("Hello there.", "Hm, hm.")], piece_bytes=piece_bytes)
     world = ollama(model)
     content = json.dumps(request(TASK, stream=stream, tools=[], colour="blue"), indent=1).encode()
     answer = answer_to(world, content)
@@ -259,7 +259,7 @@ def test_loading_and_unloading_pass_unchanged(body: Json, ollama: Build) -> None
 @STREAMED
 @pytest.mark.parametrize("model", [Model(is_native=True), Model(shifts=False), Model(remote_window=8_000)])
 def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) -> None:
-    server = OllamaModel({"m": model}, allocates=8_000, says=[Said("Here I am.")])
+    server = OllamaModel({"m": model}, allocates=8_000, says=[Completion("Here I am.")])
     world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
     text = long_text(900)
     messages = [*TASK[:1], {"role": "user", "content": f"Look at this.\n{text}"}]
@@ -279,7 +279,7 @@ def test_a_history_without_a_user_is_the_disguise_of_one_that_is_too_long(stream
 
 
 def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
+    server = OllamaModel(allocates=8_192, says=[Completion("I made this up."), Completion("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     messages = [*TASK, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": long_text(1_500)}]
     answer = answer_to(world, request(messages))
@@ -315,7 +315,7 @@ def test_required_content_that_never_fits_is_refused_with_a_plain_text_error(oll
 
 
 def test_an_error_in_the_middle_is_a_line_and_the_last_one(ollama: Build) -> None:
-    world = ollama(OllamaModel(says=[Said("Half a", error="an error was encountered while running the model")]))
+    world = ollama(OllamaModel(says=[Completion("Half a", error="an error was encountered while running the model")]))
     answer = answer_to(world, request(TASK, stream=True))
     assert (answer.status_code, words(answer)) == (200, "Half a")
     assert answer_objects(answer)[-1] == {"error": "an error was encountered while running the model"}
@@ -464,7 +464,7 @@ def reads(name: str, **parameters: str) -> tuple[str, Json]:
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "none"])
 def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, ollama: Build) -> None:
     world, server, name = learnt(ollama, has_ids=has_ids)
-    server.says = [Said("Let me look.", "Hm.", [reads(name, lines="2500-2502")]), Said("It is 42.", "Ah.")]
+    server.says = [Completion("Let me look.", "Hm.", [reads(name, lines="2500-2502")]), Completion("It is 42.", "Ah.")]
     answer = answer_to(world, request(one_call(), stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
@@ -492,7 +492,7 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
 @pytest.mark.parametrize("spoken", [True, False])
 def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, ollama: Build) -> None:
     world, server, name = learnt(ollama)
-    server.says = [Said("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
+    server.says = [Completion("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
     answer = answer_to(world, request(one_call(), stream=stream))
     assert len(world.upstream.received) == 9
     assert answer_objects(answer)[-1]["done_reason"] == "stop"
@@ -507,7 +507,7 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
 ) -> None:
     world, server, name = learnt(ollama, has_ids=has_ids)
     mixed = [reads(name, lines="7-8"), ("fetch", {"url": "x"})][:: 1 if is_first else -1]
-    server.says = [Said("Both.", calls=mixed), Said("I see.")]
+    server.says = [Completion("Both.", calls=mixed), Completion("I see.")]
     answer = answer_to(world, request(one_call(), stream=stream))
     shown = [one for line in answer_objects(answer) for one in line["message"].get("tool_calls", ())]
     assert [(one["function"]["name"], one["function"]["index"]) for one in shown if stream] in ([("fetch", 0)], [])

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from support.journey import KEY, World, long_text
 from support.media_samples import PNG
-from support.ollama_model import GENERATE, Json, Model, OllamaModel, Said
+from support.ollama_model import GENERATE, Completion, Json, Model, OllamaModel
 
 Build = Callable[..., World]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])
@@ -48,7 +48,7 @@ def words(answer: httpx.Response) -> str:
 
 @STREAMED
 def test_the_middle_of_a_long_prompt_is_kept_elsewhere(stream: bool, ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192, says=[Said("It is red.", "Hm.")])
+    server = OllamaModel(allocates=8_192, says=[Completion("It is red.", "Hm.")])
     world = ollama(server)
     prompt = f"Why is the build red?\n{LONG}\nAnswer in a word."
     answer = answer_to(world, prompt=prompt, stream=stream, system="Be brief.", keep_alive="5m", options={"seed": 7})
@@ -66,7 +66,7 @@ def test_the_middle_of_a_long_prompt_is_kept_elsewhere(stream: bool, ollama: Bui
 
 @STREAMED
 def test_a_prompt_that_fits_passes_unchanged(stream: bool, ollama: Build) -> None:
-    server = OllamaModel(says=[Said("Blue.", "Hm.")])
+    server = OllamaModel(says=[Completion("Blue.", "Hm.")])
     answer = answer_to(ollama(server), prompt="What colour?", stream=stream)
     assert words(answer) == "Blue."
     assert server.chats[0].sent == {"model": "m", "prompt": "What colour?", "stream": stream}
@@ -138,7 +138,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
 
 
 def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192, says=[Said("I made this up."), Said("It is 42.")])
+    server = OllamaModel(allocates=8_192, says=[Completion("I made this up."), Completion("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     answer = answer_to(world, prompt=LONG, stream=False)
     assert words(answer) == "It is 42."

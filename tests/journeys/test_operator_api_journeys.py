@@ -88,9 +88,9 @@ def test_every_operator_path_is_described_with_its_parameters(build: Any) -> Non
         )
     limit = api["paths"]["/decisions"]["get"]["parameters"][0]["schema"]
     assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 500, 50)
-    asked = {one["name"]: one["schema"] for one in api["paths"]["/artifacts/{name}"]["get"]["parameters"]}
-    assert set(asked) == {"name", "lines", "grep", "context", "max", "json", "stat", "instead", "range"}
-    assert (asked["max"]["minimum"], asked["max"]["maximum"]) == (1, 1000)
+    schemas = {one["name"]: one["schema"] for one in api["paths"]["/artifacts/{name}"]["get"]["parameters"]}
+    assert set(schemas) == {"name", "lines", "grep", "context", "max", "json", "stat", "instead", "range"}
+    assert (schemas["max"]["minimum"], schemas["max"]["maximum"]) == (1, 1000)
 
 
 def test_the_bounds_that_are_described_are_those_that_are_checked(build: Any) -> None:
@@ -142,8 +142,8 @@ def test_decisions_are_as_described_however_their_requests_ended(build: Any) -> 
         answer = at(world, f"/decisions/{name}")
         assert answer.status_code == 200
         check(api, "/decisions/{request_id}", answer)
-    for path, asked in (("/decisions", "/decisions?limit=0"), ("/decisions/{request_id}", "/decisions/unknown")):
-        refused = at(world, asked)
+    for path, bad_path in (("/decisions", "/decisions?limit=0"), ("/decisions/{request_id}", "/decisions/unknown")):
+        refused = at(world, bad_path)
         assert refused.status_code in (400, 404)
         check(api, path, refused)
 
@@ -185,8 +185,8 @@ def test_an_artifacts_description_is_shown_with_it(build: Any) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
     name = next(iter(world.kept))
     check(api, "/artifacts/{name}", at(world, f"/artifacts/{name}?stat", headers=headers))
-    for asked in (f"/artifacts/{name}", "/artifacts/unknown", f"/artifacts/{name}?lines=0"):
-        refused = at(world, asked, headers=headers if "?" in asked else {})
+    for path in (f"/artifacts/{name}", "/artifacts/unknown", f"/artifacts/{name}?lines=0"):
+        refused = at(world, path, headers=headers if "?" in path else {})
         assert refused.status_code in (400, 401)
         check(api, "/artifacts/{name}", refused)
 

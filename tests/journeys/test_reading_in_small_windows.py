@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import Send
 from support.journey import Received, World, call, long_text, result
-from support.journey_models import reads, said
+from support.journey_models import reads, respond
 
 from proxy.demo import model_server as embedded
 from proxy.demo.incident import Call, Reply
@@ -56,11 +56,11 @@ def of_window(limit: int, model: Reader, *, numbered: bool = True) -> Any:
         tokens = embedded.prompt_tokens(received.messages)
         if tokens <= limit:
             whole = Completion.make(received.body, "m", model(received.messages), tokens, limit).whole()
-            await said(send, json.dumps(whole).encode())
+            await respond(send, json.dumps(whole).encode())
             return True
         message = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
         error = {"message": message if numbered else "Input is too long.", "code": "context_length_exceeded"}
-        await said(send, json.dumps({"error": error}).encode(), status=400)
+        await respond(send, json.dumps({"error": error}).encode(), status=400)
         return True
 
     return answer

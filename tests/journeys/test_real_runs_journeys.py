@@ -69,8 +69,8 @@ def test_every_cut_of_real_runs_comes_back_by_each_way(build: Any) -> None:
     for run in runs():
         messages, tools = run["messages"], {"tools": run["tools"]} if run.get("tools") else {}
         originals = {_digest(text): text.encode("utf-8", "surrogatepass") for text in texts_of(messages)}
-        for asked in (messages[:at] for at, message in enumerate(messages) if at and message["role"] == "assistant"):
-            world.ask({"model": "m", "messages": asked, **tools})
+        for prefix in (messages[:at] for at, message in enumerate(messages) if at and message["role"] == "assistant"):
+            world.ask({"model": "m", "messages": prefix, **tools})
             turns += 1
         named = {name for request in world.upstream.received for name in NAME.findall(request.body.decode())}
         world.upstream.received.clear()

@@ -32,23 +32,23 @@ def shown(build: Any, title: str, text: str = LONG, tool: str = "bash") -> str:
 
 
 def test_a_fixed_number_of_characters(build: Any) -> None:
-    said = shown(build, "A fixed number of characters")
-    assert len(said) <= 4_000
-    assert LINES[0] in said
-    assert LINES[-1] not in said
+    text = shown(build, "A fixed number of characters")
+    assert len(text) <= 4_000
+    assert LINES[0] in text
+    assert LINES[-1] not in text
 
 
 def test_2000_lines_or_50_kb_from_the_beginning(build: Any) -> None:
-    said = shown(build, "2000 lines or 50 KB")
-    assert len(said.encode()) <= 51_200
-    assert len(said.splitlines()) <= 2_001  # the notice is none of them
-    assert LINES[0] in said
-    assert LINES[-1] not in said
+    text = shown(build, "2000 lines or 50 KB")
+    assert len(text.encode()) <= 51_200
+    assert len(text.splitlines()) <= 2_001  # the notice is none of them
+    assert LINES[0] in text
+    assert LINES[-1] not in text
 
 
 def test_the_first_20_lines_and_the_last_10(build: Any) -> None:
-    said = shown(build, "The first 20 lines and the last 10").splitlines()
-    assert [line for line in said if line in set(LINES)] == LINES[:20] + LINES[-10:]
+    lines = shown(build, "The first 20 lines and the last 10").splitlines()
+    assert [line for line in lines if line in set(LINES)] == LINES[:20] + LINES[-10:]
 
 
 @pytest.mark.parametrize(("lines", "changed"), [(30, False), (31, True)])
@@ -60,6 +60,6 @@ def test_a_short_result_stays(lines: int, changed: bool, build: Any) -> None:
 def test_some_tools_whole_and_others_by_their_end(build: Any) -> None:
     assert shown(build, "Some tools whole", LONG, "Skill") == LONG
     assert shown(build, "Some tools whole", LONG, "Read") == LONG
-    said = shown(build, "Some tools whole", LONG, "Bash").splitlines()
-    assert LINES[-1] in said
-    assert LINES[0] not in said
+    lines = shown(build, "Some tools whole", LONG, "Bash").splitlines()
+    assert LINES[-1] in lines
+    assert LINES[0] not in lines

@@ -27,14 +27,14 @@ class Site:
     """A web site with pictures."""
 
     pictures: dict[str, bytes] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     address: str = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         path = scope["path"].removeprefix("/v1")
-        self.asked.append(path)
+        self.requests.append(path)
         body = self.pictures.get(path)
         headers = [(b"content-type", b"text/html" if body is None else b"image/png")]
         await send({"type": "http.response.start", "status": 404 if body is None else 200, "headers": headers})
@@ -92,7 +92,7 @@ def test_the_upstream_gets_the_image_and_in_the_next_turn_the_same_without_a_dow
     for proxy in (0, 1):
         assert world.ask(going_on(request), proxy=proxy).status_code == 200
         assert world.upstream.last.messages[:1] == first
-    assert site.asked == ["/a.png"]
+    assert site.requests == ["/a.png"]
 
 
 @pytest.mark.parametrize("filling", ["", "long " * 2_000], ids=["short", "long"])
@@ -100,17 +100,17 @@ def test_a_failure_reaches_the_model_in_words_that_stay(build: Any, site: Site, 
     world = build(media=FETCHING, models=SEEING, proxies=[{}, {}])
     request = asking(image(site.url("/gone.png")), more=filling)
     world.ask(request)
-    said = sent_image(world)
-    assert said["type"] == "text"
-    assert said["text"].startswith(f"[cannot fetch] {site.url('/gone.png')}\nStatus: failed; HTTP code: 404; ")
-    assert f"final URL: {site.address}/gone.png; content type: text/html\n" in said["text"]
-    assert str(world.folder / "tool-output") in said["text"]
+    part = sent_image(world)
+    assert part["type"] == "text"
+    assert part["text"].startswith(f"[cannot fetch] {site.url('/gone.png')}\nStatus: failed; HTTP code: 404; ")
+    assert f"final URL: {site.address}/gone.png; content type: text/html\n" in part["text"]
+    assert str(world.folder / "tool-output") in part["text"]
     first = world.upstream.last.messages
     site.pictures["/gone.png"] = png()
     for proxy in (0, 1):
         world.ask(going_on(request), proxy=proxy)
         assert world.upstream.last.messages[:1] == first
-    assert site.asked == ["/gone.png"]
+    assert site.requests == ["/gone.png"]
 
 
 def test_in_chinese_the_failure_is_in_chinese(build: Any, site: Site) -> None:
@@ -123,10 +123,10 @@ def test_a_model_that_sees_nothing_gets_a_description_of_what_was_fetched(build:
     world = build(media=FETCHING, models=BLIND)
     site.pictures["/a.png"] = png(30, 20)
     world.ask(asking(image(site.url("/a.png"))))
-    said = sent_image(world)
-    assert said["type"] == "text"
-    assert "a.png" in said["text"]
-    assert "30 x 20" in said["text"]
+    part = sent_image(world)
+    assert part["type"] == "text"
+    assert "a.png" in part["text"]
+    assert "30 x 20" in part["text"]
     assert png(30, 20) in world.kept.values()
 
 
@@ -135,7 +135,7 @@ def test_images_are_left_to_the_upstream_unless_downloads_are_enabled(build: Any
     site.pictures["/a.png"] = png()
     body = json.dumps(asking(image(site.url("/a.png")))).encode()
     world.ask(body)
-    assert (world.upstream.last.body, site.asked) == (body, [])
+    assert (world.upstream.last.body, site.requests) == (body, [])
 
 
 @pytest.mark.parametrize("mode", ["observe", "off"])
@@ -143,18 +143,18 @@ def test_who_only_observes_downloads_nothing(build: Any, site: Site, mode: str) 
     world = build(media=FETCHING, models=SEEING, mode=mode)
     body = json.dumps(asking(image(site.url("/a.png")))).encode()
     world.ask(body)
-    assert (world.upstream.last.body, site.asked) == (body, [])
+    assert (world.upstream.last.body, site.requests) == (body, [])
 
 
 def test_a_private_network_is_closed_unless_it_is_opened(build: Any, site: Site) -> None:
     world = build(media={"fetch_remote_images": True}, models=SEEING)
     site.pictures["/a.png"] = png()
     world.ask(asking(image(site.url("/a.png")), image("http://127.0.0.1/a.png"), image("http://0x7f.1/a.png")))
-    said = [sent_image(world, part=part)["text"] for part in (1, 2, 3)]
-    assert "unusual port" in said[0]
-    assert "private network" in said[1]
-    assert "not a plain http" in said[2]
-    assert site.asked == []
+    texts = [sent_image(world, part=part)["text"] for part in (1, 2, 3)]
+    assert "unusual port" in texts[0]
+    assert "private network" in texts[1]
+    assert "not a plain http" in texts[2]
+    assert site.requests == []
 
 
 def test_the_log_has_only_the_host_of_an_address(build: Any, site: Site) -> None:
@@ -186,7 +186,7 @@ def test_a_request_without_an_image_is_not_touched(build: Any, site: Site) -> No
     world = build(media=FETCHING, models=SEEING)
     body = json.dumps(asking({"type": "text", "text": site.url("/a.png") + " image_url"})).encode()
     world.ask(body)
-    assert (world.upstream.last.body, site.asked) == (body, [])
+    assert (world.upstream.last.body, site.requests) == (body, [])
 
 
 def routed(artifact: str) -> str:
@@ -229,7 +229,7 @@ def test_a_long_run_is_the_same_on_every_replica_whatever_becomes_of_the_site(
         assert sent[: len(before)] == before
         before = sent
         request["messages"] += [{"role": "assistant", "content": "Yes. " * 200}]
-    assert len(site.asked) == len(set(site.asked)) == 8
+    assert len(site.requests) == len(set(site.requests)) == 8
     assert "data:image/png" in json.dumps(before)
     assert "[cannot fetch]" in json.dumps(before)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Send
 from support.journey import Received, World
-from support.journey_models import said
+from support.journey_models import respond
 
 from proxy.demo.incident import Reply
 from proxy.demo.model_server import Completion
@@ -23,7 +23,7 @@ def counting(share: float) -> Any:
     async def answer(received: Received, send: Send) -> bool:
         counted = int(share * sum(len(str(message["content"])) for message in received.messages) / 4.4)
         completion = Completion.make(received.body, "m", Reply("Done."), counted, 1_000)
-        await said(send, json.dumps(completion.whole()).encode())
+        await respond(send, json.dumps(completion.whole()).encode())
         return True
 
     return answer

@@ -115,12 +115,12 @@ def test_replicas_and_restarts_send_the_same(build: Any) -> None:
 
 class TestTheUpstreamHoldsTheConversation:
     def chain(self, world: World, turns: int, text: str) -> dict[str, Any]:
-        said = world.ask(chained("Read all."), path=PATH).json()
+        reply = world.ask(chained("Read all."), path=PATH).json()
         for _ in range(turns):
-            answer = world.ask(chained(results_of(said["output"], text), said["id"]), path=PATH)
+            answer = world.ask(chained(results_of(reply["output"], text), reply["id"]), path=PATH)
             assert answer.status_code == 200, answer.text
-            said = answer.json()
-        return said
+            reply = answer.json()
+        return reply
 
     def test_nothing_is_left_out_and_only_what_is_new_is_cut(self, build: Any) -> None:
         world = build(6_000, answer=ResponsesServer())
@@ -145,12 +145,12 @@ class TestTheUpstreamHoldsTheConversation:
     ) -> None:
         server = ResponsesServer(AgentModel(1_000, Refuses("openai", turn=4), truncates=True))
         world = build(1_000_000, answer=server, defaults={})
-        said, attempts, edits = None, [], []
+        reply, attempts, edits = None, [], []
         for _ in range(8):
-            items = results_of(said["output"], long_text(100)) if said else "Read all."
-            answer = world.ask(chained(items, said and said["id"]) | {"stream": stream}, path=PATH)
+            items = results_of(reply["output"], long_text(100)) if reply else "Read all."
+            answer = world.ask(chained(items, reply and reply["id"]) | {"stream": stream}, path=PATH)
             assert answer.status_code == 200, answer.text
-            said = ended_with(answer.text) if stream else answer.json()
+            reply = ended_with(answer.text) if stream else answer.json()
             attempts.append(answer.headers["x-context-proxy-attempts"])
             edits.append(answer.headers.get("x-context-proxy-edits"))
         assert attempts == ["1", "1", "1", "2", "1", "1", "1", "1"]
@@ -164,10 +164,10 @@ class TestTheUpstreamHoldsTheConversation:
         answers = {"refuses": False}
 
         async def changes_its_mind(request: Any, send: Any) -> bool:
-            asked = b'"auto"' in request.body
-            message = "Your input exceeds the context window of this model." if not asked else "No such member."
+            truncates = b'"auto"' in request.body
+            message = "Your input exceeds the context window of this model." if not truncates else "No such member."
             found: Any = {"error": {"message": message, "type": "invalid_request_error"}}
-            if asked and not answers["refuses"]:
+            if truncates and not answers["refuses"]:
                 found = {"id": "resp_2", "object": "response", "status": "completed", "output": [{"type": "message"}]}
             status = 400 if "error" in found else 200
             await send(
@@ -181,14 +181,14 @@ class TestTheUpstreamHoldsTheConversation:
         answers["refuses"] = True
         last = world.ask(chained("Go on.", "resp_2"), path=PATH)
         assert (last.status_code, last.json()["error"]["code"]) == (400, "context_length_exceeded")
-        asked = [json.loads(one.body).get("truncation") for one in world.upstream.received]
-        assert asked == [None, "auto", "auto", None]
+        truncates = [json.loads(one.body).get("truncation") for one in world.upstream.received]
+        assert truncates == [None, "auto", "auto", None]
 
     def test_an_upstream_that_does_not_cut_ends_in_the_canonical_error(self, build: Any) -> None:
         server = ResponsesServer(AgentModel(1_000, Refuses("openai", limit=900)))
         world = build(1_000_000, answer=server, defaults={})
-        said = world.ask(chained("Read all."), path=PATH).json()
-        refused = world.ask(chained(results_of(said["output"], long_text(100)), said["id"]), path=PATH)
+        reply = world.ask(chained("Read all."), path=PATH).json()
+        refused = world.ask(chained(results_of(reply["output"], long_text(100)), reply["id"]), path=PATH)
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == "context_length_exceeded"
         assert "upstream_truncation=1" in refused.headers["x-context-proxy-edits"]

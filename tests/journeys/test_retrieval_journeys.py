@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Send
 from support.answer_shapes import understood
 from support.journey import KEY, Received, World, long_text, one_call
-from support.journey_models import in_turn, reads, said, thinking
+from support.journey_models import in_turn, reads, respond, thinking
 
 from proxy.core.notices.writing import is_ours
 from proxy.demo import model_server as embedded
@@ -222,9 +222,9 @@ def test_what_later_rounds_count_is_not_held_against_the_estimate_of_the_first(s
         reply = reads(name) if is_first else Reply("Done.")
         completion = Completion.make(received.body, "m", reply, estimate if is_first else 3 * estimate, 100_000)
         if stream:
-            await said(send, b"".join(completion.events(True)), b"text/event-stream")
+            await respond(send, b"".join(completion.events(True)), b"text/event-stream")
         else:
-            await said(send, json.dumps(completion.whole()).encode())
+            await respond(send, json.dumps(completion.whole()).encode())
         return True
 
     world.upstream.answer = counting
@@ -363,7 +363,7 @@ def numbering(thought: Any) -> Any:
         completion = Completion.make(received.body, "m", thought(json.loads(received.body)["messages"]), 1_000, 100_000)
         for number, call in enumerate(completion.message.get("tool_calls", ())):
             call["id"] = f"functions.{call['function']['name']}:{number}"
-        await said(send, json.dumps(completion.whole()).encode())
+        await respond(send, json.dumps(completion.whole()).encode())
         return True
 
     return answer
@@ -448,7 +448,7 @@ def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
 async def _busy(received: Received, send: Send) -> bool:
     if received.messages[-1]["role"] != "tool" or "context-proxy: lines" not in received.messages[-1]["content"]:
         return False
-    await said(send, b'{"error": {"message": "Slow down."}}', status=429)
+    await respond(send, b'{"error": {"message": "Slow down."}}', status=429)
     return True
 
 
@@ -493,7 +493,7 @@ def test_an_upstream_that_does_not_take_the_tool_gets_the_original(status: int, 
     async def refusing(received: Received, send: Send) -> bool:
         if b"read_artifact" not in received.body:
             return False
-        await said(send, json.dumps({"error": {"message": message}}).encode(), status=status)
+        await respond(send, json.dumps({"error": {"message": message}}).encode(), status=status)
         return True
 
     world = build(answer=refusing)
@@ -512,7 +512,7 @@ def test_an_upstream_that_does_not_take_the_tool_gets_the_original(status: int, 
 async def _not_so(received: Received, send: Send) -> bool:
     if b"read_artifact" not in received.body:
         return False
-    await said(send, b'{"error": {"message": "Unknown field."}}', status=400)
+    await respond(send, b'{"error": {"message": "Unknown field."}}', status=400)
     return True
 
 
@@ -527,7 +527,7 @@ def test_a_refused_tool_is_left_out_and_the_other_edits_stay(build: Any) -> None
 
 def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:
     async def refusing(_: Received, send: Send) -> bool:
-        await said(send, b'{"error": {"message": "Unknown field."}}', status=400)
+        await respond(send, b'{"error": {"message": "Unknown field."}}', status=400)
         return True
 
     world = build(answer=refusing)
@@ -550,7 +550,7 @@ async def _too_long_with_pages(received: Received, send: Send) -> bool:
         return False
     message = "This model's maximum context length is 6000 tokens. However, your messages resulted in 7000 tokens."
     error = {"message": message, "code": "context_length_exceeded", "param": "messages"}
-    await said(send, json.dumps({"error": error}).encode(), status=400)
+    await respond(send, json.dumps({"error": error}).encode(), status=400)
     return True
 
 
@@ -575,7 +575,7 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
             return False
         numbers = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
         error = {"message": numbers if limit else "Input is too long.", "code": "context_length_exceeded"}
-        await said(send, json.dumps({"error": error}).encode(), status=400)
+        await respond(send, json.dumps({"error": error}).encode(), status=400)
         return True
 
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, "Let me look."), Reply("Done."))))
@@ -594,7 +594,7 @@ def test_a_model_whose_pages_never_fit_continues_without_them(spoken: str, strea
     async def refusing(received: Received, send: Send) -> bool:
         if received.messages[-1]["role"] == "tool" and "lines 1-" in received.messages[-1]["content"]:
             error = {"message": "Input is too long for requested model.", "code": "context_length_exceeded"}
-            await said(send, json.dumps({"error": error}).encode(), status=400)
+            await respond(send, json.dumps({"error": error}).encode(), status=400)
             return True
         return False
 
@@ -615,7 +615,7 @@ def test_an_answer_ends_where_nothing_fits_any_more(spoken: str, stream: bool, b
         if len(received.messages) == 4:
             return False
         error = {"message": "Input is too long for requested model.", "code": "context_length_exceeded"}
-        await said(send, json.dumps({"error": error}).encode(), status=400)
+        await respond(send, json.dumps({"error": error}).encode(), status=400)
         return True
 
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken))))

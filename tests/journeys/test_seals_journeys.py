@@ -21,7 +21,7 @@ class Case(NamedTuple):
     history: str
     """The member with the messages."""
     thought: dict[str, Any]
-    said: dict[str, Any]
+    output: dict[str, Any]
     """The assistant's text beside its thinking; the next user message follows."""
     refusal: dict[str, Any]
     reply: dict[str, Any]
@@ -72,11 +72,11 @@ CASES = pytest.mark.parametrize("case", [RESPONSES, MESSAGES, CHAT], ids=lambda 
 
 def history(case: Case, *, sealed: bool) -> list[dict[str, Any]]:
     if case is RESPONSES:
-        return [TASK, *([case.thought] if sealed else []), case.said, NEXT]
+        return [TASK, *([case.thought] if sealed else []), case.output, NEXT]
     if case is MESSAGES:
-        blocks = [case.thought, case.said] if sealed else [case.said]
+        blocks = [case.thought, case.output] if sealed else [case.output]
         return [TASK, {"role": "assistant", "content": blocks}, NEXT]
-    return [TASK, case.said | (case.thought if sealed else {}), NEXT]
+    return [TASK, case.output | (case.thought if sealed else {}), NEXT]
 
 
 def body_of(case: Case, *, sealed: bool = True) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_what_the_repair_leaves_is_valid(build: Any) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "a.log"}
     plain = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
-    items = [TASK, RESPONSES.thought, call, output, RESPONSES.thought, RESPONSES.said, plain, RESPONSES.said, NEXT]
+    items = [TASK, RESPONSES.thought, call, output, RESPONSES.thought, RESPONSES.output, plain, RESPONSES.output, NEXT]
     world = build(answer=Verifies(RESPONSES))
     answer = world.ask({"model": "m", "input": items}, path="/responses")
     assert answer.headers["x-context-proxy-edits"] == "history_healed=2"
@@ -168,16 +168,16 @@ def test_what_the_repair_leaves_is_valid(build: Any) -> None:
 
 def turns_of(case: Case, *seals: str, words: str = "Look at the log.") -> list[list[dict[str, Any]]]:
     """Each turn of one conversation: the history until then and, as far as `seals` name them, its sealed reasoning."""
-    said = case.said if case is not MESSAGES else {"role": "assistant", "content": [case.said]}
+    output = case.output if case is not MESSAGES else {"role": "assistant", "content": [case.output]}
     turns = [[{"role": "user", "content": words}]]
     for number, seal in enumerate(seals):
         thought = json.loads(json.dumps(case.thought).replace(SEAL, seal))
         if not seal:
-            found = [said]
+            found = [output]
         elif case is RESPONSES:
-            found = [thought, said]
+            found = [thought, output]
         else:
-            found = [said | thought] if case is CHAT else [said | {"content": [thought, case.said]}]
+            found = [output | thought] if case is CHAT else [output | {"content": [thought, case.output]}]
         turns.append([*turns[-1], *found, {"role": "user", "content": f"And now, {number}?"}])
     return turns
 
@@ -274,7 +274,7 @@ class Binds:
                 )
             before.append(message)
         thought = {"type": "thinking", "thinking": "Hm.", "signature": self._sign(before)}
-        reply = MESSAGES.reply | {"content": [thought, MESSAGES.said]}
+        reply = MESSAGES.reply | {"content": [thought, MESSAGES.output]}
         if mistake:
             self.refused += 1
             reply = {"type": "error", "error": {"type": "invalid_request_error", "message": mistake}}

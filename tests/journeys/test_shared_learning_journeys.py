@@ -98,7 +98,7 @@ def test_a_conversation_continues_while_the_server_is_away_and_is_shared_once_it
     eventually(lambda: "unavailable" in ready(world, 0))
     assert set(ready(world, 0)["unavailable"]) == {"state"}
     overview = world.client.get(world.proxies[0].removesuffix("/v1") + "/overview").json()
-    assert [said["words"].split(",")[0] for said in overview["health"]] == ["Replicas share nothing"]
+    assert [finding["words"].split(",")[0] for finding in overview["health"]] == ["Replicas share nothing"]
     assert not known_to(world, 1)
     assert world.ask(chat("why?"), proxy=1).headers["x-context-proxy-attempts"] == "2"
     metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text
@@ -123,11 +123,11 @@ def test_the_command_makes_all_replicas_forget(
     world.ask(chat("why?"), proxy=0)
     eventually(lambda: known_to(world, 1))
     monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", server.url)
-    asked = ["models", "--forget", "--all", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
-    assert main(asked) == 0
+    argv = ["models", "--forget", "--all", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
+    assert main(argv) == 0
     eventually(lambda: not known_to(world, 0) and not known_to(world, 1))
     server.stop()
-    assert main(asked) == 1
+    assert main(argv) == 1
     assert "only this machine has forgotten" in capsys.readouterr().err
 
 

@@ -128,10 +128,10 @@ def test_a_chain_continues_from_a_model_that_was_stopped(build: Any, stream: boo
     world, server, call = started(build)
     chain = Chain(world, stream=stream)
     server.replies += [Reply("", (call,))] * 9
-    said = chain.ask(task())[-1]["content"][0]["text"]
+    text = chain.ask(task())[-1]["content"][0]["text"]
     chain.ask(user("Go on."))
     assert server.refusals == []
-    assert results_in(server.bodies[-1]["input"]) == [said]
+    assert results_in(server.bodies[-1]["input"]) == [text]
     chain.ask(user("Thanks."))
     assert server.refusals == []
 

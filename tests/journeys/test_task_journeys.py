@@ -76,8 +76,8 @@ def test_a_command_goes_with_its_own_output(build: Any) -> None:
     world = build(WINDOW)
     run_by_text(world, 40, mini_swe)
     for received in world.upstream.received:
-        said = [message["content"] for message in received.messages[2:]]
-        for words, output in zip(said[::2], said[1::2], strict=True):
+        contents = [message["content"] for message in received.messages[2:]]
+        for words, output in zip(contents[::2], contents[1::2], strict=True):
             turn = words.partition("look at build ")[2].partition(".")[0]
             assert f"log-{turn} 0:" in output or MARK in output
 
@@ -209,9 +209,9 @@ def test_left_out_reasoning_is_named(build: Any) -> None:
 def old_words(kind: str) -> list[dict[str, Any]]:
     """A first turn whose only exchange always stays, and is long."""
     arguments = json.dumps({"path": "a.py", "content": long_text(400, "old")}) if kind == "arguments" else "{}"
-    asked = call(0, "write", arguments) | ({"content": long_text(400, "old")} if kind == "text" else {})
+    write = call(0, "write", arguments) | ({"content": long_text(400, "old")} if kind == "text" else {})
     task = TASK + (long_text(900, "task") if kind == "task" else "")
-    return [{"role": "user", "content": task}, asked, result(0, "written"), {"role": "user", "content": "Now the log."}]
+    return [{"role": "user", "content": task}, write, result(0, "written"), {"role": "user", "content": "Now the log."}]
 
 
 @pytest.mark.parametrize("kind", ["arguments", "text", "task"])

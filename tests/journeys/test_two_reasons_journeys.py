@@ -48,8 +48,8 @@ def test_a_window_that_an_exact_refusal_corrects_is_adopted_and_logged(build: An
     assert found == [(200, 2), (200, 1), (200, 1)]
     (line,) = world.log("configured_window_corrected")
     assert (line["window_tokens"], line["configured_tokens"]) == (LIMIT_TOKENS, 2 * LIMIT_TOKENS - 2)
-    said = f"learned from a refusal, in place of {2 * LIMIT_TOKENS - 2} from config models[0]"
-    assert world.logged("model_limits", 2)[-1]["window_from"] == said
+    source = f"learned from a refusal, in place of {2 * LIMIT_TOKENS - 2} from config models[0]"
+    assert world.logged("model_limits", 2)[-1]["window_from"] == source
 
 
 def test_a_window_under_what_a_refusal_prints_stays_as_it_is_configured(build: Any) -> None:
@@ -74,9 +74,9 @@ def test_half_of_what_was_refused_holds_the_task_and_the_newest_words(build: Any
     session.messages[0]["content"] += " The task ends here."
     world = build(answer=upstream, defaults={})
     assert sends(world, upstream, session, turns=1)[0][0] == 200
-    said = json.dumps(json.loads(upstream.sent[-1])[session.spelling.member])
-    assert "The task ends here." in said
-    assert session.words in said
+    messages = json.dumps(json.loads(upstream.sent[-1])[session.spelling.member])
+    assert "The task ends here." in messages
+    assert session.words in messages
 
 
 def test_the_error_says_what_was_done(build: Any) -> None:
@@ -84,6 +84,6 @@ def test_the_error_says_what_was_done(build: Any) -> None:
     session = Session("chat", ["image", "pairing", "unnumbered"])
     answer = build(answer=upstream, defaults={}).ask(session.body())
     assert (answer.status_code, len(upstream.sent)) == (400, 3)
-    said = answer.json()["error"]["message"]
-    assert "its media had been replaced by text and its calls and results had been made to pair up;" in said
-    assert "once more" not in said
+    message = answer.json()["error"]["message"]
+    assert "its media had been replaced by text and its calls and results had been made to pair up;" in message
+    assert "once more" not in message

@@ -118,12 +118,12 @@ def length_in(head: bytes) -> int:
 
 
 def body_of(kind: str, number: int) -> bytes:
-    said = [{"role": "user", "content": f"{number} {TEXT}"}]
+    turns = [{"role": "user", "content": f"{number} {TEXT}"}]
     if kind == "big":
         roles = ("user", "assistant") * 50
-        said = [{"role": role, "content": f"{index} {TEXT}"} for index, role in enumerate(roles)]
-        said.append({"role": "user", "content": f"{number} go"})
-    messages = [{"role": "system", "content": "You are helpful."}, *said]
+        turns = [{"role": role, "content": f"{index} {TEXT}"} for index, role in enumerate(roles)]
+        turns.append({"role": "user", "content": f"{number} go"})
+    messages = [{"role": "system", "content": "You are helpful."}, *turns]
     streamed = {"stream": True} if kind == "stream" else {}
     return json.dumps({"model": "gpt-4o", "messages": messages, "max_tokens": 100, **streamed}).encode()
 
@@ -168,9 +168,9 @@ class Counted:
     def _wait_for(self, word: str) -> int:
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
-            said = self._result.read_text() if self._result.exists() else ""
-            if said == word or (not word and said.isdigit()):
-                return int(said or 0) if said.isdigit() else 0
+            text = self._result.read_text() if self._result.exists() else ""
+            if text == word or (not word and text.isdigit()):
+                return int(text or 0) if text.isdigit() else 0
             time.sleep(0.005)
         raise AssertionError("the proxy does not count")
 

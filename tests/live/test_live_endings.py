@@ -349,7 +349,7 @@ async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: An
 
 
 async def busy_connections_are_told_that_their_next_answer_is_the_last(start: Any, connect: Any) -> None:
-    proxy, asked = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), asyncio.Semaphore(0)
+    proxy, received = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), asyncio.Semaphore(0)
     ended: list[bytes] = []
 
     async def busy() -> None:
@@ -357,7 +357,7 @@ async def busy_connections_are_told_that_their_next_answer_is_the_last(start: An
             while True:
                 client.ask(CHAT, BODY)
                 _, headers, _ = await client.answer()  # raises when it is reset
-                asked.release()
+                received.release()
                 if headers.get(b"connection") == b"close":
                     ended.append(await client.reader.read())
                     return
@@ -366,7 +366,7 @@ async def busy_connections_are_told_that_their_next_answer_is_the_last(start: An
         for _ in range(16):
             clients.create_task(busy())
         for _ in range(100):
-            await soon(asked.acquire())
+            await soon(received.acquire())
         proxy.process.send_signal(signal.SIGTERM)
     assert ended == [b""] * 16
     assert await _ended(proxy) == -signal.SIGTERM

@@ -233,8 +233,8 @@ async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, t
             )
         except FileNotFoundError:
             pytest.skip("no JDK is installed; the test above sends the same bytes")
-        said, _ = await asyncio.wait_for(java.communicate(), 60)
-    assert said.decode().splitlines() == ["200 ok", "200 ok"]
+        output, _ = await asyncio.wait_for(java.communicate(), 60)
+    assert output.decode().splitlines() == ["200 ok", "200 ok"]
     assert [request.body for request in _posted(seen)] == [BODY, BODY]
 
 

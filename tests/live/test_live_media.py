@@ -33,8 +33,8 @@ class TextOnly:
             return _refused(500, "image input is not supported - hint: you may need to provide the mmproj")
         if "file" in kinds:
             return _refused(422, "messages[0]: unknown variant `file`, expected `text` at line 1 column 80")
-        said = {"role": "assistant", "content": "I read text."}
-        choice = {"index": 0, "message": said, "finish_reason": "stop"}
+        reply = {"role": "assistant", "content": "I read text."}
+        choice = {"index": 0, "message": reply, "finish_reason": "stop"}
         return JSONResponse({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
 
 
@@ -71,8 +71,8 @@ def test_an_image_and_a_pdf_are_healed_once_and_then_known(upstream: TextOnly, p
     assert not any("image_url" in json.dumps(messages) for messages in later)
     assert len(upstream.received) <= 4, "each kind is refused once"
 
-    for file, said in ((PNG, about_image), (PDF, about_pdf)):
-        place = said.rsplit(" ", 1)[1].removesuffix(".")
+    for file, notice in ((PNG, about_image), (PDF, about_pdf)):
+        place = notice.rsplit(" ", 1)[1].removesuffix(".")
         assert Path(place).read_bytes() == file, "the way to it works"
     log = proxy.log()
     learned = [json.loads(line)["refused"] for line in log.splitlines() if '"media_refusal_learned"' in line]

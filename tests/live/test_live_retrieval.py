@@ -56,11 +56,11 @@ def test_openai_python_puts_the_stream_together(script: str, base_url: str) -> N
         with client.chat.completions.stream(**request(script), stream_options={"include_usage": True}) as stream:
             names = {event.chunk.id for event in stream if event.type == "chunk"}
             streamed = stream.get_final_completion()
-    said, spoken = whole.choices[0], streamed.choices[0]
-    assert (spoken.message.content, spoken.message.role) == (said.message.content, "assistant")
-    assert spoken.finish_reason == said.finish_reason == ("tool_calls" if script is MIXED else "stop")
+    choice, spoken = whole.choices[0], streamed.choices[0]
+    assert (spoken.message.content, spoken.message.role) == (choice.message.content, "assistant")
+    assert spoken.finish_reason == choice.finish_reason == ("tool_calls" if script is MIXED else "stop")
     calls = [call.function.arguments for call in spoken.message.tool_calls or ()]
-    assert calls == [call.function.arguments for call in said.message.tool_calls or ()]
+    assert calls == [call.function.arguments for call in choice.message.tool_calls or ()]
     assert calls == (['{"page": 1}', '{"page": 2}'] if script is MIXED else [])
     assert len(names) == 1
     # The client's own prompt with the tool in its list, whatever was read for it on the way.
@@ -90,11 +90,11 @@ def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_f
 
 def test_openai_python_continues_after_a_mixed_answer(base_url: str) -> None:
     with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
-        asked = request(BOTH)
-        message = client.chat.completions.create(**asked).choices[0].message
+        options = request(BOTH)
+        message = client.chat.completions.create(**options).choices[0].message
         results = [{"role": "tool", "tool_call_id": call.id, "content": "42"} for call in message.tool_calls]
         # The model server refuses a history in which calls and results are not paired.
-        done = client.chat.completions.create(**{**asked, "messages": [*asked["messages"], message, *results]})
+        done = client.chat.completions.create(**{**options, "messages": [*options["messages"], message, *results]})
         assert done.choices[0].message.content.startswith("Done after 1 steps.")
 
 

@@ -43,18 +43,18 @@ def client(proxied: World) -> Iterator[Any]:
 def test_openai_python_continues_from_a_response_by_its_id(
     client: Any, proxied: World, server: KeepingServer, stream: bool
 ) -> None:
-    asked = {"model": "m", "tools": TOOLS}
-    previous = client.responses.create(**asked, input=TASK).id
+    options = {"model": "m", "tools": TOOLS}
+    previous = client.responses.create(**options, input=TASK).id
     name = next(name for name in proxied.kept if name.startswith("tool_fetch_"))
     reads = Call("read_artifact", {"id": name, "lines": "2500-2501"})
     server.replies += [Reply("", (reads,), "hm"), Reply("Both.", (reads, Call("fetch", {}))), Reply("It is 6.")]
     new: Any = [{"role": "user", "content": "Really?"}]
     for text in ("Both.", "It is 6.", "Reply 6."):
-        asked["previous_response_id"] = previous
+        options["previous_response_id"] = previous
         if not stream:
-            response = client.responses.create(**asked, input=new)
+            response = client.responses.create(**options, input=new)
         else:
-            with client.responses.stream(**asked, input=new) as stream:
+            with client.responses.stream(**options, input=new) as stream:
                 begun = next(event.response.id for event in stream if event.type == "response.created")
                 response = stream.get_final_response()
             assert begun == response.id

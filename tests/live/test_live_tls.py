@@ -39,8 +39,8 @@ async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(
             await connection.send(CHUNKED + chunk(EVENTS[1] + END) + LAST_CHUNK)
         await connection.send(NO_QUESTION)
 
-    said = [{"role": "user", "content": f"{turn} " * (300_000 if not turn else 20_000)} for turn in range(6)]
-    bodies = [json.dumps({"model": "m", "messages": said[: turn + 1]}).encode() for turn in range(len(said))]
+    messages = [{"role": "user", "content": f"{turn} " * (300_000 if not turn else 20_000)} for turn in range(6)]
+    bodies = [json.dumps({"model": "m", "messages": messages[: turn + 1]}).encode() for turn in range(len(messages))]
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     async with ScriptedUpstream(script, tls=server_side() if scheme == "https" else None) as upstream:
         proxy = start("--upstream", f"{scheme}://127.0.0.1:{upstream.port}/v1")

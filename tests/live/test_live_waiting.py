@@ -55,10 +55,10 @@ class Waiting:
         kind, nothing = (b"text/event-stream", b": WAITING\n\n") if streams else (b"application/json", b"\n")
         await connection.send(CHUNKED.replace(b"text/event-stream", kind) + chunk(nothing))
         await self.go_on.wait()
-        said = STREAM if streams else WHOLE
+        body = STREAM if streams else WHOLE
         if len(self.bodies) <= self._refusals:
-            said = b"data: " + REFUSAL + b"\n\n" if streams else REFUSAL
-        await connection.send(chunk(nothing) + chunk(said) + LAST_CHUNK)
+            body = b"data: " + REFUSAL + b"\n\n" if streams else REFUSAL
+        await connection.send(chunk(nothing) + chunk(body) + LAST_CHUNK)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -69,17 +69,19 @@ async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: 
         openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
         async with asyncio.timeout(20):
-            asked = client.chat.completions.with_streaming_response.create(model="m", messages=MESSAGES, stream=stream)
-            async with asked as response:  # has the head before the upstream says anything
+            request = client.chat.completions.with_streaming_response.create(
+                model="m", messages=MESSAGES, stream=stream
+            )
+            async with request as response:  # has the head before the upstream says anything
                 waiting.go_on.set()
                 body = b"".join([piece async for piece in response.iter_bytes()])
         assert (body.strip().endswith(STREAM.strip() if stream else WHOLE), len(waiting.bodies)) == (True, 2)
         waiting.bodies.clear()
-        said = await client.chat.completions.create(model="m", messages=MESSAGES, stream=stream)
+        reply = await client.chat.completions.create(model="m", messages=MESSAGES, stream=stream)
         if stream:
-            assert "".join([event.choices[0].delta.content or "" async for event in said]) == "Done."
+            assert "".join([event.choices[0].delta.content or "" async for event in reply]) == "Done."
         else:
-            assert said.choices[0].message.content == "Done."
+            assert reply.choices[0].message.content == "Done."
 
 
 async def test_openai_python_raises_what_cannot_be_cured_after_a_wait(start: Any) -> None:

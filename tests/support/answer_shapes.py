@@ -118,7 +118,7 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
 
 def understood(stream: bytes) -> dict[str, Any]:
     """A stream as a strict client reads it: one answer, one role, calls numbered from 0 in the order they begin."""
-    said: dict[str, Any] = {"role": None, "content": "", "reasoning_content": "", "tool_calls": []}
+    message: dict[str, Any] = {"role": None, "content": "", "reasoning_content": "", "tool_calls": []}
     names: set[tuple[str, int]] = set()
     finish, usage, done = None, None, False
     for event in stream.split(b"\n\n"):
@@ -139,15 +139,15 @@ def understood(stream: bytes) -> dict[str, Any]:
             assert finish is None, "nothing follows a finished choice"
             delta = one["delta"]
             if "role" in delta:
-                assert said["role"] is None
-                said["role"] = delta["role"]
+                assert message["role"] is None
+                message["role"] = delta["role"]
             for name in ("content", "reasoning_content"):
-                said[name] += delta.get(name) or ""
+                message[name] += delta.get(name) or ""
             for item in delta.get("tool_calls", ()):
-                _add_call(said["tool_calls"], item)
+                _add_call(message["tool_calls"], item)
             finish = one["finish_reason"]
     assert len(names) <= 1
-    return {"message": said, "finish": finish, "usage": usage, "done": done}
+    return {"message": message, "finish": finish, "usage": usage, "done": done}
 
 
 def _add_call(made: list[dict[str, Any]], item: dict[str, Any]) -> None:

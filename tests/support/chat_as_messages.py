@@ -31,8 +31,8 @@ def request_as_messages(body: Mapping[str, Any]) -> Json:
 
 
 def _tool(function: Mapping[str, Any]) -> Json:
-    said = {name: found for name, found in function.items() if name != "parameters"}
-    return {**said, "input_schema": function.get("parameters") or {"type": "object"}}
+    members = {name: found for name, found in function.items() if name != "parameters"}
+    return {**members, "input_schema": function.get("parameters") or {"type": "object"}}
 
 
 def request_as_chat(body: Mapping[str, Any]) -> Json:
@@ -40,7 +40,7 @@ def request_as_chat(body: Mapping[str, Any]) -> Json:
     made: Json = {"model": body.get("model"), "messages": [*head, *chat_of(body["messages"])]}
     if body.get("tools"):
         tools = ({**tool, "parameters": tool["input_schema"]} for tool in body["tools"])
-        kept = ({name: said for name, said in tool.items() if name != "input_schema"} for tool in tools)
+        kept = ({name: value for name, value in tool.items() if name != "input_schema"} for tool in tools)
         made["tools"] = [{"type": "function", "function": tool} for tool in kept]
     return made
 

@@ -35,7 +35,7 @@ def request_as_responses(body: Mapping[str, Any]) -> Json:
 def request_as_chat(body: Mapping[str, Any]) -> Json:
     made: Json = {"model": body.get("model"), "messages": messages_of(body["input"])}
     if body.get("tools"):
-        tools = ({name: said for name, said in tool.items() if name != "type"} for tool in body["tools"])
+        tools = ({name: value for name, value in tool.items() if name != "type"} for tool in body["tools"])
         made["tools"] = [{"type": "function", "function": tool} for tool in tools]
     return made
 

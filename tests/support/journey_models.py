@@ -24,22 +24,22 @@ def thinking(thought: Thought) -> Answer:
         completion = Completion.make(received.body, "m", reply, 1_000, 100_000)
         if wanted.get("stream"):
             options = wanted.get("stream_options") or {}
-            await said(send, b"".join(completion.events(options.get("include_usage", False))), b"text/event-stream")
+            await respond(send, b"".join(completion.events(options.get("include_usage", False))), b"text/event-stream")
         else:
-            await said(send, json.dumps(completion.whole()).encode())
+            await respond(send, json.dumps(completion.whole()).encode())
         return True
 
     return answer
 
 
-async def said(send: Send, body: bytes, content_type: bytes = b"application/json", status: int = 200) -> None:
+async def respond(send: Send, body: bytes, content_type: bytes = b"application/json", status: int = 200) -> None:
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", content_type)]})
     await send({"type": "http.response.body", "body": body})
 
 
-def reads(name: str, text: str = "", **asked: Any) -> Reply:
+def reads(name: str, text: str = "", **parameters: Any) -> Reply:
     """The model reads an artifact."""
-    return Reply(text, (Call("read_artifact", {"id": name, **asked}),))
+    return Reply(text, (Call("read_artifact", {"id": name, **parameters}),))
 
 
 def in_turn(*replies: Reply) -> Thought:

@@ -272,8 +272,8 @@ class _Rounds:
             return None
         others = tuple(calls[position] for position, call in enumerate(self._calls) if not _is_own(call))
         words = "\n".join(self._words)
-        said = assistant(calls, _spoken(words) if self._words else [])
-        return AssistantMessage(said, own, others, meant_by(others), {"words": words})
+        message = assistant(calls, _spoken(words) if self._words else [])
+        return AssistantMessage(message, own, others, meant_by(others), {"words": words})
 
     def plain_end(self, sentence: str) -> list[str]:
         """The end if the model would call us again."""

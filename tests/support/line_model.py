@@ -8,7 +8,7 @@ from starlette.types import Send
 from proxy.demo import model_server as embedded
 from proxy.wire.request import Request
 from support.journey import Received
-from support.journey_models import said
+from support.journey_models import respond
 from support.line_api import LINES, ended
 
 IMAGE_TOKENS = 765
@@ -40,9 +40,9 @@ class LineModel:
         end = "calls" if "+ " in words else "done"
         lines = ["assistant", *words.split("\n"), f"ended: {end}", f"counted: {tokens_of(request)} {len(words)}"]
         if request.stream:
-            await said(send, ended(lines), LINES.framing.content_type)
+            await respond(send, ended(lines), LINES.framing.content_type)
         else:
-            await said(send, "\n".join(lines).encode(), LINES.content_type)
+            await respond(send, "\n".join(lines).encode(), LINES.content_type)
         return True
 
     def _refusal(self, request: Request) -> str:
@@ -65,9 +65,9 @@ class LineModel:
     async def _refuse(self, send: Send, request: Request, refusal: str) -> None:
         lines = f"refused: {refusal}".split("\n")
         if request.stream and self._is_late:
-            await said(send, ended(["assistant", *lines]), LINES.framing.content_type)
+            await respond(send, ended(["assistant", *lines]), LINES.framing.content_type)
         else:
-            await said(send, "\n".join(lines).encode(), LINES.content_type, 400)
+            await respond(send, "\n".join(lines).encode(), LINES.content_type, 400)
 
 
 def tokens_of(request: Request) -> int:

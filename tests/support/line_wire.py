@@ -152,8 +152,8 @@ class LineMessage:
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
         """The hidden ones come first, because their results do."""
-        said = [_written(sign, text) for sign, text in self._runs if sign != "="]
-        whole = self.again(assistant([*calls.values(), *self._written_calls], said))
+        texts = [_written(sign, text) for sign, text in self._runs if sign != "="]
+        whole = self.again(assistant([*calls.values(), *self._written_calls], texts))
         return replace(whole, hidden=len(calls))
 
     @property
@@ -169,11 +169,11 @@ class LineMessage:
         return self.again("\n".join([" ".join(self._head), *map(_line_of, items)]).encode())
 
 
-def assistant(calls: Sequence[bytes], said: Sequence[str]) -> bytes:
+def assistant(calls: Sequence[bytes], texts: Sequence[str]) -> bytes:
     """A message of a model: its calls, each as a piece of its own, and the lines that it says."""
     pieces = [call.decode().split("\n") for call in calls]
     head = " ".join(["assistant", *(named for named, _ in pieces)])
-    return "\n".join([head, *(given for _, given in pieces), *said]).encode()
+    return "\n".join([head, *(given for _, given in pieces), *texts]).encode()
 
 
 def meant_by(calls: Sequence[bytes]) -> list[list[str]]:

@@ -125,7 +125,7 @@ def invalid(complaint: str) -> Answer:
 
 
 def _openai(code: str | None) -> Refusal:
-    def said(_: Mapping[str, Any], tokens_sent: int, limit: int) -> Answer:
+    def answer(_: Mapping[str, Any], tokens_sent: int, limit: int) -> Answer:
         text = (
             f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens_sent} "
             "tokens. Please reduce the length of the messages."
@@ -133,7 +133,7 @@ def _openai(code: str | None) -> Refusal:
         kind = "invalid_request_error"
         return as_json({"error": {"message": text, "type": kind, "param": "messages", "code": code}}, 400)
 
-    return said
+    return answer
 
 
 def _ours(**members: Any) -> Refusal:

@@ -17,8 +17,8 @@ DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/p
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def text(said: str, **members: Any) -> dict[str, Any]:
-    return {"type": "text", "text": said, **members}
+def text(value: str, **members: Any) -> dict[str, Any]:
+    return {"type": "text", "text": value, **members}
 
 
 def use(number: int, name: str = "Read", **given: Any) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def system(content: Any) -> dict[str, Any]:
     return {"role": "system", "content": content}
 
 
-NON_EMPTY = TEXTS.map(lambda said: said if said.strip() else f"{said}words")
-SHORT = SHORT_TEXTS.map(lambda said: said if said.strip() else f"{said}words")
+NON_EMPTY = TEXTS.map(lambda text: text if text.strip() else f"{text}words")
+SHORT = SHORT_TEXTS.map(lambda text: text if text.strip() else f"{text}words")
 RESULTS = st.one_of(
     NON_EMPTY,
     NON_EMPTY,

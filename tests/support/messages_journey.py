@@ -30,8 +30,8 @@ class MessagesServer:
     model: AgentModel = field(default_factory=lambda: AgentModel(steps=1_000))
 
     async def __call__(self, request: Received, send: Send) -> bool:
-        asked = scripted_upstream.Request(b"", list(request.headers.items()), request.body)
-        answer = self.model.answer("POST", "/v1/messages", asked)
+        received = scripted_upstream.Request(b"", list(request.headers.items()), request.body)
+        answer = self.model.answer("POST", "/v1/messages", received)
         headers = [(b"content-type", answer.content_type.encode())]
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -123,7 +123,7 @@ def work(
     """An agent that answers every call with `text(turn)`; its messages."""
     messages = list(start or [{"role": "user", "content": "Read all."}])
     for turn in range(turns):
-        said = said_by(world, request(marked(messages), **members))
-        results = results_of(said["content"], text(turn))
-        messages = [*messages, {"role": "assistant", "content": said["content"]}, {"role": "user", "content": results}]
+        reply = said_by(world, request(marked(messages), **members))
+        results = results_of(reply["content"], text(turn))
+        messages = [*messages, {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": results}]
     return messages

@@ -71,7 +71,7 @@ class Refused(Exception):
 
 
 @dataclass
-class Said:
+class Completion:
     """One reply of the model."""
 
     content: str = "Done."
@@ -121,7 +121,7 @@ class OllamaModel:
     """An `Answer` of a journey's upstream: chats are journeys' requests, everything else is answered beside them."""
 
     models: dict[str, Model] = field(default_factory=lambda: {"m": Model()})
-    says: list[Said] = field(default_factory=lambda: [Said()])
+    says: list[Completion] = field(default_factory=lambda: [Completion()])
     """The last one for ever."""
     allocates: int = 4_096
     """`OLLAMA_CONTEXT_LENGTH`."""
@@ -345,7 +345,7 @@ class OllamaModel:
         return sum(chat.was_cut for chat in self.chats)
 
 
-def answered(head: Json, reply: Said, prompt_tokens: int, number: int | None, *, is_stream: bool) -> list[Json]:
+def answered(head: Json, reply: Completion, prompt_tokens: int, number: int | None, *, is_stream: bool) -> list[Json]:
     """The lines of a reply, or the only object. `number`: of the reply, in the ids of its calls; None: they have none.
     Raises Refused."""
     calls = [

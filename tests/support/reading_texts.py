@@ -64,9 +64,9 @@ ARTIFACT = "tool_bash_0123456789abcdef.txt"
 NUMBERED_LINES = b"".join(b"line %d\n" % number for number in range(1, 20_001))
 
 
-def answer(language: Language = "en", text: bytes = NUMBERED_LINES, **asked: str) -> tuple[str, str]:
+def answer(language: Language = "en", text: bytes = NUMBERED_LINES, **parameters: str) -> tuple[str, str]:
     """The header of a page of an artifact, and the rest of it."""
-    query = Query.parse(asked)
+    query = Query.parse(parameters)
     assert query is not None
     page = driven(read(LineIndex.of_text(text), query, ARTIFACT, language), text).decode()
     header, _, rest = page.partition("\n")

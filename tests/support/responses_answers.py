@@ -58,9 +58,9 @@ def output_of(reply: Reply, number: int, *, thinking: bool) -> list[dict[str, An
         sealed = f"gAAAA{number:027d}=="
         items.append({"type": "reasoning", "id": f"rs_{number:024d}", "summary": [], "encrypted_content": sealed})
     if reply.text:
-        said = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         name = f"msg_{number:024d}"
-        items.append({"type": "message", "id": name, "role": "assistant", "status": "completed", "content": [said]})
+        items.append({"type": "message", "id": name, "role": "assistant", "status": "completed", "content": [part]})
     for index, call in enumerate(reply.calls):
         named = {"call_id": f"call_{number:020d}{index:04d}", "name": call.name, "status": "completed"}
         named |= {"namespace": call.namespace} if call.namespace else {}
@@ -164,8 +164,8 @@ def counted_answer(body: Mapping[str, Any]) -> Answer:
 
 def error(message: str, status: int = 400, code: str | None = None, **members: Any) -> Answer:
     """In OpenAI's envelope."""
-    said = {"message": message, "type": "invalid_request_error", "param": "input", "code": code, **members}
-    return as_json({"error": said}, status)
+    details = {"message": message, "type": "invalid_request_error", "param": "input", "code": code, **members}
+    return as_json({"error": details}, status)
 
 
 def invalid(complaint: str) -> Answer:
@@ -196,8 +196,8 @@ def _flat(body: Mapping[str, Any], sent: int, _: int) -> Answer:
 
 
 def _nested(body: Mapping[str, Any], sent: int, _: int) -> Answer:
-    said = {"type": "invalid_request_error", "code": EXCEEDED, "message": WORDS, "param": "input"}
-    reported = {"type": "error", "error": said}
+    details = {"type": "invalid_request_error", "code": EXCEEDED, "message": WORDS, "param": "input"}
+    reported = {"type": "error", "error": details}
     return as_events(_numbered([*_opening(body, sent), reported, _failed(body, sent, EXCEEDED)]))
 
 

@@ -16,12 +16,12 @@ IMAGE = {"type": "input_image", "detail": "low", "image_url": "data:image/png;ba
 FILE = {"type": "input_file", "filename": "a.pdf", "file_id": "file_1"}
 
 
-def said(text: str) -> dict[str, Any]:
+def text_part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
 CONTENTS = st.one_of(
-    TEXTS, st.lists(st.one_of(TEXTS.map(said), st.sampled_from([IMAGE, FILE])), min_size=1, max_size=3)
+    TEXTS, st.lists(st.one_of(TEXTS.map(text_part), st.sampled_from([IMAGE, FILE])), min_size=1, max_size=3)
 )
 
 

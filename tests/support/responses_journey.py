@@ -28,8 +28,8 @@ class ResponsesServer:
     model: AgentModel = field(default_factory=lambda: AgentModel(steps=1_000))
 
     async def __call__(self, request: Received, send: Send) -> bool:
-        asked = scripted_upstream.Request(b"", list(request.headers.items()), request.body)
-        answer = self.model.answer("POST", "/v1/responses", asked)
+        received = scripted_upstream.Request(b"", list(request.headers.items()), request.body)
+        answer = self.model.answer("POST", "/v1/responses", received)
         headers = [(b"content-type", answer.content_type.encode())]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         pieces = [answer.body]

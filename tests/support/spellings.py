@@ -41,7 +41,7 @@ class ErrorInReply(Exception):
 
 
 @dataclass(frozen=True)
-class Said:
+class ParsedReply:
     """A reply as its client keeps it."""
 
     items: Items
@@ -79,7 +79,7 @@ class Spelling(Protocol):
 
     def error(self, message: str, status: int) -> Answer: ...
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer: ...
-    def said(self, body: bytes, *, streamed: bool) -> Said: ...
+    def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply: ...
 
 
 class Chat:
@@ -151,11 +151,11 @@ class Chat:
         reported = bool((body.get("stream_options") or {}).get("include_usage"))
         return Answer(200, b"".join(made.events(reported)), "text/event-stream")
 
-    def said(self, body: bytes, *, streamed: bool) -> Said:
+    def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:
         message = _put_together(body) if streamed else json.loads(body)["choices"][0]["message"]
         message.setdefault("role", "assistant")
         calls = [call["id"] for call in message.get("tool_calls") or ()]
-        return Said([message], calls, message.get("content") or "")
+        return ParsedReply([message], calls, message.get("content") or "")
 
 
 class Messages:
@@ -231,14 +231,14 @@ class Messages:
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
         return messages_answers.answered(body, reply, usage, number)[0]
 
-    def said(self, body: bytes, *, streamed: bool) -> Said:
+    def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:
         if streamed and b'"type": "error"' in body:
             raise ErrorInReply(body.decode())
         message = messages_journey.message_of(body.decode()) if streamed else json.loads(body)
         content = message["content"]
         calls = [block["id"] for block in content if block["type"] == "tool_use"]
         text = "".join(block["text"] for block in content if block["type"] == "text")
-        return Said([{"role": "assistant", "content": content or "…"}], calls, text)
+        return ParsedReply([{"role": "assistant", "content": content or "…"}], calls, text)
 
 
 class Responses:
@@ -264,8 +264,8 @@ class Responses:
         if seal:
             found.append({"type": "reasoning", "id": f"rs_{calls[0][0]}", "summary": [], "encrypted_content": seal})
         if text:
-            said = [{"type": "output_text", "text": text, "annotations": []}]
-            found.append({"type": "message", "role": "assistant", "content": said})
+            content = [{"type": "output_text", "text": text, "annotations": []}]
+            found.append({"type": "message", "role": "assistant", "content": content})
         made = [{"call_id": name, "name": "bash", "arguments": json.dumps(given)} for name, given in calls]
         return [*found, *({"type": "function_call", **call} for call in made)]
 
@@ -303,13 +303,13 @@ class Responses:
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
         return responses_answers.answered(body, reply, usage, number)[0]
 
-    def said(self, body: bytes, *, streamed: bool) -> Said:
+    def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:
         if streamed and b"event: response.completed" not in body:
             raise ErrorInReply(body.decode())
         response = responses_journey.completed(body.decode()) if streamed else json.loads(body)
         calls = [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
         texts = [item["content"][0]["text"] for item in response["output"] if item["type"] == "message"]
-        return Said(response["output"], calls, "".join(texts))
+        return ParsedReply(response["output"], calls, "".join(texts))
 
 
 class Ollama:
@@ -374,13 +374,13 @@ class Ollama:
 
     def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
         calls = [(call.name, dict(call.given)) for call in reply.calls]  # type: ignore[arg-type] # no text
-        said = ollama_model.Said(reply.text, reply.thought, calls)
+        made = ollama_model.Completion(reply.text, reply.thought, calls)
         head = {"model": body["model"], "created_at": "2026-11-23T10:00:00.123456789Z"}
-        lines = ollama_model.answered(head, said, usage.prompt, number, is_stream=body.get("stream", True))
+        lines = ollama_model.answered(head, made, usage.prompt, number, is_stream=body.get("stream", True))
         content = b"".join(ollama_model.as_lines(lines))
         return Answer(200, content, "application/x-ndjson" if body.get("stream", True) else JSON)
 
-    def said(self, body: bytes, *, streamed: bool) -> Said:  # one object is read like lines
+    def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:  # one object is read like lines
         message: Json = {"role": "assistant", "content": ""}
         for line in map(json.loads, body.splitlines()):
             if "error" in line:
@@ -392,7 +392,7 @@ class Ollama:
             call.pop("id", None)
             call["function"].pop("index", None)
         names = [call["function"]["name"] for call in message.get("tool_calls") or ()]
-        return Said([message], names, message["content"])
+        return ParsedReply([message], names, message["content"])
 
 
 def _ollamas_error(message: str, status: int) -> Answer:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from starlette.types import Send
 
 from support.journey import Received
-from support.journey_models import said
+from support.journey_models import respond
 from support.model_turns import Reply, Usage
 from support.spellings import SEAL, SPELLINGS, Items, Json
 
@@ -58,7 +58,7 @@ class StrictUpstream:
             if found:
                 answer = spelling.error(found[0].format(limit=LIMIT_TOKENS, sent=tokens), 400)
                 break
-        await said(send, answer.body, answer.content_type.encode(), answer.status)
+        await respond(send, answer.body, answer.content_type.encode(), answer.status)
         return True
 
 

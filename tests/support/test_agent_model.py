@@ -27,32 +27,32 @@ TOOLS = {
 class Agent:
     """A client of either API: it does what the model says, and keeps the whole conversation."""
 
-    def __init__(self, model: AgentModel, path: str, **asked: Any) -> None:
-        self.model, self.path, self.asked = model, path, asked
+    def __init__(self, model: AgentModel, path: str, **options: Any) -> None:
+        self.model, self.path, self.options = model, path, options
         self.items: list[dict[str, Any]] = [{"role": "user", "content": "Read the logs."}]
 
     def ask(self) -> Answer:
         named = {"messages": self.items, "max_tokens": 100} if self.path == MESSAGES else {"input": self.items}
-        body = {"model": "m", "tools": TOOLS[self.path], **named, **self.asked}
+        body = {"model": "m", "tools": TOOLS[self.path], **named, **self.options}
         return self.model.answer("POST", self.path, Request(b"", [], json.dumps(body).encode()))
 
     def turn(self) -> list[dict[str, Any]]:
         """One turn; returns the results that it brought, none at the end."""
         answer = self.ask()
         assert answer.status == 200, answer.body
-        said = content_of(self.path, answer)
+        content = content_of(self.path, answer)
         if self.path == MESSAGES:
-            results = [{"type": "tool_result", "tool_use_id": call, "content": LOG} for call in calls_in(said)]
-            self.items.append({"role": "assistant", "content": said})
+            results = [{"type": "tool_result", "tool_use_id": call, "content": LOG} for call in calls_in(content)]
+            self.items.append({"role": "assistant", "content": content})
             self.items += [{"role": "user", "content": results}] if results else []
         else:
-            results = [{"type": "function_call_output", "call_id": call, "output": LOG} for call in calls_in(said)]
-            self.items += [*said, *results]
+            results = [{"type": "function_call_output", "call_id": call, "output": LOG} for call in calls_in(content)]
+            self.items += [*content, *results]
         return results
 
 
-def calls_in(said: list[dict[str, Any]]) -> list[str]:
-    return [item.get("call_id") or item["id"] for item in said if item["type"] in ("tool_use", "function_call")]
+def calls_in(items: list[dict[str, Any]]) -> list[str]:
+    return [item.get("call_id") or item["id"] for item in items if item["type"] in ("tool_use", "function_call")]
 
 
 def content_of(path: str, answer: Answer) -> list[dict[str, Any]]:
@@ -209,9 +209,9 @@ def test_it_refuses_once_at_a_turn_in_any_form(path, form, stream):
 def test_a_form_of_streams_is_the_vendors_own_in_a_whole_answer(path):
     wire = WIRES[path]
     for form in wire.answers.IN_STREAM:
-        said = {stream: refused(path, form, stream=stream) for stream in (False, True)}
-        assert said[True].status == 200
-        assert said[False] == refused(path, wire.own_words, stream=False)
+        refusals = {stream: refused(path, form, stream=stream) for stream in (False, True)}
+        assert refusals[True].status == 200
+        assert refusals[False] == refused(path, wire.own_words, stream=False)
 
 
 def refused(path: str, form: str, *, stream: bool) -> Answer:
@@ -248,15 +248,15 @@ def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     last.items = results
     assert last.ask().status == 400
     assert model.seen[-1].tokens > 2 * embedded.count(LOG), "with what it holds"
-    last.asked["truncation"] = "auto"
+    last.options["truncation"] = "auto"
     answer = json.loads(last.ask().body)
     assert answer["usage"]["input_tokens"] == model.limit
 
 
 def test_an_unknown_response_id_is_refused():
     agent = Agent(AgentModel(), RESPONSES, previous_response_id="resp_9")
-    said = json.loads(agent.ask().body)["error"]
-    assert (said["code"], said["param"]) == ("previous_response_not_found", "previous_response_id")
+    error = json.loads(agent.ask().body)["error"]
+    assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
 
 
 def test_a_request_for_a_summary_gets_one_that_leads_on():
@@ -278,15 +278,15 @@ async def test_openai_reads_its_streams_and_its_refusals():
         ScriptedUpstream(model) as upstream,
         AsyncOpenAI(base_url=upstream.base_url, api_key="k", max_retries=0) as c,
     ):
-        asked = {"model": "m", "tools": TOOLS[RESPONSES], "include": ["reasoning.encrypted_content"]}
-        async with c.responses.stream(input="Read the logs.", **asked) as stream:
+        options = {"model": "m", "tools": TOOLS[RESPONSES], "include": ["reasoning.encrypted_content"]}
+        async with c.responses.stream(input="Read the logs.", **options) as stream:
             kinds = [event.type async for event in stream]
             final = await stream.get_final_response()
         assert kinds[:2] == ["response.created", "response.in_progress"]
         assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
         made = {"type": "function_call_output", "call_id": final.output[-1].call_id, "output": LOG}
         with pytest.raises(BadRequestError) as reported:
-            await c.responses.create(input=[*final.output, made], **asked)
+            await c.responses.create(input=[*final.output, made], **options)
         assert reported.value.code == "context_length_exceeded"
 
 

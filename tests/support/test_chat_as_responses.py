@@ -9,7 +9,7 @@ from support.valid_responses import complaints
 
 @given(SHORT_TEXTS, SHORT_TEXTS)
 def test_a_conversation_is_the_same_there_and_back(words, result):
-    said = {"role": "assistant", "content": words or "x", "reasoning_content": "hm"}
-    chat = [system(), user(), *exchange([result, result]), said, user([{"type": "text", "text": words}])]
+    reply = {"role": "assistant", "content": words or "x", "reasoning_content": "hm"}
+    chat = [system(), user(), *exchange([result, result]), reply, user([{"type": "text", "text": words}])]
     assert messages_of(items_of(chat)) == chat
     assert complaints({"model": "m", "input": items_of(chat)}) == []

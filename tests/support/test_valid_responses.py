@@ -21,7 +21,7 @@ def result(name: str = "call_1", output: Any = "a.py", **more: Any) -> dict[str,
     return {"type": "function_call_output", "call_id": name, "output": output, **more}
 
 
-def said(*parts: Any, **more: Any) -> dict[str, Any]:
+def message(*parts: Any, **more: Any) -> dict[str, Any]:
     content = list(parts) or [{"type": "output_text", "text": "a.py"}]
     return {"type": "message", "role": "assistant", "content": content, **more}
 
@@ -31,13 +31,13 @@ def body(*items: Any, **more: Any) -> dict[str, Any]:
 
 
 def shell(**piece: Any) -> list[dict[str, Any]]:
-    asked = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
-    return [USER, asked, {"type": "shell_call_output", "call_id": "c", "output": [piece]}]
+    call = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
+    return [USER, call, {"type": "shell_call_output", "call_id": "c", "output": [piece]}]
 
 
 def seen(output: dict[str, Any]) -> list[dict[str, Any]]:
-    asked = {"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}}
-    return [USER, asked, {"type": "computer_call_output", "call_id": "c", "output": output}]
+    call = {"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}}
+    return [USER, call, {"type": "computer_call_output", "call_id": "c", "output": output}]
 
 
 RULES = {
@@ -55,8 +55,8 @@ RULES = {
         "Invalid value: 'tool'. Supported values are: 'assistant', 'system', 'developer', and 'user'.",
     ),
     "the assistant says output": (
-        body(USER, said()),
-        body(USER, said({"type": "input_text", "text": "a.py"})),
+        body(USER, message()),
+        body(USER, message({"type": "input_text", "text": "a.py"})),
         "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.",
     ),
     "the user says input": (
@@ -96,8 +96,8 @@ RULES = {
         "Invalid 'input[1].id': 'call_1'. Expected an ID that begins with 'fc'.",
     ),
     "an id is there once": (
-        body(USER, said(id="msg_1"), said(id="msg_2")),
-        body(USER, said(id="msg_1"), said(id="msg_1")),
+        body(USER, message(id="msg_1"), message(id="msg_2")),
+        body(USER, message(id="msg_1"), message(id="msg_1")),
         "Duplicate item found with id msg_1. Remove duplicate items from your input and try again.",
     ),
     "a call is there once": (
@@ -148,7 +148,7 @@ RULES = {
         "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
     ),
     "reasoning does not end": (
-        body(USER, THOUGHT, said()),
+        body(USER, THOUGHT, message()),
         body(USER, THOUGHT),
         "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
     ),
@@ -178,12 +178,12 @@ def test_a_broken_rule_is_reported(valid, broken, words):
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.call)
 def test_a_call_of_any_kind_has_its_result(pair):
-    asked = {"type": pair.call, "id": "x_1", "call_id": "c"}
+    call = {"type": pair.call, "id": "x_1", "call_id": "c"}
     answer = {"type": pair.result, "call_id": "c", "output": "a.py"}
     answer |= {pair.result_key: "x_1"} if pair.result_key == "id" else {}
     answer |= {"output": [{"stdout": "", "stderr": "", "outcome": {}}]} if pair.call == "shell_call" else {}
     answer |= {"output": {"type": "computer_screenshot"}} if pair.call == "computer_call" else {}
-    named = asked | {"id": {"function_call": "fc_1", "custom_tool_call": "ctc_1"}.get(pair.call, "x_1")}
+    named = call | {"id": {"function_call": "fc_1", "custom_tool_call": "ctc_1"}.get(pair.call, "x_1")}
     assert complaints(body(USER, named, answer)) == []
     assert complaints(body(USER, named)) == [f"No tool output found for {pair.what} c."]
     alone = answer[pair.result_key]

@@ -226,5 +226,5 @@ def counted_as_gpt_4o(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _counted() -> tuple[int, int]:
     """How often a vocabulary was asked for."""
-    asked = tokenizer._load.cache_info()
-    return asked.hits, asked.misses
+    cache = tokenizer._load.cache_info()
+    return cache.hits, cache.misses

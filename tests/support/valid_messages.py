@@ -156,11 +156,11 @@ def _pairs(turns: Sequence[Turn], *, continues: bool) -> Iterator[str]:
             )
         if turn.role == "assistant" or (continues and index == 0):
             continue
-        asked = [block["id"] for _, block in turns[index - 1].of("tool_use")] if index else []
+        called = [block["id"] for _, block in turns[index - 1].of("tool_use")] if index else []
         answered: set[str] = set()
         for place, block in turn.of("tool_result"):
             name = block.get("tool_use_id")
-            if name not in asked:
+            if name not in called:
                 yield (
                     f"{place}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each `tool_result` "
                     "block must have a corresponding `tool_use` block in the previous message."
@@ -201,7 +201,7 @@ def _server_tools(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _thinking(body: Mapping[str, Any], turns: Sequence[Turn], issued: Sequence[Sequence[Block]]) -> Iterator[str]:
     """The latest turn is all since the last user message that is more than results: in an agent's loop, the loop. There
     the thinking of each turn is what was said with its calls; elsewhere a block may be gone, but not another one."""
-    said = [block for content in issued for block in content if block.get("type") in THOUGHTS]
+    issued_thoughts = [block for content in issued for block in content if block.get("type") in THOUGHTS]
     by_call = {block["id"]: content for content in issued for block in content if block.get("type") == "tool_use"}
     begun = max((i for i, t in enumerate(turns) if t.role == "user" and not t.of("tool_result")), default=-1)
     for index, turn in enumerate(turns):
@@ -211,7 +211,7 @@ def _thinking(body: Mapping[str, Any], turns: Sequence[Turn], issued: Sequence[S
             continue
         if issued:
             for place, block in thoughts:
-                if _bare(block) not in said:
+                if _bare(block) not in issued_thoughts:
                     yield f"{place}: Invalid `signature` in `thinking` block"
         if index < begun:
             continue

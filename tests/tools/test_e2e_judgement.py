@@ -42,9 +42,9 @@ def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[st
 def run(*sent: Seen, exit_code: int | None = 0, output: str = GOOD_END, **exchange: Any) -> WireRun:
     model = AgentModel(seen=list(sent))
     model.limit = 30
-    asked = {"status": 200, "headers": FITTED}
+    members = {"status": 200, "headers": FITTED}
     bodies = [json.dumps(body_of(*"abcdefghij"[: turn + 1])).encode() for turn in range(9)]
-    made = [Exchange(number, "POST", MESSAGES, sent, **asked) for number, sent in enumerate(bodies, 1)]
+    made = [Exchange(number, "POST", MESSAGES, sent, **members) for number, sent in enumerate(bodies, 1)]
     made[0] = dataclasses.replace(made[0], **exchange)
     return WireRun(exit_code, output, 1.0, tuple(made), model)
 
@@ -139,8 +139,8 @@ def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(t
 
 
 async def test_the_tap_passes_everything_and_keeps_it():
-    said = json.dumps({"error": "no"}).encode()
-    answers = [saying(400, said, "application/json", "x-kept: yes"), streaming(b"event: error\n\n", b"data: {}\n\n")]
+    error = json.dumps({"error": "no"}).encode()
+    answers = [saying(400, error, "application/json", "x-kept: yes"), streaming(b"event: error\n\n", b"data: {}\n\n")]
     requests = []
 
     async def script(connection):
@@ -154,7 +154,7 @@ async def test_the_tap_passes_everything_and_keeps_it():
         aiohttp.ClientSession() as client,
     ):
         async with client.post(f"{tap.root}/v1/messages?beta=true", data=b"{}", headers={"x-api-key": "k"}) as first:
-            assert (first.status, await first.read(), first.headers["x-kept"]) == (400, said, "yes")
+            assert (first.status, await first.read(), first.headers["x-kept"]) == (400, error, "yes")
         async with client.post(f"{tap.root}/v1/responses", data=b"[]") as second:
             assert await second.read() == b"event: error\n\ndata: {}\n\n"
     assert [request.line.split()[1] for request in requests] == [b"/v1/messages?beta=true", b"/v1/responses"]
@@ -165,10 +165,10 @@ async def test_the_tap_passes_everything_and_keeps_it():
 
 def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
     model = OllamaModel(allocates=window)
-    said = {"role": "assistant", "content": "word " * 300}
+    reply = {"role": "assistant", "content": "word " * 300}
     task = {"role": "user", "content": ollama_runs.TASK}
     for count in range(exchanges):
-        model.chat({"model": "m", "messages": [task, *[said] * count, {"role": "user", "content": "Go on."}]})
+        model.chat({"model": "m", "messages": [task, *[reply] * count, {"role": "user", "content": "Go on."}]})
     return OllamaRun(output, 1.0, model)
 
 

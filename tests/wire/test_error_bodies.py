@@ -300,8 +300,8 @@ def test_of_a_success_endings_and_counts_are_reported():
 
 
 def test_a_success_in_plain_text_and_an_empty_one_are_distinguished():
-    said, silent = report_of(200, [], b"Input is too long"), report_of(200, [], b"")
-    assert (said.is_bare_text, said.is_silent, said.body_bytes) == (True, False, 17)
+    plain, silent = report_of(200, [], b"Input is too long"), report_of(200, [], b"")
+    assert (plain.is_bare_text, plain.is_silent, plain.body_bytes) == (True, False, 17)
     assert (silent.is_bare_text, silent.is_silent) == (False, True)
 
 
@@ -463,9 +463,9 @@ WRAPPINGS = {
 
 @given(sizes(), st.lists(st.sampled_from(sorted(WRAPPINGS)), max_size=3), st.booleans())
 def test_no_wrapping_changes_kind_or_limit(pair, names, in_a_stream):
-    limit, asked = pair
+    limit, prompt = pair
     body = json.dumps(
-        {"error": {"message": f"The prompt has {asked} tokens, over the context length of {limit} tokens"}}
+        {"error": {"message": f"The prompt has {prompt} tokens, over the context length of {limit} tokens"}}
     )
     for name in names:
         wrapped = WRAPPINGS[name](body)
@@ -474,7 +474,7 @@ def test_no_wrapping_changes_kind_or_limit(pair, names, in_a_stream):
     statuses = (200, 400) if in_a_stream else (400,)
     for status in statuses:
         verdict = judge_answer(status, [], raw.encode())
-        assert (verdict.kind, verdict.limit, verdict.prompt) == (VerdictKind.PROMPT, limit, asked)
+        assert (verdict.kind, verdict.limit, verdict.prompt) == (VerdictKind.PROMPT, limit, prompt)
 
 
 @given(st.integers(min_value=100, max_value=599), st.binary(max_size=400), st.none() | LIMITS, st.none() | LIMITS)

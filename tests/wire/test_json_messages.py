@@ -96,10 +96,10 @@ class NameReader:
     """Reads a list of names, and counts how often it is asked."""
 
     def __init__(self):
-        self.asked = 0
+        self.calls = 0
 
     def __call__(self, tools):
-        self.asked += 1
+        self.calls += 1
         return json.loads(tools) or []
 
 
@@ -132,7 +132,7 @@ def test_an_agent_without_tools_is_given_ours_only_where_it_always_is(tools):
 def test_an_operator_who_wants_no_tool_gets_none():
     own, reader = own_tool()
     assert own.appended({"tools": b'["weather"]'}, "never") is None
-    assert reader.asked == 0
+    assert reader.calls == 0
 
 
 def test_the_tool_is_never_one_too_many_nor_beside_one_of_its_name():
@@ -149,4 +149,4 @@ def test_a_list_of_everyday_size_is_read_once_for_all_requests_of_its_agent(leng
     own, reader = own_tool()
     members = {"tools": json.dumps(["w" * length]).encode()}
     assert own.appended(members, "auto") == own.appended(dict(members), "auto")
-    assert reader.asked == times
+    assert reader.calls == times

@@ -258,7 +258,7 @@ def options_of(request):
 
 
 @pytest.mark.parametrize(
-    ("members", "asked", "limited"),
+    ("members", "options", "limited"),
     [
         (
             b'"options":{"most":9, "window":100,"x":1.0}',
@@ -276,9 +276,9 @@ def options_of(request):
         (b'"stream":null', Options("", True), b'{"most":7}'),
     ],
 )
-def test_what_a_body_states_may_be_inside_a_member_which_keeps_the_rest_of_its_bytes(members, asked, limited):
+def test_what_a_body_states_may_be_inside_a_member_which_keeps_the_rest_of_its_bytes(members, options, limited):
     request = read_request(NESTED, b'{"messages":[],' + members + b"}")
-    assert options_of(request) == asked
+    assert options_of(request) == options
     assert limiting(NESTED, request.members, 7) == {"options": limited}
 
 
@@ -378,8 +378,8 @@ def test_a_request_without_seals_counts_the_messages_that_it_changed():
 
 
 def test_a_request_without_its_older_seals_is_continued_and_recognised_in_the_next_turn():
-    def turn(*said):
-        return json.dumps({"messages": [{"role": "user", "content": "a"}, *said]}).encode()
+    def turn(*messages):
+        return json.dumps({"messages": [{"role": "user", "content": "a"}, *messages]}).encode()
 
     old, new = ({"role": "assistant", "content": "b", "reasoning_details": [{"signature": seal}]} for seal in "ST")
     request = CHAT_COMPLETIONS.parse(turn(old, new))
@@ -406,14 +406,14 @@ def test_a_message_of_nothing_but_seals_is_left_out_and_its_place_is_not_lost():
         return json.dumps({"input": [{"role": "user", "content": "a"}, *items]}).encode()
 
     thought = {"type": "reasoning", "summary": [], "encrypted_content": "S"}
-    asked = {"role": "user", "content": "b"}
+    question = {"role": "user", "content": "b"}
     history = bytes(3 * HISTORY_BYTES - 1) + b"x"
-    request = replace(RESPONSES.parse(turn(thought, asked)), history=history, put_in=(2,))
+    request = replace(RESPONSES.parse(turn(thought, question)), history=history, put_in=(2,))
     left = request.unsealed()
     assert (left.put_in, left.read_messages, left.history[-1:]) == ((1,), 2, b"x")
     assert [message.role for message in left.conversation] == ["user", "user"]
     assert (left.ends, left.healed) == ((request.ends[0], request.ends[2]), (request.ends[1],))
-    body = turn(thought, asked, thought)
+    body = turn(thought, question, thought)
     following = RESPONSES.parse(body, left, left.shared_messages(body))
     assert [message.role for message in following.conversation] == ["user", "user", "assistant"]
     assert following.healed == left.healed

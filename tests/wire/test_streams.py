@@ -54,8 +54,8 @@ def test_a_blank_line_ends_an_event_whatever_the_line_end(events, end):
     written = [end.join([*lines, b"", b""]) for lines in events]
     found, rest = split([b"".join(written) + b":"])
     assert (b"".join(found), rest) == (b"".join(written), b":")
-    said = [QUIET.sub(b"", event) for event in written]
-    assert events_and_rest([b"".join(written)]) == [event for event in said if event]
+    expected = [QUIET.sub(b"", event) for event in written]
+    assert events_and_rest([b"".join(written)]) == [event for event in expected if event]
 
 
 def test_a_carriage_return_waits_for_the_line_feed_that_may_follow():

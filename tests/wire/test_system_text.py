@@ -22,7 +22,7 @@ WIRES = (CHAT_COMPLETIONS, MESSAGES, RESPONSES)
 LONG = "line of tool output\n" * 60
 
 
-def said(role: str, text: str) -> dict[str, str]:
+def message_of(role: str, text: str) -> dict[str, str]:
     return {"role": role, "content": text}
 
 
@@ -37,15 +37,16 @@ def histories(draw: Any) -> list[dict[str, str]]:
     roles = st.sampled_from(["system", "developer"])
     sizes = st.sampled_from([20, 200, 900, LEAST_SYSTEM_BYTES - 20, 3_000, 30_000])
     found = [
-        said(draw(roles), f"rule {number}\n" * draw(st.integers(1, 60))) for number in range(draw(st.integers(0, 3)))
+        message_of(draw(roles), f"rule {number}\n" * draw(st.integers(1, 60)))
+        for number in range(draw(st.integers(0, 3)))
     ]
     for turn in range(draw(st.integers(1, 12))):
         if turn == 0 or draw(st.integers(0, 3)) == 0:
-            found.append(said("user", f"question {turn}"))
+            found.append(message_of("user", f"question {turn}"))
         for _ in range(draw(st.integers(0, 3))):
-            found.append(said("assistant", f"words {len(found)}"))
+            found.append(message_of("assistant", f"words {len(found)}"))
             for _ in range(draw(st.sampled_from([0, 1, 1, 2, 30]))):
-                found.append(said(draw(roles), f"output {len(found)}\n".ljust(draw(sizes), "x")))
+                found.append(message_of(draw(roles), f"output {len(found)}\n".ljust(draw(sizes), "x")))
     return found
 
 
@@ -78,10 +79,10 @@ def test_system_text_at_the_beginning_is_apart_and_later_ones_go_with_what_they_
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.path)
 @pytest.mark.parametrize("text", ["mind the plan", "mind the plan " * 70, "记住计划" * 80])
 def test_a_run_of_two_thousand_small_ones_fits_a_small_window(wire, text):
-    run = [said("system", f"{number}: {text}") for number in range(2_000)]
+    run = [message_of("system", f"{number}: {text}") for number in range(2_000)]
     for history in (
-        [said("user", "do it"), *run],
-        [said("user", "a"), said("assistant", "b"), said("user", "c"), *run],
+        [message_of("user", "do it"), *run],
+        [message_of("user", "a"), message_of("assistant", "b"), message_of("user", "c"), *run],
     ):
         made, _ = plan(parsed(wire, history).conversation, Size(), pipeline(Budget(7_000)))
         assert made.fits
@@ -90,9 +91,9 @@ def test_a_run_of_two_thousand_small_ones_fits_a_small_window(wire, text):
 
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.path)
 def test_the_task_of_an_agent_whose_tools_answer_in_system_messages_stays_and_its_output_is_quoted(wire):
-    history = [said("user", "Find the fault in the parser, and keep these words. " * 20)]
+    history = [message_of("user", "Find the fault in the parser, and keep these words. " * 20)]
     for number in range(40):
-        history += [said("assistant", f"step {number}"), said("system", LONG + f"fault_{number:04}")]
+        history += [message_of("assistant", f"step {number}"), message_of("system", LONG + f"fault_{number:04}")]
     made, _ = plan(parsed(wire, history).conversation, Size(), pipeline(Budget(6_000)))
     sent = b"".join(made.messages).decode()
     assert made.fits
@@ -104,13 +105,15 @@ def test_the_task_of_an_agent_whose_tools_answer_in_system_messages_stays_and_it
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.path)
 @pytest.mark.parametrize("at", ["first", "last"])
 def test_long_output_beside_a_user_message_that_stays_is_cut(wire, at):
-    big = said("system", "".join(f"line {number} of output\n" for number in range(4_000)))
-    between = [said("user", "a"), said("assistant", "b")]
+    big = message_of("system", "".join(f"line {number} of output\n" for number in range(4_000)))
+    between = [message_of("user", "a"), message_of("assistant", "b")]
     history = (
-        [*between[:1], big, *between[1:], said("user", "c")] if at == "first" else [*between, said("user", "c"), big]
+        [*between[:1], big, *between[1:], message_of("user", "c")]
+        if at == "first"
+        else [*between, message_of("user", "c"), big]
     )
     made, _ = plan(
-        parsed(wire, [*history, said("assistant", "d"), said("system", "ok")]).conversation,
+        parsed(wire, [*history, message_of("assistant", "d"), message_of("system", "ok")]).conversation,
         Size(),
         pipeline(Budget(4_000)),
     )

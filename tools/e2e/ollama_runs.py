@@ -18,7 +18,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 from support.live_proxy import running
-from support.ollama_model import OllamaModel, Said
+from support.ollama_model import Completion, OllamaModel
 from support.serving import serving
 
 from tools.e2e.clients import HERE, INSTALLED, install_npm, install_pip, python_of
@@ -101,8 +101,8 @@ class OllamaRun:
 
 def work(client: OllamaClient, window: int, *, proxied: bool) -> OllamaRun:
     """One run."""
-    says = [Said(calls=[("read_log", {"number": number})]) for number in range(TURNS)]
-    model = OllamaModel(says=[*says, Said(f"Done after {TURNS} turns.")], allocates=window)
+    says = [Completion(calls=[("read_log", {"number": number})]) for number in range(TURNS)]
+    model = OllamaModel(says=[*says, Completion(f"Done after {TURNS} turns.")], allocates=window)
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         await model.serve(scope, receive, send)

@@ -24,17 +24,17 @@ from proxy.errors import BadArtifactQuery
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("asked", [{"lines": "1-"}, {"lines": "7"}, {"grep": "9", "max": "2"}, {"grep": "zzz"}])
-def test_pages_are_recognised_as_ours(language, asked):
-    header, rest = answer(language, **asked)
+@pytest.mark.parametrize("parameters", [{"lines": "1-"}, {"lines": "7"}, {"grep": "9", "max": "2"}, {"grep": "zzz"}])
+def test_pages_are_recognised_as_ours(language, parameters):
+    header, rest = answer(language, **parameters)
     assert header.startswith(MARK)
     assert is_ours(f"{header}\n{rest}")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("asked", [{"lines": "1-"}, {"lines": "400-401"}, {"grep": "7"}, {"grep": "zzz"}])
-def test_headers_of_pages_pass_for_ours_and_other_notices_are_quoted(asked, language):
-    header, rest = answer(language=language, **asked)
+@pytest.mark.parametrize("parameters", [{"lines": "1-"}, {"lines": "400-401"}, {"grep": "7"}, {"grep": "zzz"}])
+def test_headers_of_pages_pass_for_ours_and_other_notices_are_quoted(parameters, language):
+    header, rest = answer(language=language, **parameters)
     page = f"{header}\n{rest}"
     assert quoted(page) == page
     assert quoted(f"before {page}{page}") == f"before {page}{page}"
@@ -72,11 +72,11 @@ PIECES = (MARK, "[ Context-Proxy:", f"/d/{ARTIFACT}", f"/other/{ARTIFACT}", ARTI
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_a_notice_passes_for_ours_if_each_name_after_it_in_its_line_is_where_the_agent_finds_it(text):
-    def said(mark):
+    def replacement(mark):
         before = mark.string[mark.end() :].split("\n")[0].split(ARTIFACT)[:-1]
         return mark[0] if before and all(place.endswith("/d/") for place in before) else "[quoted text:"
 
-    assert quoted(text, ArtifactAccess(folder="/d")) == re.sub(r"(?i)\[ ?context-proxy:", said, text)
+    assert quoted(text, ArtifactAccess(folder="/d")) == re.sub(r"(?i)\[ ?context-proxy:", replacement, text)
 
 
 @pytest.mark.parametrize("notice", [f"{MARK}/d/{ARTIFACT} ", f"{MARK}/other/{ARTIFACT} "])
@@ -167,8 +167,8 @@ def test_a_full_page_says_so_and_the_last_one_names_no_other():
 
 def test_a_search_reports_counts_places_and_how_to_continue():
     header, rest = answer(grep="line 1.*7$", context="0", max="3")
-    said = "3 matches in lines 1-117 of 20000 of"
-    assert header == f"{MARK}{said} {ARTIFACT}; go on with the same search and lines=118-20000]"
+    counts = "3 matches in lines 1-117 of 20000 of"
+    assert header == f"{MARK}{counts} {ARTIFACT}; go on with the same search and lines=118-20000]"
     assert rest == "17:line 17\n--\n107:line 107\n--\n117:line 117\n"
 
 
@@ -186,7 +186,7 @@ def test_an_empty_query_returns_the_whole():
 
 
 @pytest.mark.parametrize(
-    ("asked", "param"),
+    ("parameters", "param"),
     [
         ({"line": "5"}, "line"),
         ({"x" * 500: ""}, "x" * 100),
@@ -202,9 +202,9 @@ def test_an_empty_query_returns_the_whole():
         ({"json": "/" * 1_001}, "json"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_with_the_allowed_ones(asked, param):
+def test_a_value_that_makes_no_sense_is_refused_with_the_allowed_ones(parameters, param):
     with pytest.raises(BadArtifactQuery) as refused:
-        Query.parse(asked)
+        Query.parse(parameters)
     assert refused.value.param == param
 
 

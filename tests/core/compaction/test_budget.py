@@ -33,27 +33,30 @@ RATIOS = st.floats(0.5, 3)
 
 
 @given(PROFILES, st.none() | st.integers(1, 10**6), st.booleans(), RULES, RATIOS)
-def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, asked, exact, rules, ratio):
-    budget = budget_for(profile, asked, exact=exact, rules=rules, ratio=ratio)
+def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, reply_tokens, exact, rules, ratio):
+    budget = budget_for(profile, reply_tokens, exact=exact, rules=rules, ratio=ratio)
     assert 0 <= budget.room_tokens * ratio <= profile.window_tokens
     if profile.input_tokens is not None and budget.room_tokens:
         assert budget.room_tokens * ratio <= profile.input_tokens
-    if asked is not None and not rules.clamp_reply and budget.room_tokens:
-        reserved = min(asked, 4_096, profile.window_tokens // 2)
+    if reply_tokens is not None and not rules.clamp_reply and budget.room_tokens:
+        reserved = min(reply_tokens, 4_096, profile.window_tokens // 2)
         assert budget.room_tokens * ratio + reserved <= profile.window_tokens
 
 
 @given(PROFILES, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**6), RULES)
-def test_the_reply_limit_does_not_change_the_limit_of_a_result(profile, asked, asked_later, rules):
-    limits = [budget_for(profile, reply, exact=True, rules=rules).result_tokens for reply in (asked, asked_later)]
+def test_the_reply_limit_does_not_change_the_limit_of_a_result(profile, reply_tokens, other_reply_tokens, rules):
+    limits = [
+        budget_for(profile, reply, exact=True, rules=rules).result_tokens
+        for reply in (reply_tokens, other_reply_tokens)
+    ]
     assert limits[0] == limits[1] <= profile.window_tokens * ARRIVAL_SHARE
 
 
 @given(PROFILES, st.none() | st.integers(1, 10**6), COUNTS)
-def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, tokens):
+def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, reply_tokens, tokens):
     rules = BudgetRules(max_request_chars=9)
-    certain = budget_for(profile, asked, exact=True, rules=rules)
-    guessed = budget_for(replace(profile, certainty=Certainty.GUESSED), asked, exact=True, rules=rules)
+    certain = budget_for(profile, reply_tokens, exact=True, rules=rules)
+    guessed = budget_for(replace(profile, certainty=Certainty.GUESSED), reply_tokens, exact=True, rules=rules)
     assert guessed.admits(Size(tokens))
     assert not guessed.admits(Size(tokens, 10))
     assert guessed.high_mark == Mark(None, 9)
@@ -126,17 +129,17 @@ def test_a_rate_of_prompts_over_a_certain_window_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("certainty", "asked", "clamped"),
+    ("certainty", "reply_tokens", "clamped"),
     [
         (Certainty.LEARNED, 8_000, 4_000),
         (Certainty.LEARNED, 7_000, None),
         (Certainty.STATED, 8_000, None),
     ],
 )
-def test_a_reply_limit_that_may_stay_is_lowered_where_it_alone_fills_what_was_shown(certainty, asked, clamped):
+def test_a_reply_limit_that_may_stay_is_lowered_where_it_alone_fills_what_was_shown(certainty, reply_tokens, clamped):
     rules = BudgetRules(margin_tokens=0, clamp_reply=False)
-    found = budget_for(ModelProfile("m", 8_000, certainty=certainty), asked, exact=True, rules=rules)
-    assert clamped_reply(found, asked, 4_000) == clamped
+    found = budget_for(ModelProfile("m", 8_000, certainty=certainty), reply_tokens, exact=True, rules=rules)
+    assert clamped_reply(found, reply_tokens, 4_000) == clamped
 
 
 def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_room():
@@ -221,15 +224,17 @@ def test_a_second_send_has_never_more_room(room, goal):
 
 
 @given(st.none() | st.integers(1, 300_000), st.none() | st.integers(0, 200_000), COUNTS, RATIOS)
-def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floor(asked, together, prompt, ratio):
+def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floor(
+    reply_tokens, together, prompt, ratio
+):
     budget = Budget(1, max_reply_tokens=together, ratio=ratio, reserved_reply_tokens=4_096)
-    lowered = clamped_reply(budget, asked, prompt)
-    if asked is None or together is None:
+    lowered = clamped_reply(budget, reply_tokens, prompt)
+    if reply_tokens is None or together is None:
         assert lowered is None
     elif lowered is None:
-        assert asked <= MIN_REPLY_TOKENS or asked + math.ceil(prompt * ratio) <= together
+        assert reply_tokens <= MIN_REPLY_TOKENS or reply_tokens + math.ceil(prompt * ratio) <= together
     else:
-        assert MIN_REPLY_TOKENS <= lowered < asked
+        assert MIN_REPLY_TOKENS <= lowered < reply_tokens
         assert lowered == MIN_REPLY_TOKENS or lowered + math.ceil(prompt * ratio) == together
 
 
@@ -240,10 +245,12 @@ def test_prompt_and_reply_share_the_window(prompt, lowered):
 
 
 @given(st.integers(512, 40_000), st.integers(1, 50_000), st.booleans(), RATIOS)
-def test_a_prompt_that_fills_its_room_and_its_lowered_reply_are_within_the_smallest_window(window, asked, exact, ratio):
-    budget = budget_for(ModelProfile("m", window), asked, exact=exact, rules=BudgetRules(), ratio=ratio)
-    lowered = clamped_reply(budget, asked, budget.room_tokens)
-    assert budget.room_tokens * ratio + (lowered or asked) <= window
+def test_a_prompt_that_fills_its_room_and_its_lowered_reply_are_within_the_smallest_window(
+    window, reply_tokens, exact, ratio
+):
+    budget = budget_for(ModelProfile("m", window), reply_tokens, exact=exact, rules=BudgetRules(), ratio=ratio)
+    lowered = clamped_reply(budget, reply_tokens, budget.room_tokens)
+    assert budget.room_tokens * ratio + (lowered or reply_tokens) <= window
 
 
 def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():

@@ -201,8 +201,8 @@ def test_lines_that_follow_a_gap_are_marked():
 def test_names_that_the_agent_used_come_first():
     pages = [reading("\n".join(f"other_name_{n}_{i} = value" for i in range(9)), f"src/{n}.py") for n in range(9)]
     wanted = reading("def wanted_function(): pass", "src/w.py")
-    asked = exchange(["nothing"], tool="Bash", arguments=json.dumps({"command": "grep -rn wanted_function src"}))
-    gone = [*wanted, *(message for page in pages for message in page), *asked]
+    search = exchange(["nothing"], tool="Bash", arguments=json.dumps({"command": "grep -rn wanted_function src"}))
+    gone = [*wanted, *(message for page in pages for message in page), *search]
     assert ("src/w.py", ["def wanted_function(): pass"]) in quoted_lines(gone, room=60)
 
 
@@ -318,10 +318,10 @@ def test_a_line_of_the_file_in_hand_counts_half_its_age():
 class Counting(ByteClassCounter):
     """Remembers what it was asked."""
 
-    asked: ClassVar[list[str]] = []
+    texts: ClassVar[list[str]] = []
 
     def count(self, text):
-        self.asked.append(text)
+        self.texts.append(text)
         return super().count(text)
 
 
@@ -332,7 +332,7 @@ def test_lines_take_their_share_of_what_their_message_was_counted_and_are_not_co
         ("src/a.py", ["def one_function():"]),
         ("src/b.py", ["def two_function():"]),
     ]
-    assert {"src/a.py", "src/b.py"} == set(counter.asked)
+    assert {"src/a.py", "src/b.py"} == set(counter.texts)
 
 
 @given(st.text("abcdef 012_=", min_size=1).filter(str.strip), st.integers(1, 40))

@@ -68,9 +68,9 @@ def test_a_long_command_is_listed_by_its_beginning_and_a_call_without_arguments_
 
 def test_the_models_words_are_listed_by_their_beginning_before_its_calls():
     thread = extended((), step("a.py", words="I see.\nThe cause is " + "here and " * 60), ())
-    said, done = note_entries(thread)
-    assert said.startswith("I see. The cause is here and")
-    assert len(said) <= 302
+    words, done = note_entries(thread)
+    assert words.startswith("I see. The cause is here and")
+    assert len(words) <= 302
     assert done == "read_file a.py"
 
 
@@ -220,8 +220,8 @@ def test_in_the_newest_exchange_the_note_follows_the_result():
 
 
 def test_a_user_carries_it_where_no_tool_does_and_the_assistant_at_last():
-    asked = [None, *entries(user("gone"), user("and now"))[1:]]
-    assert placed(asked, GONE[:1]).edit.message == 1
+    messages = [None, *entries(user("gone"), user("and now"))[1:]]
+    assert placed(messages, GONE[:1]).edit.message == 1
     spoken = [None, *entries(user("gone"), {"role": "assistant", "content": "words"})[1:]]
     assert placed(spoken, GONE[:1]).edit.message == 1
 

@@ -304,14 +304,14 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_what_a_user_or_the_model_said_in_the_note_is_not_changed_when_it_is_planned_again(said):
+@pytest.mark.parametrize("quoted", SAID)
+def test_what_a_user_or_the_model_said_in_the_note_is_not_changed_when_it_is_planned_again(quoted):
     routed = RouteMedia(Routes(frozenset({Modality.TEXT})), ToolImages.TEXT)
     usual = pipeline(Budget(8_000))
     steps = dataclasses.replace(usual, local=(routed, *usual.local))
-    history = [user("Begin."), *exchange(["first"]), user(said), *exchange(["second"], first_call=90), user("Go on.")]
+    history = [user("Begin."), *exchange(["first"]), user(quoted), *exchange(["second"], first_call=90), user("Go on.")]
     for number in range(9):
-        history += exchange([f"line {number} of it\n" * 500], first_call=number + 1, words=said)
+        history += exchange([f"line {number} of it\n" * 500], first_call=number + 1, words=quoted)
     made = planned(history, steps)
     noted = "".join(text for message in sent(made) for text in texts_of_parts(message))
     assert "What the user said in them:" in noted
@@ -512,8 +512,8 @@ PREFILL = {"role": "assistant", "content": "Here is the next step:"}
 
 
 def exchange_of_another_id(number):
-    said, result = exchange([f"line {number}\n" * 60], first_call=number)
-    return [said, {**result, "tool_call_id": "of a call that does not exist"}]
+    call, result = exchange([f"line {number}\n" * 60], first_call=number)
+    return [call, {**result, "tool_call_id": "of a call that does not exist"}]
 
 
 @pytest.mark.parametrize(
@@ -585,7 +585,7 @@ print(hashlib.sha256(repr((made.messages, made.after, [a.id for a in made.artifa
 
 def test_two_processes_with_different_hash_seeds_make_the_same_plan():
     repository = Path(__file__).parents[3]
-    said = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", PROGRAM],
             cwd=repository,
@@ -596,7 +596,7 @@ def test_two_processes_with_different_hash_seeds_make_the_same_plan():
         ).stdout
         for seed in ("1", "2", "33")
     }
-    assert len(said) == 1
+    assert len(outputs) == 1
 
 
 def test_nothing_is_given_up_where_system_texts_alone_are_too_much():
@@ -741,9 +741,9 @@ def test_any_other_message_in_that_place_means_a_plan_of_its_own(room, task, ind
     assert progress.exchanged({index: other(old, index, words)}, steps) is None
 
 
-@pytest.mark.parametrize("said", ["turn", "turn at 16:10"])
-def test_the_note_moves_to_the_message_that_replaces_its_carrier(said):
-    turns = [({"role": "assistant", "content": "long words " * 300}, user(f"{said} {number}")) for number in range(12)]
+@pytest.mark.parametrize("text", ["turn", "turn at 16:10"])
+def test_the_note_moves_to_the_message_that_replaces_its_carrier(text):
+    turns = [({"role": "assistant", "content": "long words " * 300}, user(f"{text} {number}")) for number in range(12)]
     old, steps = conversation([user("first"), *chain.from_iterable(turns)]), pipeline(Budget(4_000))
     made, progress = plan(old, Size(), steps)
     carrier = next(edit.message for edit in made.edits if edit.reason is Reason.OMISSION_NOTE)

@@ -69,8 +69,8 @@ def test_the_newest_result_gives_before_the_words_of_the_user():
 
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_a_users_words_are_cut_only_if_nothing_else_is_left(where):
-    asked = user("asked " * 9_000)
-    history = [asked, *exchange(["short"])] if where == "first" else [*exchange(["short"]), asked]
+    question = user("asked " * 9_000)
+    history = [question, *exchange(["short"])] if where == "first" else [*exchange(["short"]), question]
     assert Reason.NEWEST_TEXT in reasons(history, 3_000)
     made = planned(history, pipeline(Budget(3_000), limits=UNCUT))
     (cut,) = [json.loads(raw)["content"] for raw in made.messages if b"asked asked" in raw]
@@ -82,9 +82,9 @@ def test_a_long_last_user_message_gives_way_before_the_newest_result_is_gone():
     history = [user("go on"), *exchange(["old"]), user("asked " * 9_000), *exchange([LOG], first_call=9)]
     made = planned(history, pipeline(Budget(1_200), limits=UNCUT))
     assert made.fits
-    asked, result = (json.loads(raw)["content"] for raw in (made.messages[-3], made.messages[-1]))
+    question, result = (json.loads(raw)["content"] for raw in (made.messages[-3], made.messages[-1]))
     assert "00000 a line of a log" in result
-    assert len(asked) > 3 * len(result) > 600
+    assert len(question) > 3 * len(result) > 600
 
 
 def test_a_system_text_is_never_cut():
@@ -552,14 +552,14 @@ def test_the_first_user_message_stays_and_a_later_turn_goes_with_its_question():
 def test_a_short_request_and_its_answer_stay_in_their_place_and_go_when_there_is_no_other_way():
     history = [*run(3), {"role": "assistant", "content": "Shall I?"}, user("yes")]
     history += [*run(3, 20)[2:], {"role": "assistant", "content": "It is done."}, user("Next."), *run(40, 40)[2:]]
-    asked, answered = history.index(user("yes")), history.index({"role": "assistant", "content": "It is done."})
+    request, answered = history.index(user("yes")), history.index({"role": "assistant", "content": "It is done."})
     left_out = gone(planned(history, pipeline(Budget(3_000))))
-    assert set(range(2, asked - 1)) | set(range(asked + 1, answered)) <= set(left_out)
-    assert not {asked - 1, asked, answered} & set(left_out)
+    assert set(range(2, request - 1)) | set(range(request + 1, answered)) <= set(left_out)
+    assert not {request - 1, request, answered} & set(left_out)
     kept = kept_of(history)
     for change in LeaveOutExchanges(notices(), 100, 500)(kept, Mark(0)):
         kept.apply(change)
-    assert {asked, answered} <= {edit.message for edit in kept.edits()}
+    assert {request, answered} <= {edit.message for edit in kept.edits()}
 
 
 @pytest.mark.parametrize("words", [200, 900, 5_000])
@@ -636,8 +636,8 @@ def test_arguments_are_cut_in_no_more_messages_than_needed():
 
 
 def test_of_several_first_questions_no_more_are_cut_than_needed():
-    asked = [user(f"{number} " + LOG) for number in range(3)]
-    window = windowed([*asked, *exchange(["ok"]), user("And now?")])
+    questions = [user(f"{number} " + LOG) for number in range(3)]
+    window = windowed([*questions, *exchange(["ok"]), user("And now?")])
     goal = Mark(window.total.tokens - 1_000)
     for change in LeaveOutExchanges(notices(), 100)(window, goal):
         window.apply(change)

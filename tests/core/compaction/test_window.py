@@ -170,9 +170,9 @@ def test_without_any_user_all_but_the_newest_may_go():
 
 
 def test_output_in_user_messages_belongs_to_the_words_before_it_where_nothing_is_called():
-    said = {"role": "assistant", "content": "```bash\nls\n```"}
+    reply = {"role": "assistant", "content": "```bash\nls\n```"}
     texts = ["Observation: a.py", "<output>\na.py\n</output>", "ran step 1:\nok", "And now?", "ran step 2:\nok"]
-    found = kept(user("task"), *(message for text in texts for message in (said, user(text))))
+    found = kept(user("task"), *(message for text in texts for message in (reply, user(text))))
     assert spans(found) == [
         ("user", 0, 1),
         ("assistant", 1, 3),
@@ -188,8 +188,8 @@ def test_output_in_user_messages_belongs_to_the_words_before_it_where_nothing_is
 
 
 def test_the_last_user_message_stays_with_what_it_follows_however_it_begins():
-    said = {"role": "assistant", "content": "yes"}
-    found = kept(*(message for turn in range(3) for message in (user(f"Document {turn}\n{turn}"), said)), said, said)
+    reply = {"role": "assistant", "content": "yes"}
+    found = kept(*(message for turn in range(3) for message in (user(f"Document {turn}\n{turn}"), reply)), reply, reply)
     assert spans(found) == [
         ("user", 0, 1),
         ("assistant", 1, 3),
@@ -205,17 +205,17 @@ def test_the_last_user_message_stays_with_what_it_follows_however_it_begins():
 
 
 def test_of_user_messages_in_a_row_only_the_first_is_taken_for_output_because_it_begins_like_earlier_ones():
-    asked = [user(f"Document {number}\n{number}") for number in range(4)]
-    found = kept(asked[0], asked[1], {"role": "assistant", "content": "yes"}, asked[2], asked[3])
+    documents = [user(f"Document {number}\n{number}") for number in range(4)]
+    found = kept(documents[0], documents[1], {"role": "assistant", "content": "yes"}, documents[2], documents[3])
     assert spans(found) == [("user", 0, 1), ("user", 1, 2), ("assistant", 2, 4), ("user", 4, 5)]
     assert found.last_user() == 4
     assert starts(found.removable()) == [[2, 1]]
 
 
 def test_the_last_user_message_stays_beside_the_output_that_follows():
-    said = {"role": "assistant", "content": "```bash\nls\n```"}
-    asked = [said, user("Now the other half."), said, user("Output: a.py"), said, user("Output: b.py")]
-    found = kept(user("task"), said, user("Output: c.py"), *asked)
+    reply = {"role": "assistant", "content": "```bash\nls\n```"}
+    turn = [reply, user("Now the other half."), reply, user("Output: a.py"), reply, user("Output: b.py")]
+    found = kept(user("task"), reply, user("Output: c.py"), *turn)
     assert starts(found.removable()) == [[1], [5]]
     assert [entry.index for entry in found.tasks()] == [0, 4]
     assert [entry.index for entry in found.last_request()] == [8]

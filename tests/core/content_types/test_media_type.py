@@ -144,10 +144,10 @@ def test_what_is_claimed_to_be_read_so_is_of_a_kind_that_is_read_so(modality):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(MP3_FRAME * 3, "mp3"), (ADTS_FRAME * 4, "aac"), (FILES["wav"][1], "wav")]
+    ("content", "suffix"), [(MP3_FRAME * 3, "mp3"), (ADTS_FRAME * 4, "aac"), (FILES["wav"][1], "wav")]
 )
-def test_a_sound_has_a_format(content, said):
-    assert media_type(content).suffix == said
+def test_a_sound_has_a_format(content, suffix):
+    assert media_type(content).suffix == suffix
 
 
 def test_every_type_that_is_found_is_in_the_table():

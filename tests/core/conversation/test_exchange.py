@@ -310,12 +310,12 @@ def test_an_edited_message_replaces_none_but_itself():
 
 
 def test_calls_without_reasoning_do_not_separate_the_first_two_questions_where_others_reason():
-    asked, again = ToolExchange(0, 1, "user", last_user=0), ToolExchange(6, 7, "user", last_user=6)
+    first, again = ToolExchange(0, 1, "user", last_user=0), ToolExchange(6, 7, "user", last_user=6)
     thought = ToolExchange(1, 3, "assistant", calls=True, reasons=True)
     bare, words = ToolExchange(3, 5, "assistant", calls=True), ToolExchange(5, 6, "assistant")
-    assert separator([asked, thought, bare, again]) == thought
-    assert separator([asked, replace(thought, reasons=False), bare, again]) == bare
-    assert separator([asked, thought, bare, words, again]) == words
+    assert separator([first, thought, bare, again]) == thought
+    assert separator([first, replace(thought, reasons=False), bare, again]) == bare
+    assert separator([first, thought, bare, words, again]) == words
 
 
 def test_words_behind_what_belongs_to_no_call_do_not_become_the_caller():

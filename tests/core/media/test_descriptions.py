@@ -64,7 +64,7 @@ def test_every_name_is_of_a_known_type():
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [
         (0, "0 bytes"),
         (1, "1 byte"),
@@ -79,8 +79,8 @@ def test_every_name_is_of_a_known_type():
         (5_000_000_000_000, "5,000 GB"),
     ],
 )
-def test_a_size_is_what_people_read(count, said):
-    assert friendly_size(count) == said
+def test_a_size_is_what_people_read(count, text):
+    assert friendly_size(count) == text
 
 
 @given(st.integers(0, 10**15))
@@ -200,5 +200,5 @@ def test_a_limit_is_reported_in_its_unit(obstacle, english):
 
 
 def test_a_password_in_the_address_is_not_repeated():
-    said = not_fetched("https://me:hidden@example.org/@a?b=@c", Unfetched(FetchError.BAD_ADDRESS), "en")
-    assert said.startswith("[cannot fetch] https://example.org/@a?b=@c\n")
+    notice = not_fetched("https://me:hidden@example.org/@a?b=@c", Unfetched(FetchError.BAD_ADDRESS), "en")
+    assert notice.startswith("[cannot fetch] https://example.org/@a?b=@c\n")

@@ -258,7 +258,7 @@ def test_a_structured_result_is_honoured():
 
 
 @pytest.mark.parametrize(
-    ("media", "said"),
+    ("media", "text"),
     [
         (
             {"type": "image_url", "image_url": {"url": "https://x.org/a.png"}},
@@ -267,11 +267,11 @@ def test_a_structured_result_is_honoured():
         ({"type": "file", "file": {"file_id": "file-7"}}, "document\nType: document\nAddress: file-7"),
     ],
 )
-def test_what_is_elsewhere_is_described_only_when_the_model_cannot_read_it(media, said):
+def test_what_is_elsewhere_is_described_only_when_the_model_cannot_read_it(media, text):
     assert routed("user", [media], ALL) == ([media], [])
     assert routed("user", [media]) == ([media], [])
     after, edits = routed("user", [media], TEXT)
-    assert said in after[0]["text"]
+    assert text in after[0]["text"]
     assert edits[0].artifact is None
     after, edits = routed("tool", [media], ALL)
     assert moved(edits)[1] == media

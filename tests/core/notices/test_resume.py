@@ -149,8 +149,8 @@ class Agent:
 
     def result(self, call):
         if "id" in call:
-            asked = wanted_by(json.dumps(call)).asked
-            return RETRIEVAL_TOOL, self.page(call["id"], asked, self.page_bytes)
+            parameters = wanted_by(json.dumps(call)).asked
+            return RETRIEVAL_TOOL, self.page(call["id"], parameters, self.page_bytes)
         if "offset" in call:
             lines = Path(call["file_path"]).read_text().split("\n")[call["offset"] - 1 :][: call["limit"]]
             return "Read", "".join(f"{n:6}→{line}\n" for n, line in enumerate(lines, call["offset"]))
@@ -161,9 +161,9 @@ class Agent:
         done = subprocess.run(["/bin/bash", "-c", call["command"]], capture_output=True, check=True)
         return "run", framed(self.frame, done.stdout.decode(errors="replace"))
 
-    def page(self, name, asked, max_bytes=10**9):
+    def page(self, name, parameters, max_bytes=10**9):
         content = (self.folder / name).read_bytes()
-        query = Query.parse(asked)
+        query = Query.parse(parameters)
         if query.pointer:
             content = part_at(content, query.pointer)
         pages = read(LineIndex.of_text(content), query, name, "en", min(max_bytes, 48_000))

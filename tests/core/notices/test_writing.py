@@ -51,7 +51,7 @@ def number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def said(text: str, language: str) -> tuple[int, int, int, int, str]:
+def numbers_in(text: str, language: str) -> tuple[int, int, int, int, str]:
     """Kept lines, lines, kept bytes, bytes, parts, as the notice of an excerpt says them."""
     one, two, three, four, parts = SHOWN[language].search(text[text.rindex(MARK) :]).groups()
     counts = (one, two, three, four) if language == "en" else (three, one, four, two)
@@ -64,7 +64,7 @@ def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, 
     shown = excerpt(text, ExcerptLimits(max_lines, max_bytes, None, direction))
     artifact = Artifact(text.encode("utf-8", "surrogatepass"))
     reported = notices(language).truncated(shown, artifact, ())
-    kept_lines, lines, kept_bytes, size, parts = said(reported.replace("\ud800", "?"), language)
+    kept_lines, lines, kept_bytes, size, parts = numbers_in(reported.replace("\ud800", "?"), language)
     assert (lines, size) == (count_lines(text), utf8_length(text))
     assert (kept_lines, kept_bytes) == (shown.kept_lines, shown.kept_bytes)
     words = {"en": ("its beginning", "tell of failures", "its end"), "zh": ("开头", "报错", "结尾")}[language]

@@ -22,6 +22,6 @@ def test_it_judges_as_the_module_behind_it(sent: Sent | None) -> None:
 @pytest.mark.parametrize(("done", "loaded"), [("", "False"), ("overflow.prepare()", "True")])
 def test_the_words_are_loaded_on_demand(done: str, loaded: str) -> None:
     imports = "import sys, proxy.app; from proxy.core import overflow"
-    asked = f"{imports}; {done}\nprint('proxy.core.overflow.words' in sys.modules)"
-    reported = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    code = f"{imports}; {done}\nprint('proxy.core.overflow.words' in sys.modules)"
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert reported.stdout.strip() == loaded

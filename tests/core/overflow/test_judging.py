@@ -288,13 +288,13 @@ def test_a_success_is_accepted_and_its_errors_are_not():
 
 
 def test_a_success_in_plain_text_needs_strong_words_and_few():
-    def said(text: str, size: int = 100) -> VerdictKind:
+    def kind(text: str, size: int = 100) -> VerdictKind:
         return judge(ErrorReport(200, texts=[ErrorText("", text)], body_bytes=size, is_bare_text=True)).kind
 
     text = "An error occurred (validationException): Input is too long for requested model."
-    assert said(text) is VerdictKind.PROMPT
-    assert said("Token limit exceeded") is VerdictKind.ACCEPTED
-    assert said(text, 4_097) is VerdictKind.ACCEPTED
+    assert kind(text) is VerdictKind.PROMPT
+    assert kind("Token limit exceeded") is VerdictKind.ACCEPTED
+    assert kind(text, 4_097) is VerdictKind.ACCEPTED
 
 
 def test_endings_that_mean_a_full_window():
@@ -485,12 +485,14 @@ def test_a_user_message_that_the_upstream_misses_was_cut_off():
 
 
 def test_a_reply_that_is_cut_before_its_first_token_is_no_reply():
-    def judged(ending: str = "max_tokens", reply: int | None = 0, asked: int | None = None) -> tuple[VerdictKind, bool]:
-        verdict = ended(ending, 40_000, reply, None, Sent(40_000, window_is_certain=False, reply_tokens=asked))
+    def judged(
+        ending: str = "max_tokens", reply: int | None = 0, reply_tokens: int | None = None
+    ) -> tuple[VerdictKind, bool]:
+        verdict = ended(ending, 40_000, reply, None, Sent(40_000, window_is_certain=False, reply_tokens=reply_tokens))
         return verdict.kind, verdict.is_suspect
 
-    assert judged() == judged("length") == judged(asked=4_096) == (VerdictKind.EMPTY, True)
-    for accepted in (judged("stop"), judged(reply=1), judged(reply=None), judged(asked=16)):
+    assert judged() == judged("length") == judged(reply_tokens=4_096) == (VerdictKind.EMPTY, True)
+    for accepted in (judged("stop"), judged(reply=1), judged(reply=None), judged(reply_tokens=16)):
         assert accepted == (VerdictKind.ACCEPTED, False)
 
 
@@ -578,8 +580,8 @@ def test_a_number_three_times_off_is_about_something_else():
 
 def scope_of(sent: Sent, **figures: Any) -> Scope:
     """What a limit of 3 000 tokens applies to, if the words do not say."""
-    said = {"unit": Unit.TOKENS, "upstream_message": "over 3000"} | figures
-    return plausible(Verdict(VerdictKind.PROMPT, limit=3_000, **said), sent).limit_scope
+    verdict = {"unit": Unit.TOKENS, "upstream_message": "over 3000"} | figures
+    return plausible(Verdict(VerdictKind.PROMPT, limit=3_000, **verdict), sent).limit_scope
 
 
 def test_a_limit_that_the_prompt_reaches_is_one_of_the_input_whatever_its_clause_calls_it():
@@ -624,26 +626,26 @@ def test_a_vague_claim_without_numbers_is_doubted_of_a_short_request():
 
 
 ENGLISH = (
-    "The {subject} has {asked} tokens, but the {bound} is {limit} tokens.",
-    "{subject} of {asked} tokens exceeds the {bound} of {limit} tokens",
-    "{subject} ({asked} tokens) is longer than the {bound} ({limit})",
-    "{subject} too long: {asked} tokens, {bound}: {limit}",
-    "The {bound} is {limit} tokens, however your {subject} resulted in {asked} tokens",
-    "{bound} {limit} exceeded: {subject} contains {asked} tokens",
-    "{subject} must have fewer than {limit} tokens. Given: {asked}.",
-    "Your {subject} is {asked} tokens long which does not fit within the {bound} of {limit} tokens.",
-    "The number of tokens in the {subject} ({asked}) cannot exceed {limit}",
-    "Expected a {subject} of up to {limit} tokens but received {asked} tokens",
-    "{subject} over the {bound}: limit={limit}, actual={asked} tokens",
-    "{subject} overflow: {asked}/{limit} tokens",
+    "The {subject} has {prompt} tokens, but the {bound} is {limit} tokens.",
+    "{subject} of {prompt} tokens exceeds the {bound} of {limit} tokens",
+    "{subject} ({prompt} tokens) is longer than the {bound} ({limit})",
+    "{subject} too long: {prompt} tokens, {bound}: {limit}",
+    "The {bound} is {limit} tokens, however your {subject} resulted in {prompt} tokens",
+    "{bound} {limit} exceeded: {subject} contains {prompt} tokens",
+    "{subject} must have fewer than {limit} tokens. Given: {prompt}.",
+    "Your {subject} is {prompt} tokens long which does not fit within the {bound} of {limit} tokens.",
+    "The number of tokens in the {subject} ({prompt}) cannot exceed {limit}",
+    "Expected a {subject} of up to {limit} tokens but received {prompt} tokens",
+    "{subject} over the {bound}: limit={limit}, actual={prompt} tokens",
+    "{subject} overflow: {prompt}/{limit} tokens",
 )
 CHINESE = (
-    "{subject}长度 {asked} 超过{bound} {limit}",
-    "{subject}共 {asked} 个token，超出{bound}（{limit}）",
-    "{subject}过长：当前 {asked} tokens，{bound}为 {limit} tokens",
-    "{bound}为{limit}，当前{subject}token数为{asked}",
-    "{subject}不能超过{limit}个token，实际为{asked}",
-    "您的{subject}包含{asked}个tokens，{bound}仅为{limit}个tokens",
+    "{subject}长度 {prompt} 超过{bound} {limit}",
+    "{subject}共 {prompt} 个token，超出{bound}（{limit}）",
+    "{subject}过长：当前 {prompt} tokens，{bound}为 {limit} tokens",
+    "{bound}为{limit}，当前{subject}token数为{prompt}",
+    "{subject}不能超过{limit}个token，实际为{prompt}",
+    "您的{subject}包含{prompt}个tokens，{bound}仅为{limit}个tokens",
 )
 JOINT = (
     "This model's maximum context length is {limit} tokens. However, you requested {total} tokens "
@@ -654,10 +656,10 @@ JOINT = (
     "最大上下文长度为 {limit}，您请求了 {total} 个token（输入 {prompt}，输出 {reply}）",
 )
 RATES = (
-    "Rate limit reached: {limit} tokens per minute, requested {asked}.",
-    "Request too large on tokens per day (TPD): Limit {limit}, Requested {asked}, please reduce your message size.",
-    "Limit {limit}, Used {asked}, Requested {asked}.",
-    "每分钟token数超过限制：{limit}，当前{asked}。",
+    "Rate limit reached: {limit} tokens per minute, requested {prompt}.",
+    "Request too large on tokens per day (TPD): Limit {limit}, Requested {prompt}, please reduce your message size.",
+    "Limit {limit}, Used {prompt}, Requested {prompt}.",
+    "每分钟token数超过限制：{limit}，当前{prompt}。",
     "Too many tokens, please wait before trying again.",
 )
 LIMITS = st.integers(min_value=1_000, max_value=2_000_000)
@@ -685,9 +687,9 @@ def sizes(draw) -> tuple[int, int]:
     GROUPINGS,
 )
 def test_a_pair_keeps_its_roles_in_english(template, subject, bound, pair, grouped):
-    limit, asked = pair
-    verdict = judged(template.format(subject=subject, bound=bound, limit=grouped(limit), asked=grouped(asked)))
-    assert (verdict.is_overflow, verdict.limit, verdict.prompt or verdict.requested) == (True, limit, asked)
+    limit, prompt = pair
+    verdict = judged(template.format(subject=subject, bound=bound, limit=grouped(limit), prompt=grouped(prompt)))
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt or verdict.requested) == (True, limit, prompt)
 
 
 @given(
@@ -697,9 +699,9 @@ def test_a_pair_keeps_its_roles_in_english(template, subject, bound, pair, group
     sizes(),
 )
 def test_a_pair_keeps_its_roles_in_chinese(template, subject, bound, pair):
-    limit, asked = pair
-    verdict = judged(template.format(subject=subject, bound=bound, limit=limit, asked=asked))
-    assert (verdict.is_overflow, verdict.limit, verdict.prompt or verdict.requested) == (True, limit, asked)
+    limit, prompt = pair
+    verdict = judged(template.format(subject=subject, bound=bound, limit=limit, prompt=prompt))
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt or verdict.requested) == (True, limit, prompt)
 
 
 @given(st.sampled_from(JOINT), LIMITS, st.data())
@@ -713,7 +715,7 @@ def test_a_prompt_that_fits_without_its_reply_is_distinguished_from_one_that_doe
 
 @given(st.sampled_from(RATES), sizes(), st.sampled_from([400, 413, 422, 429, 500, 503]))
 def test_a_rate_limit_is_no_overflow_and_never_teaches(template, pair, status):
-    verdict = judged(template.format(limit=pair[0], asked=pair[1]), status)
+    verdict = judged(template.format(limit=pair[0], prompt=pair[1]), status)
     assert not verdict.is_overflow
     assert not verdict.limit_is_learnable
     assert (verdict.limit is None) != verdict.is_over_rate
@@ -721,11 +723,11 @@ def test_a_rate_limit_is_no_overflow_and_never_teaches(template, pair, status):
 
 @given(st.sampled_from(RATES), sizes(), sizes(), st.booleans())
 def test_a_rate_limit_beside_an_overflow_lends_it_no_number(template, rate, pair, rate_first):
-    limit, asked = pair
-    overflow = f"The prompt of {asked} tokens exceeds the context window of {limit} tokens."
-    sentences = [template.format(limit=rate[0], asked=rate[1]), overflow]
+    limit, prompt = pair
+    overflow = f"The prompt of {prompt} tokens exceeds the context window of {limit} tokens."
+    sentences = [template.format(limit=rate[0], prompt=rate[1]), overflow]
     verdict = judged(" ".join(sentences if rate_first else reversed(sentences)))
-    assert (verdict.is_overflow, verdict.limit, verdict.prompt) == (True, limit, asked)
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt) == (True, limit, prompt)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def test_a_reply_limit_that_may_not_be_lowered_is_named_before_anything_else(mos
 
 
 def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
-    said = refused_twice(12_345, "en", 900)
-    assert "Lower the reply limit of 900 tokens first." in said
-    assert said.index("900") < said.index("begin a new conversation")
+    message = refused_twice(12_345, "en", 900)
+    assert "Lower the reply limit of 900 tokens first." in message
+    assert message.index("900") < message.index("begin a new conversation")
 
 
 @pytest.mark.parametrize(

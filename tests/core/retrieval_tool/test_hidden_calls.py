@@ -93,8 +93,8 @@ def said_in(message):
     return read_said({name: json.dumps(found).encode() for name, found in message.items()})
 
 
-def results_of(said):
-    return [json.dumps({"role": "tool", "tool_call_id": call.id, "content": "page"}).encode() for call in said.own]
+def results_of(message):
+    return [json.dumps({"role": "tool", "tool_call_id": call.id, "content": "page"}).encode() for call in message.own]
 
 
 def returned(message, **changes):
@@ -105,14 +105,14 @@ def returned(message, **changes):
 
 @given(MIXED)
 def test_what_was_hidden_comes_back_where_it_was(message):
-    said = said_in(message)
-    hidden = HiddenToolCalls.of(HISTORY, said, results_of(said))
+    reply = said_in(message)
+    hidden = HiddenToolCalls.of(HISTORY, reply, results_of(reply))
     kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
     assert kept == hidden
     whole, *results = kept.put_back(returned(message))
     assert json.loads(whole.raw) == message
-    assert [result.raw for result in results] == results_of(said)
-    assert [result.answers for result in results] == [call.id for call in said.own]
+    assert [result.raw for result in results] == results_of(reply)
+    assert [result.answers for result in results] == [call.id for call in reply.own]
 
 
 @given(MIXED, st.booleans())
@@ -218,8 +218,8 @@ def test_the_name_follows_from_the_mark():
 def test_what_is_hidden_on_a_wire_without_json_comes_back_as_it_was():
     own, others = b'read_artifact\n= {"id": "x"}', b"ls\n= {}"
     call = OwnCall(1, "", '{"id": "x"}', own)
-    said = AssistantMessage(b"", (call,), (others,), lines_meant_by([others]), {})
-    hidden = HiddenToolCalls.of(HISTORY, said, [b"tool\n> page"])
+    reply = AssistantMessage(b"", (call,), (others,), lines_meant_by([others]), {})
+    hidden = HiddenToolCalls.of(HISTORY, reply, [b"tool\n> page"])
     kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
     assert kept == hidden
     returned = LineMessage(b"assistant ls\n= {}\n> I look.")

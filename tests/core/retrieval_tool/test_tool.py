@@ -21,7 +21,7 @@ NAME = "tool_bash_0123456789abcdef.txt"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asked"),
+    ("arguments", "parameters"),
     [
         ({}, {}),
         ({"lines": "400-480"}, {"lines": "400-480"}),
@@ -40,8 +40,8 @@ NAME = "tool_bash_0123456789abcdef.txt"
         ({"grep": True, "lines": 1.5, "more": 1}, {}),
     ],
 )
-def test_arguments_are_taken_as_they_are_meant(arguments, asked):
-    assert wanted_by(json.dumps({"id": NAME, **arguments})) == Wanted(NAME, asked)
+def test_arguments_are_taken_as_they_are_meant(arguments, parameters):
+    assert wanted_by(json.dumps({"id": NAME, **arguments})) == Wanted(NAME, parameters)
 
 
 @pytest.mark.parametrize("named", [NAME, f"/d/x/{NAME}", f"http://h:1/artifacts/{NAME}?lines=1", f"artifact:{NAME} "])
@@ -72,8 +72,8 @@ def test_a_call_without_a_pattern_requests_everything(arguments):
 
 @pytest.mark.parametrize(("given", "context"), [({}, 0), ({"context": 2}, 2), ({"context": "2"}, 2)])
 def test_a_pattern_has_no_context_unless_requested(given, context):
-    asked = ArtifactSearch.parse({"grep": "ERROR", **given})
-    assert asked.search == Search("ERROR", context, MAX_HITS_OF_ONE)
+    query = ArtifactSearch.parse({"grep": "ERROR", **given})
+    assert query.search == Search("ERROR", context, MAX_HITS_OF_ONE)
 
 
 def test_a_tool_is_matched_by_its_form_in_artifact_names():
@@ -117,11 +117,11 @@ ARTIFACT = "tool_sh_0123456789abcdef.txt"
     ],
 )
 def test_a_call_that_cannot_be_answered_gets_the_artifact_and_the_cause_in_one_line(error, language):
-    said = own.failed(ARTIFACT, error, language)
-    assert said.startswith(MARK)
-    assert said.endswith("]\n")
-    assert said.count("\n") == 1
-    assert ARTIFACT in said
+    notice = own.failed(ARTIFACT, error, language)
+    assert notice.startswith(MARK)
+    assert notice.endswith("]\n")
+    assert notice.count("\n") == 1
+    assert ARTIFACT in notice
 
 
 def test_every_reason_has_chinese_words_of_its_own():
@@ -152,9 +152,9 @@ def test_messages_about_too_many_calls_and_readings_contain_the_counts(language)
 
 @LANGUAGES
 def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
-    for said in (own.stopped(8, language), own.withheld(language)):
-        assert said.strip()
-        assert MARK not in said
+    for text in (own.stopped(8, language), own.withheld(language)):
+        assert text.strip()
+        assert MARK not in text
 
 
 @LANGUAGES
@@ -165,10 +165,10 @@ def test_a_call_that_names_nothing_gets_an_error(language):
 
 @LANGUAGES
 def test_a_search_that_cannot_be_made_gets_the_cause_in_one_line(language):
-    said = own.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
-    assert said.startswith(MARK)
-    assert said.endswith("]\n")
-    assert "`tool`" in said
+    notice = own.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
+    assert notice.startswith(MARK)
+    assert notice.endswith("]\n")
+    assert "`tool`" in notice
 
 
 HEADER = "[context-proxy: lines 1-80 of 5000 of tool_sh_0123456789abcdef.txt, 1,000 of 90,000 bytes]\n"

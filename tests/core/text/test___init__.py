@@ -16,7 +16,7 @@ class Held(Discreet, frozen=True):
     kind: Kind
     size: int
     is_whole: bool
-    said: str
+    text: str
     raw: bytes
     lines: Sequence[str]
     inside: Held | None = None

@@ -173,11 +173,11 @@ def test_a_value_that_nothing_changes_keeps_its_bytes():
 
 
 @pytest.mark.parametrize(
-    ("said", "written"),
+    ("text", "written"),
     [('{"a" : 1}', {"a": 1}), ("[1]", {"text": "[1]"}), ("cut", {"text": "cut"}), ("", {"text": ""})],
 )
-def test_the_text_of_an_object_is_that_object_and_another_text_becomes_its_member(said, written):
-    assert json.loads(jsontext.dump_object(said)) == written
+def test_the_text_of_an_object_is_that_object_and_another_text_becomes_its_member(text, written):
+    assert json.loads(jsontext.dump_object(text)) == written
 
 
 def test_half_a_surrogate_pair_may_be_in_the_text_of_an_object():

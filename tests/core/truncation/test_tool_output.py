@@ -105,11 +105,11 @@ def noted(content, role="tool", kinds=frozenset({Sanitise.NON_BMP}), language="e
 
 @pytest.mark.parametrize("role", ["tool", "user"])
 def test_one_note_says_how_many_characters_of_a_message_were_replaced(role):
-    said = "[context-proxy: characters shown as \ufffd here, as the upstream does not take them: 3]\n"
-    assert noted("a🙂b🙂🙂", role) == f"a\ufffdb\ufffd\ufffd\n{said}"
-    assert noted("a🙂\n🙂🙂\n", role) == f"a\ufffd\n\ufffd\ufffd\n{said}"
+    note = "[context-proxy: characters shown as \ufffd here, as the upstream does not take them: 3]\n"
+    assert noted("a🙂b🙂🙂", role) == f"a\ufffdb\ufffd\ufffd\n{note}"
+    assert noted("a🙂\n🙂🙂\n", role) == f"a\ufffd\n\ufffd\ufffd\n{note}"
     parts = noted([part("🙂"), part("b"), part("🙂🙂"), part("c")], role)
-    assert [one["text"] for one in parts] == ["\ufffd", "b", f"\ufffd\ufffd\n{said}", "c"]
+    assert [one["text"] for one in parts] == ["\ufffd", "b", f"\ufffd\ufffd\n{note}", "c"]
     chinese = "[context-proxy: 上游不接受的字符在此显示为 \ufffd，共 1 个]\n"
     assert noted("🙂", role, language="zh") == f"\ufffd\n{chinese}"
 

@@ -56,10 +56,10 @@ def test_the_proxy_sees_as_many_messages_in_each_api(api: Api, wire: Wire) -> No
 
 @pytest.mark.parametrize("api", APIS.values())
 def test_a_stream_is_requested_with_its_number_of_words(api: Api) -> None:
-    asked = api.request(json.loads(next(chat(100, model="m", events=7, seed=1))))
+    request = api.request(json.loads(next(chat(100, model="m", events=7, seed=1))))
 
-    assert asked["stream"] is True
-    assert 7 in (asked.get("max_tokens"), asked.get("max_output_tokens"))
+    assert request["stream"] is True
+    assert 7 in (request.get("max_tokens"), request.get("max_output_tokens"))
 
 
 @pytest.mark.parametrize(("api", "wire"), _WIRES)

@@ -37,9 +37,9 @@ def test_every_tool_call_has_its_output_right_after_it() -> None:
 
     assert (system["role"], user["role"]) == ("system", "user")
     assert len(rest) >= 10
-    for said, answered in zip(rest[::2], rest[1::2], strict=True):
-        assert said["tool_calls"][0]["id"] == answered["tool_call_id"]
-        json.loads(said["tool_calls"][0]["function"]["arguments"])
+    for call, output in zip(rest[::2], rest[1::2], strict=True):
+        assert call["tool_calls"][0]["id"] == output["tool_call_id"]
+        json.loads(call["tool_calls"][0]["function"]["arguments"])
 
 
 def test_sizes_are_what_the_names_say() -> None:
@@ -57,7 +57,9 @@ def test_new_conversations_share_no_more_than_the_system_text() -> None:
 
 def test_marked_conversations_share_no_text_and_no_line_of_one() -> None:
     one, other = (_messages(body) for body in islice(marked_conversations(100_000, model="m", seed=1), 2))
-    lines, others = ({line for said in messages for line in said["content"].split("\n")} for messages in (one, other))
+    lines, others = (
+        {line for message in messages for line in message["content"].split("\n")} for messages in (one, other)
+    )
 
     assert len(lines) > 500
     assert not lines & others
@@ -100,6 +102,6 @@ def test_an_agent_that_writes_something_anew_changes_that_and_nothing_else(name:
 
 
 def test_a_stream_is_requested_with_its_number_of_events() -> None:
-    asked = json.loads(next(chat(100, model="m", events=7, seed=1)))
+    request = json.loads(next(chat(100, model="m", events=7, seed=1)))
 
-    assert (asked["stream"], asked["max_tokens"]) == (True, 7)
+    assert (request["stream"], request["max_tokens"]) == (True, 7)

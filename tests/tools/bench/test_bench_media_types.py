@@ -15,11 +15,11 @@ def test_files_are_counted_by_type_and_misses_are_named(tmp_path: Path, monkeypa
     (tmp_path / "empty.gif").write_bytes(b"")
     monkeypatch.setattr("sys.argv", ["media_types", str(tmp_path), "--misses"])
     media_types.main()
-    said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if "taken for" in line] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "taken for" in line] == [
         f"{way}: {tmp_path / 'b.png'} is taken for text/plain" for way in ("bytes", "lie")
     ]
-    assert said[-2].split() == ["all", "3", "66.67%", "66.67%"]
+    assert lines[-2].split() == ["all", "3", "66.67%", "66.67%"]
 
 
 def test_a_type_that_bytes_do_not_reveal_counts_as_text():

@@ -81,8 +81,8 @@ def test_each_stream_is_checked_as_a_whole(model: Running, monkeypatch: pytest.M
 
 
 def test_a_stream_that_lacks_an_event_is_reported(model: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = streams_together(1, pace_ms=_PACE_MS, events=_EVENTS)
-    monkeypatch.setitem(WORKLOADS, "more", replace(asked, events=_EVENTS + 1))
+    workload = streams_together(1, pace_ms=_PACE_MS, events=_EVENTS)
+    monkeypatch.setitem(WORKLOADS, "more", replace(workload, events=_EVENTS + 1))
 
     assert "bytes instead of" in str(run(_job(model.port, "more", requests=1)).wrong)
 

@@ -26,16 +26,16 @@ def test_an_answer_without_our_calls_keeps_its_bytes(message):
 @given(messages())
 def test_the_client_gets_its_own_calls_and_we_get_ours(message):
     answer, written = AnswerBody(), body(message, odd=1.50)
-    said = read(answer, written)
+    reply = read(answer, written)
     reported = json.loads(answer.last_words())["choices"][0]["message"]
     calls = message.get("tool_calls", [])
     assert reported.get("tool_calls", []) == [call for call in calls if not is_own(call)]
-    assert (said is not None) == any(map(is_own, calls))
-    if said is not None:
-        assert [json.loads(call.raw) for call in said.own] == [call for call in calls if is_own(call)]
-        assert [call.position for call in said.own] == [at for at, call in enumerate(calls) if is_own(call)]
+    assert (reply is not None) == any(map(is_own, calls))
+    if reply is not None:
+        assert [json.loads(call.raw) for call in reply.own] == [call for call in calls if is_own(call)]
+        assert [call.position for call in reply.own] == [at for at, call in enumerate(calls) if is_own(call)]
         assert b'"odd":1.5' in answer.last_words()
-        assert said.is_mixed == bool(reported.get("tool_calls"))
+        assert reply.is_mixed == bool(reported.get("tool_calls"))
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
@@ -91,6 +91,6 @@ def test_a_usage_from_only_one_round_is_reported():
 
 def test_arguments_that_come_as_an_object_are_written_as_json():
     call = {"id": None, "function": {"name": RETRIEVAL_TOOL, "arguments": {"id": "x"}}}
-    said = said_in({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
-    assert [(own.id, json.loads(own.arguments)) for own in said.own] == [("", {"id": "x"})]
-    assert not said.is_mixed
+    reply = said_in({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
+    assert [(own.id, json.loads(own.arguments)) for own in reply.own] == [("", {"id": "x"})]
+    assert not reply.is_mixed

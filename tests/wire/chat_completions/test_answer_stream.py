@@ -51,16 +51,16 @@ def test_what_the_client_gets_and_what_is_left_out_are_what_came(data, message, 
     events = b"".join(data.draw(streams(message, usage=USAGE)))
     stream = AnswerStream()
     reported = fed(stream, cut(events, places))
-    said = stream.end()
+    reply = stream.end()
     own = [call for call in message.get("tool_calls", []) if is_own(call)]
-    assert (said is None) == (not own)
+    assert (reply is None) == (not own)
     client = understood(reported + stream.last_words())
     assert (client["message"], client["usage"], client["done"]) == (expected(message), USAGE, True)
     assert client["finish"] == ("tool_calls" if message.get("tool_calls") else "stop")
-    if said is not None:
-        assert [json.loads(call.raw) for call in said.own] == own
-        assert [json.loads(call) for call in said.others] == expected(message)["tool_calls"]
-        sent_back = json.loads(said.message)
+    if reply is not None:
+        assert [json.loads(call.raw) for call in reply.own] == own
+        assert [json.loads(call) for call in reply.others] == expected(message)["tool_calls"]
+        sent_back = json.loads(reply.message)
         assert sent_back["tool_calls"] == message["tool_calls"]
         assert (sent_back["content"] or "") == (message["content"] or "")
         assert sent_back.get("reasoning_content") == message.get("reasoning_content")
@@ -109,8 +109,8 @@ def test_streamed_or_not_the_client_gets_the_same(data, rounds, last):
     for message in [*rounds, last]:
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         reported += fed(stream, data.draw(streams(message, usage=USAGE)))
-        said = stream.end()
-        assert (said is None) == (read(whole, body(message, finish, usage=USAGE)) is None)
+        reply = stream.end()
+        assert (reply is None) == (read(whole, body(message, finish, usage=USAGE)) is None)
         if message is not last:
             stream.next_round()
             whole.next_round()
@@ -155,8 +155,8 @@ def test_calls_without_an_index_are_distinguished_by_their_ids(indexes):
     for call, index in zip((OWN, OTHER), indexes, strict=True):
         item = {**call, "index": index} if index is not None else {k: v for k, v in call.items() if k != "index"}
         reported += stream.feed(chunk([choice({"tool_calls": [item]})]))
-    said = stream.end()
-    assert ([call.id for call in said.own], len(said.others)) == (["call_o"], 1)
+    reply = stream.end()
+    assert ([call.id for call in reply.own], len(reply.others)) == (["call_o"], 1)
     assert b"call_c" in reported
     assert b"call_o" not in reported
 
@@ -282,10 +282,10 @@ def test_a_long_event_passes_while_it_comes(end, short_events):
 def test_a_long_event_is_a_part_of_what_the_model_said(short_events):
     stream, text = AnswerStream(), "x" * 10_000
     reported = fed(stream, cut(long_event(text) + CALL + DONE, range(0, 11_000, 100)))
-    said = stream.end()
+    reply = stream.end()
     assert reported == long_event(text)
-    assert json.loads(said.message)["content"] == text
-    assert [call.id for call in said.own] == ["call_1"]
+    assert json.loads(reply.message)["content"] == text
+    assert [call.id for call in reply.own] == ["call_1"]
 
 
 def test_a_long_event_that_names_a_call_is_collected_and_the_call_left_out(short_events):

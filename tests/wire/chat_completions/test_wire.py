@@ -177,8 +177,8 @@ def test_a_stream_that_does_not_say_so_is_not(reported):
 
 
 @given(st.text(), st.sampled_from(["\ndata: [DONE]\n\n", '"finish_reason": "stop"', '"usage": {', "data: [DONE]"]))
-def test_what_a_model_writes_never_ends_a_stream(text, said):
-    assert not CHAT_COMPLETIONS.is_complete(TEXT + event({"content": text + said + text + '"usage": {'}))
+def test_what_a_model_writes_never_ends_a_stream(text, end):
+    assert not CHAT_COMPLETIONS.is_complete(TEXT + event({"content": text + end + text + '"usage": {'}))
 
 
 @given(st.lists(st.binary(max_size=30), max_size=12))
@@ -186,9 +186,9 @@ def test_a_tail_holds_the_end_and_little_more(pieces):
     tail = Tail(8, 12)
     for piece in pieces:
         tail.add(piece)
-    said = b"".join(pieces)
-    assert tail.joined[-8:] == said[-8:]
-    assert said.endswith(tail.joined)
+    stream = b"".join(pieces)
+    assert tail.joined[-8:] == stream[-8:]
+    assert stream.endswith(tail.joined)
     assert len(tail.joined) < 16
 
 

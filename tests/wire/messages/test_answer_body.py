@@ -38,12 +38,12 @@ def test_an_answer_without_our_calls_keeps_its_bytes(blocks):
 @given(LISTS)
 def test_the_client_gets_its_own_blocks_and_we_get_ours(blocks):
     answer = AnswerBody()
-    said = read(answer, body_of_answer(blocks, "tool_use", odd=1.50))
+    reply = read(answer, body_of_answer(blocks, "tool_use", odd=1.50))
     reported = json.loads(answer.last_words())
     assert reported == json.loads(body_of_answer(visible(blocks), "tool_use", odd=1.50))
-    assert (said is not None) == any(map(is_ours, blocks))
-    if said is not None:
-        assert [json.loads(call.raw) for call in said.own] == list(filter(is_ours, blocks))
+    assert (reply is not None) == any(map(is_ours, blocks))
+    if reply is not None:
+        assert [json.loads(call.raw) for call in reply.own] == list(filter(is_ours, blocks))
 
 
 @given(LISTS, LISTS)

@@ -46,10 +46,10 @@ def test_two_rounds_are_one_message_for_the_client_however_they_come(first, seco
     calls = call_block(2, "read_artifact", {"id": "a"}) + END.replace(b"end_turn", b"tool_use")
     stream = AnswerStream()
     reported = fed(stream, START + thought + text_block(1, "I ", "look") + calls, first)
-    said = stream.end()
-    assert said is not None
-    assert [json.loads(call.arguments) for call in said.own] == [{"id": "a"}]
-    assert json.loads(said.message)["content"] == [
+    reply = stream.end()
+    assert reply is not None
+    assert [json.loads(call.arguments) for call in reply.own] == [{"id": "a"}]
+    assert json.loads(reply.message)["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "s=="},
         {"type": "text", "text": "I look"},
         {"type": "tool_use", "id": "toolu_read_artifact_1", "name": "read_artifact", "input": {"id": "a"}},
@@ -84,9 +84,9 @@ def test_an_event_too_long_to_wait_for_passes_as_it_arrives(held, monkeypatch):
 def test_blocks_behind_our_call_are_numbered_as_if_it_were_not_there():
     stream = AnswerStream()
     reported = stream.feed(START + OUR_CALL + call_block(1, "fetch", {"a": 1}) + END)
-    said = stream.end()
-    assert said is not None
-    assert said.is_mixed
+    reply = stream.end()
+    assert reply is not None
+    assert reply.is_mixed
     message = message_of((reported + stream.last_words()).decode())
     assert [(one["name"], one["input"]) for one in message["content"]] == [("fetch", {"a": 1})]
 

@@ -49,14 +49,14 @@ def deep(value, levels):
 
 @given(JSON)
 def test_no_content_makes_it_raise(content):
-    assert all(isinstance(said, str) for said in texts_of(content))
+    assert all(isinstance(text, str) for text in texts_of(content))
     assert images_in(content) <= len(list(media_in(content)))
     brings_tools(json.dumps(content).encode(), content)
     holds_compaction(content)
 
 
 @pytest.mark.parametrize(
-    ("block", "kind", "said"),
+    ("block", "kind", "expected"),
     [
         (text("a"), "text", "a"),
         (text(7), "text", None),
@@ -65,12 +65,12 @@ def test_no_content_makes_it_raise(content):
         ("text", "", None),
     ],
 )
-def test_a_text_block_is_recognised_by_its_type(block, kind, said):
-    assert (kind_of(block), text_in(block)) == (kind, said)
+def test_a_text_block_is_recognised_by_its_type(block, kind, expected):
+    assert (kind_of(block), text_in(block)) == (kind, expected)
 
 
 @pytest.mark.parametrize(
-    ("block", "said"),
+    ("block", "texts"),
     [
         (text("t", citations=[{"cited_text": "E"}], **MARK), ["t"]),
         ({"type": "thinking", "thinking": "why", "signature": "E"}, ["why"]),
@@ -90,8 +90,8 @@ def test_a_text_block_is_recognised_by_its_type(block, kind, said):
         (7, []),
     ],
 )
-def test_texts_of_any_block_count_and_unreadable_content_does_not(block, said):
-    assert list(texts_of([block])) == said
+def test_texts_of_any_block_count_and_unreadable_content_does_not(block, texts):
+    assert list(texts_of([block])) == texts
 
 
 def test_a_plain_text_is_its_own():

@@ -134,11 +134,11 @@ def part_read(block):
 
 
 @pytest.mark.parametrize(
-    ("block", "said"), [(text("a"), "a"), (text(""), ""), (use(1), None), ("a", None), ({"text": "a"}, None)]
+    ("block", "expected"), [(text("a"), "a"), (text(""), ""), (use(1), None), ("a", None), ({"text": "a"}, None)]
 )
-def test_only_a_text_block_has_a_text(block, said):
+def test_only_a_text_block_has_a_text(block, expected):
     found = part_read(block)
-    assert (found.raw, found.text, found.attachment, found.rest) == (spelled(block), said, None, b"")
+    assert (found.raw, found.text, found.attachment, found.rest) == (spelled(block), expected, None, b"")
 
 
 def test_media_have_a_content_and_the_rest_of_their_block():
@@ -254,7 +254,7 @@ def test_only_what_may_hold_media_is_searched_for_them(content, may):
 
 def test_a_result_that_is_a_string_stays_one():
     (found,) = read(user([result(1, "a")]))
-    noted = found.changed({at: "note" + said for at, said in found.texts()})
+    noted = found.changed({at: "note" + text for at, text in found.texts()})
     assert json.loads(noted.raw) == user([result(1, "notea")])
 
 
@@ -338,9 +338,9 @@ def test_the_text_of_a_message_is_not_in_what_a_log_may_hold():
 def test_each_text_is_changed_in_place(history):
     for message in history:
         for view in views(message):
-            changes = {at: said + "!" for at, said in view.texts()}
+            changes = {at: text + "!" for at, text in view.texts()}
             changed = view.changed(changes) if changes else view
-            assert [said for _, said in changed.texts()] == [said + "!" for _, said in view.texts()]
+            assert [text for _, text in changed.texts()] == [text + "!" for _, text in view.texts()]
             assert (changed.role, changed.answers, changed.images) == (view.role, view.answers, view.images)
 
 
@@ -402,9 +402,9 @@ def test_another_message_is_written_beside_one():
 
 
 def test_a_message_is_compared_by_its_calls_or_else_by_its_words():
-    calls, said, asked = read(assistant([text("x"), use(1, path="a")]), assistant([text(" b ")]), user(" c "))
+    calls, reply, question = read(assistant([text("x"), use(1, path="a")]), assistant([text(" b ")]), user(" c "))
     assert calls.conversational() == [["toolu_1", "Read", {"path": "a"}]]
-    assert (said.conversational(), asked.conversational()) == ("b", "c")
+    assert (reply.conversational(), question.conversational()) == ("b", "c")
 
 
 def test_a_mark_in_what_a_call_was_given_is_none():
@@ -485,8 +485,8 @@ def test_the_addresses_of_a_message_are_those_that_it_names():
 
 def test_what_a_result_routes_is_named_and_what_a_person_writes_is_not():
     routed = json.dumps({"routing": "file", "artifact": "artifact:a1"})
-    (found, asked) = read(user([result(1, routed)]), user(routed))
-    assert (list(found.addresses()), list(asked.addresses())) == (["artifact:a1"], [])
+    (found, question) = read(user([result(1, routed)]), user(routed))
+    assert (list(found.addresses()), list(question.addresses())) == (["artifact:a1"], [])
 
 
 def test_only_blocks_of_images_count_as_images():

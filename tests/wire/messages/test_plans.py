@@ -40,12 +40,12 @@ def planned(body, made):
     return request, found, json.loads(MESSAGES.render(request, found.sent, {}))
 
 
-def agent_run(exchanges, said="a line of output\n" * 40):
+def agent_run(exchanges, output="a line of output\n" * 40):
     found = [user("Find the bug in src/app.py.")]
     for number in range(exchanges):
         found += [
             assistant([use(10 * number, path=f"a{number}.py"), use(10 * number + 1)]),
-            user([result(10 * number + 1, said), result(10 * number, f"{number} {said}")]),
+            user([result(10 * number + 1, output), result(10 * number, f"{number} {output}")]),
         ]
     return found
 
@@ -151,9 +151,9 @@ def test_thoughts_are_sent_as_they_came_or_not_at_all():
         if message["role"] == "assistant":
             message["content"] = [thought, *message["content"]]
     _, _, sent = planned(body_of(history), pipeline(Budget(9_000)))
-    said = [message["content"][0] for message in sent["messages"] if message["role"] == "assistant"]
-    assert 0 < len(said) < 30
-    assert all(block == thought for block in said)
+    first_blocks = [message["content"][0] for message in sent["messages"] if message["role"] == "assistant"]
+    assert 0 < len(first_blocks) < 30
+    assert all(block == thought for block in first_blocks)
 
 
 def test_an_exchange_that_brought_tools_stays_whole():
@@ -200,8 +200,8 @@ def test_the_omission_note_is_a_block_at_the_end_of_the_task(task):
     history = [user("earlier words"), user(task), *agent_run(40)[1:]]
     _, made, sent = planned(body_of(history), pipeline(Budget(6_000)))
     assert complaints(sent) == []
-    *said, note = sent["messages"][1]["content"]
-    assert said == (task if isinstance(task, list) else [text(task)])
+    *blocks, note = sent["messages"][1]["content"]
+    assert blocks == (task if isinstance(task, list) else [text(task)])
     assert note["type"] == "text"
     assert note["text"].startswith("[context-proxy: ")
     [edit] = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
@@ -218,8 +218,8 @@ def test_the_exchange_between_the_first_two_user_messages_stays_the_same_in_ever
     for count in range(30, len(later), 4):
         _, _, sent = planned(body_of([*begun, *later[:count], user("and then?")]), pipeline(Budget(6_000)))
         assert complaints(sent) == []
-        asked, note = sent["messages"][3]["content"]
-        heads.add(json.dumps([*sent["messages"][:3], asked]))
+        question, note = sent["messages"][3]["content"]
+        heads.add(json.dumps([*sent["messages"][:3], question]))
         notes.add(note["text"])
     assert len(heads) == 1
     assert len(notes) > 2

@@ -102,11 +102,11 @@ def test_a_text_of_a_result_is_changed_and_all_else_keeps_its_bytes(others):
 def test_everything_before_a_compaction_is_one_opaque_message():
     compaction = assistant([{"type": "compaction", "content": "so far"}, text("on")])
     old = [user("a" * 9999), assistant([text("b")])]
-    ignored, kept, asked = read(*old, compaction, user("go on"))
+    ignored, kept, question = read(*old, compaction, user("go on"))
     assert (ignored.role, ignored.text(), ignored.must_stay, ignored.parts()) == ("ignored", "", True, None)
     assert (kept.must_stay, kept.text()) == (True, "so far\non")
     assert rendered(*old, compaction, user("go on")) == [*old, compaction, user("go on")]
-    assert asked.role == "user"
+    assert question.role == "user"
 
 
 def test_a_system_text_whose_answer_is_left_out_goes_behind_the_users_words_that_follow():
@@ -239,7 +239,7 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 
 
 @pytest.mark.parametrize(
-    ("said", "begins"),
+    ("contents", "begins"),
     [
         ([[THOUGHT, use(1)]], True),
         ([[use(1)]], False),
@@ -249,8 +249,8 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
         ([], True),
     ],
 )
-def test_thinking_begins_what_the_api_reads_as_one_message(said, begins):
-    assert begins_with_thinking(read(user("a"), *map(assistant, said))) is begins
+def test_thinking_begins_what_the_api_reads_as_one_message(contents, begins):
+    assert begins_with_thinking(read(user("a"), *map(assistant, contents))) is begins
 
 
 def test_the_views_of_one_message_count_once():

@@ -137,8 +137,8 @@ def test_a_stream_without_it_is_not(reported):
 
 
 @given(st.text(), st.sampled_from(['"type":"message_stop"', '\ndata: {"type":"message_stop"}\n\n', '{"type":"error"}']))
-def test_what_a_model_writes_never_ends_a_stream(words, said):
-    assert not MESSAGES.is_complete(START + text_block(0, words + said + words))
+def test_what_a_model_writes_never_ends_a_stream(words, end):
+    assert not MESSAGES.is_complete(START + text_block(0, words + end + words))
 
 
 def test_an_end_far_before_the_last_bytes_is_not_looked_for():

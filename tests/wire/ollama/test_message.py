@@ -188,7 +188,7 @@ def results_with_arguments(messages):
 def test_every_result_is_paired_with_its_call_however_it_is_written(batches, data):
     bodies = history(batches)
     whole = OLLAMA.parse(jsontext.dump({"model": "m", "messages": bodies}))
-    assert all(said == asked for said, asked in results_with_arguments(whole.conversation))
+    assert all(output == argument for output, argument in results_with_arguments(whole.conversation))
     assert not unpaired(whole.conversation.messages)
     count = data.draw(st.integers(1, len(bodies)))
     before = OLLAMA.parse(jsontext.dump({"model": "m", "messages": bodies[:count]}))
@@ -208,7 +208,7 @@ def test_dropping_exchanges_never_parts_results_from_their_calls(batches, data):
             kept.append(one)
     again = OLLAMA.parse(OLLAMA.render(whole, kept, {}))
     assert [(one.raw, one.answers) for one in again.conversation] == [(one.raw, one.answers) for one in kept]
-    assert all(said == asked for said, asked in results_with_arguments(again.conversation))
+    assert all(output == argument for output, argument in results_with_arguments(again.conversation))
 
 
 def test_no_reasoning_is_sealed():

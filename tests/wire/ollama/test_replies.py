@@ -62,15 +62,15 @@ def test_the_rounds_of_a_stream_are_one_with_one_end(size):
     stream = AnswerStream()
     first = [line(thinking="Hm."), line("I look."), line(calls=[OURS]), line(done=True)]
     reported = fed(stream, first, size)
-    said = stream.end()
+    reply = stream.end()
     assert reported == first[0] + first[1]
-    assert json.loads(said.message) == {
+    assert json.loads(reply.message) == {
         "role": "assistant",
         "content": "I look.",
         "thinking": "Hm.",
         "tool_calls": [OURS],
     }
-    assert [(one.id, one.arguments) for one in said.own] == [("call_read_artifact", '{"id":"x"}')]
+    assert [(one.id, one.arguments) for one in reply.own] == [("call_read_artifact", '{"id":"x"}')]
     stream.next_round()
     reported = fed(stream, [line("It is "), line("42."), line(done=True)], size)
     assert stream.end() is None
@@ -84,8 +84,8 @@ def test_the_rounds_of_a_stream_are_one_with_one_end(size):
 def test_calls_on_the_last_line_are_removed_and_its_words_passed():
     stream = AnswerStream()
     reported = fed(stream, [line("Now.", done=True, calls=[OURS, call("get", 1)])])
-    said = stream.end()
-    assert said.is_mixed
+    reply = stream.end()
+    assert reply.is_mixed
     (ahead,) = [json.loads(one) for one in reported.splitlines()]
     assert (ahead["done"], ahead["message"]["content"]) == (False, "Now.")
     assert [one["function"] for one in ahead["message"]["tool_calls"]] == [{**call("get")["function"], "index": 0}]

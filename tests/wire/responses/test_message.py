@@ -150,7 +150,7 @@ def read(*items):
     return ResponsesMessage.read(", ".join(json.dumps(item) for item in items).encode())
 
 
-def said(text):
+def text_part(text):
     return {"type": "input_text", "text": text}
 
 
@@ -269,7 +269,7 @@ def test_reasoning_may_neither_be_changed_nor_left_out():
 
 
 def test_a_message_is_described_part_by_part():
-    at, (text, image, odd, plain) = read(user([said("a"), IMAGE, 7, "b"])).parts()
+    at, (text, image, odd, plain) = read(user([text_part("a"), IMAGE, 7, "b"])).parts()
     assert at == (0, "content")
     assert (text.text, plain.text, odd.text, image.text) == ("a", "b", None, None)
     assert image.attachment.content() == PNG
@@ -310,7 +310,7 @@ def test_media_are_counted_and_images_among_them():
         (IMAGE, True),
         ({"type": "input_file"}, True),
         ({"type": "hologram"}, True),
-        (said("hi"), False),
+        (text_part("hi"), False),
         ({"type": "output_text", "text": "type"}, False),
     ],
 )
@@ -349,11 +349,11 @@ def changed(item, *items, as_text=False):
     ("item", "items", "as_text", "content"),
     [
         (user("hi"), [Words("a")], False, "a"),
-        (user("hi"), [Words("a"), Words("b")], True, [said("a"), said("b")]),
+        (user("hi"), [Words("a"), Words("b")], True, [text_part("a"), text_part("b")]),
         (user([IMAGE]), [Words("a"), Words("b")], True, "a\nb"),
-        (user([IMAGE]), [Words("a"), Words("b")], False, [said("a"), said("b")]),
-        (user([IMAGE]), [Words("a"), Carried(b'{"type":"x"}')], True, [said("a"), {"type": "x"}]),
-        (user([IMAGE]), [Words("a", b'{"type":"input_text","text":"old","x":1}')], True, [{**said("a"), "x": 1}]),
+        (user([IMAGE]), [Words("a"), Words("b")], False, [text_part("a"), text_part("b")]),
+        (user([IMAGE]), [Words("a"), Carried(b'{"type":"x"}')], True, [text_part("a"), {"type": "x"}]),
+        (user([IMAGE]), [Words("a", b'{"type":"input_text","text":"old","x":1}')], True, [{**text_part("a"), "x": 1}]),
         (WORDS, [Words("a")], False, [{"type": "output_text", "text": "a", "annotations": []}]),
     ],
 )
@@ -400,8 +400,8 @@ def test_a_note_goes_only_where_text_is_allowed(item, can):
 @pytest.mark.parametrize(
     ("content", "after", "found"),
     [
-        ([IMAGE], True, [IMAGE, said("a note")]),
-        ([IMAGE], False, [said("a note"), IMAGE]),
+        ([IMAGE], True, [IMAGE, text_part("a note")]),
+        ([IMAGE], False, [text_part("a note"), IMAGE]),
         ("", True, "a note"),
         (None, False, "a note"),
     ],
@@ -423,7 +423,7 @@ def test_another_message_is_one_item_with_a_text_or_with_parts():
 def test_a_client_repeats_calls_by_their_meaning_and_words_as_they_are():
     spelled = {**CALL, "arguments": '{"a":1}', "id": "fc_1", "status": "completed"}
     assert read(THOUGHT, WORDS, CALL).conversational() == read(spelled).conversational() == [["c", "ls", {"a": 1}]]
-    assert read(user([said(" a"), said("b ")])).conversational() == "a\nb"
+    assert read(user([text_part(" a"), text_part("b ")])).conversational() == "a\nb"
     assert len(read(*[CALL] * 1_001).conversational()) == 1_000
 
 

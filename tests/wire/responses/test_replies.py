@@ -146,7 +146,7 @@ def items(*made):
     return [json.dumps(item).encode() for item in made]
 
 
-def said(*made, is_stored=False):
+def parsed_reply(*made, is_stored=False):
     return said_in(items(*made), is_stored=is_stored)
 
 
@@ -163,7 +163,7 @@ def words(text):
 
 
 def test_our_calls_are_separated_from_the_clients_by_their_place_among_all_calls():
-    found = said(SEALED, FETCH, SEARCH, OWN, EXEC)
+    found = parsed_reply(SEALED, FETCH, SEARCH, OWN, EXEC)
     assert [(call.position, call.id, call.arguments) for call in found.own] == [(1, "o", '{"id": "x"}')]
     assert [call.raw for call in found.own] == items(OWN)
     assert list(found.others) == items(FETCH, EXEC)
@@ -177,24 +177,24 @@ def test_our_calls_are_separated_from_the_clients_by_their_place_among_all_calls
 )
 def test_a_call_is_ours_only_as_a_function_with_the_very_name(item):
     assert not is_own_call(item)
-    assert said(item).own == ()
+    assert parsed_reply(item).own == ()
     assert is_own_call(OWN)
 
 
 def test_reasoning_that_only_its_server_knows_is_sent_back_to_no_server_that_keeps_nothing():
     plain = {"type": "reasoning", "id": "rs_3", "content": [{"type": "reasoning_text", "text": "hm"}]}
-    assert said(SEALED, NAMED, plain, OWN).message == b",".join(items(SEALED, plain, OWN))
-    assert said(SEALED, NAMED, OWN, is_stored=True).message == b",".join(items(SEALED, NAMED, OWN))
+    assert parsed_reply(SEALED, NAMED, plain, OWN).message == b",".join(items(SEALED, plain, OWN))
+    assert parsed_reply(SEALED, NAMED, OWN, is_stored=True).message == b",".join(items(SEALED, NAMED, OWN))
 
 
 def test_what_a_person_may_read_is_the_words_of_all_messages():
-    assert said(NAMED, words("a"), OWN, words("b")).texts == {CONTENT: "a\n\nb"}
-    assert said(NAMED, words(""), OWN).texts == {}
+    assert parsed_reply(NAMED, words("a"), OWN, words("b")).texts == {CONTENT: "a\n\nb"}
+    assert parsed_reply(NAMED, words(""), OWN).texts == {}
 
 
 @pytest.mark.parametrize(("arguments", "read"), [({"id": "x"}, '{"id":"x"}'), (None, "null")])
 def test_arguments_that_are_no_text_are_written_as_json(arguments, read):
-    assert [call.arguments for call in said({**OWN, "arguments": arguments}).own] == [read]
+    assert [call.arguments for call in parsed_reply({**OWN, "arguments": arguments}).own] == [read]
 
 
 def test_a_result_names_its_call():

@@ -40,11 +40,11 @@ def test_a_response_without_our_calls_keeps_its_bytes(output):
 @given(st.lists(st.sampled_from([*THEIRS, OWN]), max_size=6))
 def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
     answer = ReplyBody()
-    said = read(answer, body(*output)[:-1] + b', "odd": 1.50}')
+    reply = read(answer, body(*output)[:-1] + b', "odd": 1.50}')
     assert outputs(answer.last_words()) == [item for item in output if item is not OWN]
     assert b"1.50" in answer.last_words()
-    assert (said is not None) == (OWN in output)
-    assert said is None or len(said.own) == output.count(OWN)
+    assert (reply is not None) == (OWN in output)
+    assert reply is None or len(reply.own) == output.count(OWN)
 
 
 def test_a_truncated_response_is_forwarded_without_our_calls():
@@ -90,8 +90,8 @@ def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(fir
     answer = ReplyBody()
     read(answer, body(*first, OWN))
     answer.next_round()
-    said = read(answer, body(*last, OWN))
-    assert [json.loads(b"[" + raw + b"]") for raw in said.before] == before
+    reply = read(answer, body(*last, OWN))
+    assert [json.loads(b"[" + raw + b"]") for raw in reply.before] == before
 
 
 def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_calls_go_with_them():
@@ -163,8 +163,8 @@ def test_reasoning_is_shown_only_with_what_it_belongs_to():
 @pytest.mark.parametrize(("store", "kept"), [(True, True), (None, True), (False, False)])
 def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(store, kept):
     named = {"type": "reasoning", "id": "rs_9", "summary": []}
-    said = read(ReplyBody(), body(named, OWN, store=store))
-    assert (b"rs_9" in said.message) == kept
+    reply = read(ReplyBody(), body(named, OWN, store=store))
+    assert (b"rs_9" in reply.message) == kept
 
 
 def test_what_we_say_is_a_message_of_the_model_with_an_id_of_its_own():

@@ -89,11 +89,11 @@ def test_a_stream_without_our_calls_keeps_its_bytes(reply, places, kept):
 def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places, kept):
     stream = ReplyStream()
     reported = fed(stream, came_of(reply, kept=kept), places)
-    said, output = stream.end(), output_of(reply)
-    assert (said is not None) == (READS in reply.calls)
-    if said is not None:
-        assert [json.loads(call.raw) for call in said.own] == [item for item in output if is_own(item)]
-        assert json.loads(b"[" + said.message + b"]") == output
+    message, output = stream.end(), output_of(reply)
+    assert (message is not None) == (READS in reply.calls)
+    if message is not None:
+        assert [json.loads(call.raw) for call in message.own] == [item for item in output if is_own(item)]
+        assert json.loads(b"[" + message.message + b"]") == output
     assert understood(reported + stream.last_words())["output"] == [item for item in output if not is_own(item)]
 
 
@@ -144,10 +144,10 @@ def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(las
     rounds = [Reply("Look.", (READS,), "hm"), Reply(last.text, (*last.calls, READS, FETCHES), last.thought)]
     for number, reply in enumerate(rounds, 1):
         fed(stream, came_of(reply, number, kept=kept), places)
-        said = stream.end()
+        message = stream.end()
         stream.next_round()
     look = output_of(rounds[0])
-    shown = json.loads(b"[" + b",".join(said.before) + b"]")
+    shown = json.loads(b"[" + b",".join(message.before) + b"]")
     assert shown == (look[:2] if last.thought else [])  # else all is one message
 
 
@@ -324,9 +324,9 @@ def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keep
     came = came_of(Reply("", (READS,), "hm"), kept=is_stored).replace(b'"encrypted_content"', b'"sealed"')
     stream = ReplyStream()
     fed(stream, came)
-    said = stream.end()
-    assert said is not None
-    assert (b'"rs_' in said.message) == is_stored
+    message = stream.end()
+    assert message is not None
+    assert (b'"rs_' in message.message) == is_stored
 
 
 def test_a_call_whose_beginning_the_client_has_seen_stays_the_clients():

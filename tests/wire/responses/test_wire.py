@@ -244,8 +244,8 @@ def test_a_stream_that_does_not_say_so_is_not(reported):
 @given(
     st.text(), st.sampled_from(["\ndata: [DONE]\n\n", '"type": "response.completed"', '"usage": {', '"type":"error"'])
 )
-def test_what_a_model_writes_never_ends_a_stream(text, said):
-    assert not RESPONSES.is_complete(event("response.output_text.delta", delta=text + said + text))
+def test_what_a_model_writes_never_ends_a_stream(text, end):
+    assert not RESPONSES.is_complete(event("response.output_text.delta", delta=text + end + text))
 
 
 @pytest.mark.parametrize("cut", [0, 1])
