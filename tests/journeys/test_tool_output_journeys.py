@@ -51,6 +51,15 @@ def test_the_same_content_is_kept_once_and_cut_the_same_way(build: Any) -> None:
     assert len(world.log("artifact_saved")) == 1
 
 
+def test_a_result_that_is_an_object_is_cut_like_its_json(build: Any) -> None:
+    world = build()
+    request = one_call("")
+    request["messages"][3]["content"] = rows = {"rows": LONG.splitlines()}
+    world.ask(request)
+    assert [json.loads(kept) for kept in world.kept.values()] == [rows]
+    assert len(world.upstream.last.messages[3]["content"].encode()) <= 51_200
+
+
 def test_client_and_log_learn_what_was_done(build: Any) -> None:
     world = build()
     answer = world.ask(one_call(LONG), x_request_id="req-42")

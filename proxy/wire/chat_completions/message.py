@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 
 from proxy.core.conversation.message import (
+    TOOL_ROLES,
     Address,
     Argument,
     Content,
@@ -183,12 +184,15 @@ class ChatMessage(JsonMessage, frozen=True):
         return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes, has_parts)
 
     def said(self) -> tuple[Path, Raw]:
-        """Its `content`."""
-        return _CONTENT, self.members().get("content", b"null")
+        """Its `content`. A tool result may be an object, although the API forbids it: then the text of its JSON."""
+        raw = self.members().get("content", b"null")
+        if self.role in TOOL_ROLES and bytes(memoryview(raw)[:1]) == b"{":
+            raw = jsontext.dump(bytes(raw).decode("utf-8", "surrogateescape"))
+        return _CONTENT, raw
 
     def content(self) -> Any:
         """Its `content`, opened: a string, a list of parts, or any other value."""
-        return jsontext.opened(self.members().get("content"))
+        return jsontext.opened(self.said()[1])
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined: contents, tool calls, reasoning."""
@@ -196,6 +200,8 @@ class ChatMessage(JsonMessage, frozen=True):
         content = inside.content
         if isinstance(content, str) and inside == _Inside(content):  # the usual case, for every message
             return content
+        if isinstance(content, dict):
+            inside.content = self.content()
         return "\n".join(_texts_inside(inside))
 
     def texts(self) -> Iterator[tuple[Address, str]]:

@@ -9,7 +9,7 @@ from support.media_samples import PDF, WAV
 from support.messages_conversations import PNG
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.message import Carried, Parts, Route, Shown, ToolCall, Words
+from proxy.core.conversation.message import Carried, Part, Parts, Route, Shown, ToolCall, Words
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions import message as chat_message
 from proxy.wire.chat_completions.message import (
@@ -275,6 +275,17 @@ def test_reasoning_is_measured_as_json():
 
 def test_contents_that_are_neither_text_nor_list_have_no_texts():
     assert list(texts_of({"text": "x"})) == list(texts_of(None)) == []
+
+
+def test_a_result_that_is_an_object_is_read_as_its_json_and_others_are_left_alone():
+    raw = b'{"role":"tool","content":{"rows": [1.0, NaN],  "name":"\xc3\xa9"}}'
+    result, text = ChatMessage.read(raw), '{"rows": [1.0, NaN],  "name":"é"}'
+    assert (result.text(), list(result.texts())) == (text, [(("content",), text)])
+    assert result.parts() == (("content",), (Part(json.dumps(text, ensure_ascii=False).encode(), text),))
+    assert json.loads(result.changed({("content",): "cut"}).raw) == {"role": "tool", "content": "cut"}
+    assert result.changed({}).raw == raw
+    asked = read(role="user", content={"type": "text", "text": "x"})
+    assert (asked.text(), list(asked.texts()), asked.parts()) == ("", [], None)
 
 
 def test_the_words_of_every_kind_of_call_are_read():
