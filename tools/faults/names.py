@@ -210,6 +210,7 @@ class _Authority:
         self, file: Path, subject: x509.Name, key: Any, name: str, ends: int, *, is_authority: bool = False
     ) -> Path:
         now = datetime.datetime.now(datetime.UTC)
+        signer = self._key.public_key()
         made = (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -220,9 +221,20 @@ class _Authority:
             .not_valid_after(now + datetime.timedelta(days=ends))
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            # What Python checks since 3.13, RFC 5280:
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
+            .add_extension(_usage(is_authority), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         plain = serialization.NoEncryption()
         private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
         file.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
         return file
+
+
+def _usage(is_authority: bool) -> x509.KeyUsage:
+    """Signing handshakes, and the certificates of others if it is an authority's."""
+    names = "content_commitment key_encipherment data_encipherment key_agreement encipher_only decipher_only"
+    others = dict.fromkeys(names.split(), False)
+    return x509.KeyUsage(digital_signature=True, key_cert_sign=is_authority, crl_sign=is_authority, **others)
