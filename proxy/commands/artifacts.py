@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from proxy.config.settings import Settings
-from proxy.config.types import client_keys
+from proxy.config.types import client_keys, missing_extra
 from proxy.core.artifact_reading.pages import Query
 from proxy.errors import BadArtifactQuery, ProxyError
 from proxy.shell.artifacts.access import create_folder, create_tenants
@@ -123,7 +123,7 @@ def remove_artifacts(folder: ArtifactFolder, names: Sequence[str]) -> int:
 def serve_mcp(settings: Settings) -> int:
     """Answer one client until it is gone; the exit status."""
     if find_spec("mcp") is None:
-        return _complain("this command needs a package that is not installed: pip install 'context-proxy[mcp]'")
+        return _complain(f"this command {missing_extra('mcp')}")
     from proxy.shell.endpoints.mcp_server import serve_stdio  # noqa: PLC0415 - needs an extra
 
     folder = create_folder(settings)

@@ -45,6 +45,7 @@ from proxy.config.types import (
     StoreUrl,
     Tokenizer,
     key_from_file,
+    missing_extra,
 )
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.compaction.budget import LOW_MARK
@@ -307,7 +308,7 @@ class DecisionSettings(Section):
 def _can_speak_mcp(enabled: bool) -> bool:
     """A missing extra should be noticed at the start."""
     if enabled and find_spec("mcp") is None:
-        raise ValueError("needs a package not installed: pip install mcp")
+        raise ValueError(missing_extra("mcp"))
     return enabled
 
 
@@ -318,9 +319,7 @@ def _can_be_traced(enabled: bool) -> bool:
     except ModuleNotFoundError:
         missing = True
     if missing:
-        raise ValueError(
-            "needs packages not installed: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
-        )
+        raise ValueError(missing_extra("otel"))
     return enabled
 
 

@@ -51,8 +51,9 @@ _UNITS: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "kb": 2**10, "mb": 2**20, "
 _WITH_UNIT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*(k|m|g)i?(b?)\s*", re.IGNORECASE)
 _TAB: Final = r"'\t'"
 """PyYAML's spelling in its messages."""
-_QUOTED: Final = re.compile(r"(?<= )'[^']{2,}'|\"[^\"]*\"")
-"""Quotations from the file in PyYAML's errors; a single character is not a secret."""
+_QUOTED: Final = re.compile(r"(?<= )'(?!<[a-z ]+>')[^']{2,}'|\"[^\"]*\"")
+"""Quotations from the file in PyYAML's errors; a single character is not a secret, nor is a token such as
+`<stream end>`."""
 _SHOWN_CHARS: Final = 80
 """Longer values are cut in messages."""
 
@@ -73,7 +74,8 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
         said = "has a tab where YAML takes spaces" if _TAB in problem else f"is not YAML: {_QUOTED.sub('…', problem)}"
         mistakes.append(f"{file}{place}: {said}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, or a date such as 2024-13-45
-        mistakes.append(f"{file}: is not YAML: {type(error).__name__}")
+        is_text = not isinstance(error, UnicodeError)
+        mistakes.append(f"{file}: is not " + (f"YAML: {type(error).__name__}" if is_text else "UTF-8"))
     else:
         if isinstance(found, dict):
             return {str(key): section for key, section in found.items() if section is not None}
@@ -207,7 +209,8 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
     if mistake["type"] == "int_parsing" and (number := _WITH_UNIT.fullmatch(str(found))):
         allowed += f" without a unit, such as {round(float(number[1]) * _UNITS[(number[2] + number[3]).lower()])}"
     secret = "key" in where or where.startswith("state.url") or (isinstance(found, str) and re.search("[@?#]", found))
-    shown = isinstance(found, str | int | float) and not secret
+    is_missing_extra = found is True and mistake["type"] == "value_error"
+    shown = isinstance(found, str | int | float) and not secret and not is_missing_extra
     return f"{where}: {allowed}" + (f", found {repr(found)[:_SHOWN_CHARS]}" if shown else "") + behind
 
 

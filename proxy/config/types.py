@@ -33,6 +33,11 @@ _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/
 """It is shown to models."""
 
 
+def missing_extra(name: str) -> str:
+    """What a setting or a command says whose packages are missing; how to add them depends on the installation."""
+    return f"needs the extra `{name}`, which is not installed: docs/install.md#extras says how"
+
+
 def _named(path: Any) -> Any:
     if path == "":
         raise ValueError("must be a path; `.` is the current folder")
@@ -75,7 +80,7 @@ def _state_url(url: SecretStr) -> SecretStr:
     if not is_plain or parts.scheme not in ("redis", "rediss") or not _DATABASE.fullmatch(parts.path):
         raise ValueError("must be a URL such as redis://host:6379/0, or rediss:// with TLS")
     if find_spec("redis") is None:
-        raise ValueError("needs a package not installed: pip install redis")
+        raise ValueError(missing_extra("redis"))
     return SecretStr(said)
 
 

@@ -103,4 +103,4 @@ def test_a_missing_extra_is_named(
 ) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert command.serve_mcp(Settings(data_dir=tmp_path)) == 1
-    assert "pip install 'context-proxy[mcp]'" in capsys.readouterr().err
+    assert "needs the extra `mcp`, which is not installed: docs/install.md#extras says how" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ("models:\n- {match: a}\n- match: b\n  match: c", ", line 4: `match` appears twice"),
         ("server: {port: 1, port: 2}", ", line 1: `port` appears twice"),
         ("- a", "must hold keys and values, such as `server: {port: 8787}`"),
-        ("a: [b", ", line 1: is not YAML: expected ',' or ']', but got"),
+        ("a: [b", ", line 1: is not YAML: expected ',' or ']', but got '<stream end>'"),
         ("data_dir: 2024-13-45", "is not YAML"),
         ("x: " + "[" * 3_000, "is not YAML"),
     ],
@@ -297,4 +297,4 @@ def test_an_unreadable_file_is_reported_with_the_other_mistakes(tmp_path, monkey
     assert first == f"{tmp_path / 'missing.yaml'}: cannot be read: No such file or directory"
     assert second.startswith("CONTEXT_PROXY_PROT")
     (tmp_path / "binary.yaml").write_bytes(b"a: \xff")
-    assert mistakes(tmp_path / "binary.yaml")[0].endswith("is not YAML: UnicodeDecodeError")
+    assert mistakes(tmp_path / "binary.yaml")[0].endswith("binary.yaml: is not UTF-8")
