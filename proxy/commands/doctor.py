@@ -39,7 +39,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, Upstream
+from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, UNTRUSTED, Upstream
 from proxy.wire.registry import WIRES
 
 WELL, WRONG = 0, 1
@@ -185,6 +185,11 @@ def _how_to_reach(place: str, base_url: str, problem: str) -> str:
         return f"check the spelling in {place}.base_url, and the DNS of this machine"
     if problem.endswith(SPEAKS_NO_TLS):
         return f"set {place}.base_url to http{base_url.removeprefix('https')}"
+    if UNTRUSTED in problem:
+        authorities = os.environ.get("SSL_CERT_FILE", "")
+        if authorities and not os.access(authorities, os.R_OK):
+            return f"SSL_CERT_FILE names {authorities}, which cannot be read"
+        return "it must name this host, be in date, and be signed by an authority of this machine or in SSL_CERT_FILE"
     if problem.endswith((CLOSED, _RESET)) and base_url.startswith("http://"):
         return f"a server that expects TLS does this: try https://, {place}.base_url is {base_url}"
     return f"is it running? {place}.base_url is {base_url}"

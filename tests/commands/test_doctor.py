@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import support
 from rich.console import Console
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,6 +25,7 @@ from proxy.commands.doctor import Diagnosis, doctor, examined
 from proxy.config.settings import Settings
 from proxy.demo.model_server import create_model_server
 
+CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
 KEY = "sk-key-canary"
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
 
@@ -292,3 +295,25 @@ def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path: Path) -> No
         found = reaching(url, tmp_path)
     assert "closed the connection" in found.text or "reset" in found.text  # it depends on what was read by then
     assert "try https://" in found.advice
+
+
+@pytest.mark.parametrize("names_no_file", [False, True])
+def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(
+    names_no_file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    if names_no_file:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def shake_hands() -> None:
+            with contextlib.suppress(OSError):
+                context.wrap_socket(listener.accept()[0], server_side=True).close()
+
+        threading.Thread(target=shake_hands, daemon=True).start()
+        found = reaching(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", tmp_path)
+    assert found.text.endswith("its certificate is not trusted: self-signed certificate")
+    assert "SSL_CERT_FILE" in found.advice
+    assert ("missing.pem, which cannot be read" in found.advice) == names_no_file

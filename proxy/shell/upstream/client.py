@@ -53,6 +53,7 @@ _NOT_SENT_WITH_A_WHOLE: Final = _NOT_SENT | {b"content-length"}
 NO_SUCH_HOST: Final = "the host name is unknown"
 SPEAKS_NO_TLS: Final = "it does not speak TLS; use http:// instead of https://"
 CLOSED: Final = "it closed the connection"
+UNTRUSTED: Final = "its certificate is not trusted"
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 """OpenSSL's errors for a plaintext response: include/openssl/sslerr.h; the first up to 3.1, the second since."""
 _FAILURES: Final = (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError)
@@ -413,10 +414,16 @@ def _cause(error: Exception) -> str:
         return SPEAKS_NO_TLS
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         found = getattr(error, "certificate_error", error)
-        return f"its certificate is not trusted: {getattr(found, 'verify_message', type(found).__name__)}"
+        return f"{UNTRUSTED}: {getattr(found, 'verify_message', type(found).__name__)}"
     is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED  # asyncio's text for it says less
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror and not is_refused:
         return str(error.strerror)
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
+    if isinstance(error, HttpProcessingError):
+        return "its response is not valid HTTP"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "it is incomplete, or not valid HTTP"
+    if isinstance(error, aiohttp.ClientConnectionError):
+        return CLOSED
     return type(error).__name__
