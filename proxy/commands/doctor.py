@@ -39,6 +39,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.resources.logs import configure_logging
 from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, UNTRUSTED, Upstream
 from proxy.wire.registry import WIRES
 
@@ -46,6 +47,8 @@ WELL, WRONG = 0, 1
 """The exit status."""
 INVALID: Final = 2
 """The exit status of every command for settings that cannot work."""
+_LOG: Final = LogSettings(level="error")
+"""The findings say the rest."""
 REACH_SECONDS: Final = 10.0
 """For the upstream's list of models."""
 ANSWER_SECONDS: Final = 60.0
@@ -83,6 +86,7 @@ class Diagnosis:
 def doctor(settings: Settings, model: str | None, console: Console | None = None, api: str | None = None) -> int:
     """Check everything that a request needs; the exit status. `api`: what the default upstream speaks, by its name in
     settings; None: chat completions."""
+    configure_logging(_LOG, sys.stderr)
     console = console or Console(highlight=False, soft_wrap=True)
     worst, was_tried = WELL, True
     for finding in examined(settings, model, api):
@@ -254,7 +258,7 @@ def _store(settings: Settings) -> Diagnosis:
 
 async def _requests(settings: Settings, place: str, path: str, model: str) -> list[Diagnosis]:
     """Three words through the proxy, whole and streamed; no socket is opened for it."""
-    quiet = settings.model_copy(update={"log": LogSettings(level="error")})
+    quiet = settings.model_copy(update={"log": _LOG})
     with contextlib.redirect_stdout(sys.stderr):  # the log, if there is anything to say
         app = create_app(quiet)
     inside = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")

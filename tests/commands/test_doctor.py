@@ -67,6 +67,25 @@ def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
     assert lines[-1] == "A request goes through."
 
 
+def test_what_a_server_of_ones_own_has_allocated_is_no_line_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    says = {
+        "/v1/models": {"object": "list", "data": [{"id": "qwen3:8b", "object": "model"}]},
+        "/api/version": {"version": "0.33.0"},
+        "/api/ps": {"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "context_length": 4_096}]},
+    }
+
+    async def answered(request: Request) -> Response:
+        return JSONResponse(says[request.url.path])
+
+    with serving(Starlette(routes=[Route(path, answered) for path in says])) as url:
+        doctor(settings_for(url, tmp_path), None)
+    shown = capsys.readouterr().out
+    assert "4,096 tokens for qwen3:8b" in shown
+    assert "window_allocated" not in shown
+
+
 def test_the_window_is_shown_with_its_source(tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
