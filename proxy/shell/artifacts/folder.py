@@ -316,7 +316,9 @@ class PrivateFolder:
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; the folder is created if needed. Raises OSError, and then leaves nothing
         behind. It is staged in the metadata folder, which is not listed."""
-        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self._path.parent.mkdir(mode=0o700, parents=True)  # `parents` alone would leave it open to other users
+        self._path.mkdir(mode=0o700, exist_ok=True)
         (self._path / META).mkdir(mode=0o700, exist_ok=True)
         replace_file(self.place_of(key), content, self.place_of(f"{META}/{secrets.token_hex(8)}.part"))
 

@@ -163,7 +163,7 @@ def test_what_is_made_is_its_users_alone_whatever_the_umask(path: Path) -> None:
         PrivateFolder(path).put("a", b"1")
     finally:
         os.umask(before)
-    assert (mode_of(path), mode_of(path / META), mode_of(path / "a")) == (0o700, 0o700, 0o600)
+    assert [mode_of(made) for made in (path.parent, path, path / META, path / "a")] == [0o700, 0o700, 0o700, 0o600]
 
 
 def test_a_folder_that_was_there_keeps_its_mode_and_the_files_in_it_are_private(path: Path) -> None:
