@@ -207,6 +207,8 @@ def _verdict(explanation: Explanation) -> Iterator[Text]:
     if explanation.problem is not None:
         yield Text(plain(f"It would be refused: {explanation.problem}"), style="bold red")
         return
+    if not explanation.planned.plan.fits:
+        yield Text("That is more than the prompt budget, by an estimate: the upstream decides.", style="yellow")
     if not explanation.planned.changed:
         yield Text("It would be forwarded unchanged.", style="green")
     if explanation.places:

@@ -126,6 +126,14 @@ def test_what_cannot_be_made_to_fit_has_a_status_and_a_reason(explain):
     assert json.loads(explain(request, "--json")[1])["fits"] is False
 
 
+def test_what_does_not_fit_by_an_estimate_is_sent_and_said_to_be_too_large(explain):
+    request = {"model": "m", "messages": [system("word " * 50_000), user()], "max_tokens": 100}
+    status, output, _ = explain(request)
+    assert status == 0
+    assert "more than the prompt budget, by an estimate: the upstream decides" in output
+    assert "more than the prompt budget" not in explain(conversation(2))[1]
+
+
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
