@@ -50,11 +50,11 @@ def artifacts(settings: Settings, options: argparse.Namespace) -> int:
         return list_artifacts(folder, options.max, as_json=options.json)
     if options.do == "rm":
         return remove_artifacts(folder, options.names)
-    asked = {
+    parameters = {
         name: given for name in ("lines", "grep", "context", "json") if (given := getattr(options, name)) is not None
     }
     try:
-        query = Query.parse({"stat": ""} if options.stat else asked or {"lines": "1-"})
+        query = Query.parse({"stat": ""} if options.stat else parameters or {"lines": "1-"})
     except BadArtifactQuery as error:
         print(error.message, file=sys.stderr)
         return WRONG_QUERY

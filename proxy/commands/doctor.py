@@ -128,11 +128,11 @@ def _examined_upstream(
 ) -> Iterator[Diagnosis]:
     """`place`: of this upstream in the settings."""
     # An upstream of one API lists its models with the headers of that API.
-    asked = one if api is None else RoutedUpstream.model_construct(**{**dict(one), "wire": api})
-    status, reached = asyncio.run(_upstream(place, asked))
+    upstream = one if api is None else RoutedUpstream.model_construct(**{**dict(one), "wire": api})
+    status, reached = asyncio.run(_upstream(place, upstream))
     yield reached
     learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings.before(asked), Upstream(asked), learned=learning)
+    resolver = ModelResolver(settings.before(upstream), Upstream(upstream), learned=learning)
     if status is not None:
         yield _key(place, one, status)
         failure = asyncio.run(resolver.ask_now(model))

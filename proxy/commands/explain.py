@@ -136,9 +136,9 @@ def _facts(explanation: Explanation, *, several: bool) -> Table:
     limits += [f"{number(budget.room_chars)} characters"] if budget.room_chars is not None else []
     limits += [f"{number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
     table.add_row("prompt budget", " · ".join(limits))
-    asked, sent = planned.request.reply_tokens, planned.reply_tokens
-    if asked is not None and sent is not None:
-        table.add_row("reply limit", f"{number(asked)} → {number(sent)} tokens")
+    requested, sent = planned.request.reply_tokens, planned.reply_tokens
+    if requested is not None and sent is not None:
+        table.add_row("reply limit", f"{number(requested)} → {number(sent)} tokens")
     ratio, measured = explanation.ratio
     counted = f"by {planned.inputs.counted_by}" + (f", the upstream counts {ratio:.2f} for one" if measured else "")
     table.add_row("counted", _escaped(counted))

@@ -92,8 +92,8 @@ def _forget_everywhere(settings: Settings, url: StateUrl) -> str | None:
 
 def print_models(settings: Settings, name: str | None, console: Console, *, as_json: bool) -> None:
     """Print one model's profile, or without a name those of all that the settings and the upstreams name."""
-    asked = [one for one in settings.named_upstreams.values() if name is None or settings.paths_to(one, name)]
-    found = [_asked(settings, one, name) for one in asked]
+    upstreams = [one for one in settings.named_upstreams.values() if name is None or settings.paths_to(one, name)]
+    found = [_models_of(settings, one, name) for one in upstreams]
     if as_json:
         described = [_as_json(one, name) for one in found]
         shown = described[0] if len(found) == 1 else {"upstreams": described}
@@ -105,7 +105,7 @@ def print_models(settings: Settings, name: str | None, console: Console, *, as_j
         _print(one, name, console)
 
 
-class _Asked(Struct, frozen=True):
+class _UpstreamModels(Struct, frozen=True):
     """Knowledge about the models of one upstream."""
 
     upstream: UpstreamSettings
@@ -117,7 +117,7 @@ class _Asked(Struct, frozen=True):
     limits: Sequence[TruncateToolOutput]
 
 
-def _asked(settings: Settings, upstream: UpstreamSettings, name: str | None) -> _Asked:
+def _models_of(settings: Settings, upstream: UpstreamSettings, name: str | None) -> _UpstreamModels:
     learning = Learning(settings.data_dir, upstream.base_url, enabled=settings.learning.enabled)
     resolver = ModelResolver(settings.before(upstream), Upstream(upstream), learned=learning)
     failure = asyncio.run(resolver.ask_now(name))
@@ -126,10 +126,10 @@ def _asked(settings: Settings, upstream: UpstreamSettings, name: str | None) -> 
     ratios = [learning.ratio(one.known_as, counter_for(one.tokenizer, one.model).name) for one in profiles]
     limits_of = Pipelines(settings).result_limits
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
-    return _Asked(upstream, failure, profiles, ratios, limits)
+    return _UpstreamModels(upstream, failure, profiles, ratios, limits)
 
 
-def _print(found: _Asked, name: str | None, console: Console) -> None:
+def _print(found: _UpstreamModels, name: str | None, console: Console) -> None:
     if name is not None:
         console.print(_one(found.profiles[0], found.ratios[0], found.limits[0]))
     elif found.profiles:
@@ -214,7 +214,7 @@ def _shown(profile: ModelProfile, field: str) -> str:
     return "–" if value is None else number(value)
 
 
-def _as_json(found: _Asked, name: str | None) -> dict[str, Any]:
+def _as_json(found: _UpstreamModels, name: str | None) -> dict[str, Any]:
     described = [
         {
             "model": profile.known_as,

@@ -71,8 +71,10 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
     except yaml.MarkedYAMLError as error:
         place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         problem = error.problem or "cannot be read"
-        said = "has a tab where YAML takes spaces" if _TAB in problem else f"is not YAML: {_QUOTED.sub('…', problem)}"
-        mistakes.append(f"{file}{place}: {said}")
+        message = (
+            "has a tab where YAML takes spaces" if _TAB in problem else f"is not YAML: {_QUOTED.sub('…', problem)}"
+        )
+        mistakes.append(f"{file}{place}: {message}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, or a date such as 2024-13-45
         is_text = not isinstance(error, UnicodeError)
         mistakes.append(f"{file}: is not " + (f"YAML: {type(error).__name__}" if is_text else "UTF-8"))
@@ -196,8 +198,8 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
         known = sorted(_section_at(mistake["loc"][:-1], settings).model_fields)
         close = meant(str(mistake["loc"][-1]), known)
         return f"{where}: unknown setting; valid here are {', '.join(known)}{close}{behind}"
-    said = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    allowed = _MUST.get(mistake["type"], said[0].lower() + said[1:])
+    message = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    allowed = _MUST.get(mistake["type"], message[0].lower() + message[1:])
     if "too_short" in mistake["type"]:
         least = mistake["ctx"]["min_length"]
         allowed = "must not be empty" if least == 1 else f"must have at least {least} characters"

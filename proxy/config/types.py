@@ -71,17 +71,19 @@ def _store_url(url: str) -> str:
 
 def _state_url(url: SecretStr) -> SecretStr:
     """`valkey://` means the same as `redis://`. A mistake is not quoted: there may be a password in it."""
-    said = _VALKEY.sub(lambda found: "rediss://" if found[1] else "redis://", url.get_secret_value().strip())
+    address = _VALKEY.sub(lambda found: "rediss://" if found[1] else "redis://", url.get_secret_value().strip())
     try:
-        parts = urlsplit(said)
-        is_plain = parts.port != 0 and parts.hostname and not parts.query and not parts.fragment and said.isprintable()
+        parts = urlsplit(address)
+        is_plain = (
+            parts.port != 0 and parts.hostname and not parts.query and not parts.fragment and address.isprintable()
+        )
     except ValueError:
         is_plain = False
     if not is_plain or parts.scheme not in ("redis", "rediss") or not _DATABASE.fullmatch(parts.path):
         raise ValueError("must be a URL such as redis://host:6379/0, or rediss:// with TLS")
     if find_spec("redis") is None:
         raise ValueError(missing_extra("redis"))
-    return SecretStr(said)
+    return SecretStr(address)
 
 
 def _agent_path(path: str) -> str:
@@ -112,8 +114,8 @@ def _stripped(key: SecretStr) -> SecretStr:
 
 
 def _sendable(key: SecretStr) -> SecretStr:
-    said = key.get_secret_value()
-    if not said or not said.isascii() or not said.isprintable() or " " in said:
+    text = key.get_secret_value()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("must be visible ASCII characters without spaces, as it goes into a header")
     return key
 

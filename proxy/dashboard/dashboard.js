@@ -19,7 +19,7 @@ const money = { format: (amount) => (amount >= 1 || amount === 0 ? dollars : cen
 
 const rows = new Map(); // key of a decision → {decision, item, button}
 const runningRows = new Map(); // request id → {item, button}
-const asked = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "" };
+const selected = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "" };
 const FILTERS = ["show", "q", "conversation", "model", "client", "status"];
 let period = ""; // hours; empty until somebody chooses: as the data asks
 let paused = false;
@@ -178,7 +178,7 @@ function draw() {
   byId("none").hidden = !nothing || !isNarrowed();
 }
 
-const isNarrowed = () => period !== "" || FILTERS.some((name) => asked[name] !== "" && asked[name] !== "all");
+const isNarrowed = () => period !== "" || FILTERS.some((name) => selected[name] !== "" && selected[name] !== "all");
 
 /** Put decisions in: new ones above, or older ones below. */
 function take(decisions, { below = false } = {}) {
@@ -226,7 +226,7 @@ function showRunning(running) {
     }
     row.button.replaceChildren(...parts);
   }
-  byId("running").hidden = runningRows.size === 0 || FILTERS.some((name) => asked[name] !== "" && asked[name] !== "all");
+  byId("running").hidden = runningRows.size === 0 || FILTERS.some((name) => selected[name] !== "" && selected[name] !== "all");
   byId("more-requests").dataset.running = runningRows.size ? `${whole.format(runningRows.size)} under way` : "";
   showRequestsBeside();
 }
@@ -273,7 +273,7 @@ function showOverview(found) {
 const ALL = { model: "All models", client: "All agents", status: "Any status" };
 
 function fill(name, found) {
-  const options = [...new Set([...found, ...(asked[name] ? [asked[name]] : [])])];
+  const options = [...new Set([...found, ...(selected[name] ? [selected[name]] : [])])];
   const place = byId(name);
   if (place.dataset.options !== options.join("\n")) {
     place.dataset.options = options.join("\n");
@@ -283,7 +283,7 @@ function fill(name, found) {
       return option;
     }));
   }
-  place.value = asked[name];
+  place.value = selected[name];
 }
 
 function showHealth({ health, refusals, upstreams, totals }) {
@@ -380,7 +380,7 @@ function showBars({ bars: all, bar_seconds: width, hours, totals }) {
 function showModels(models) {
   const place = byId("view-models");
   if (!models.length) {
-    place.replaceChildren(element("p", "nothing", "No model was asked in this time."));
+    place.replaceChildren(element("p", "nothing", "No model was called in this time."));
     return;
   }
   const labels = ["Window", "Requests", "Received", "Made to fit", "Saved", "Cache hits", "Spent"];
@@ -473,7 +473,7 @@ async function lookAround() {
   clearTimeout(overviewTimer);
   try {
     showOverview(await ask(`overview${period && `?hours=${period}`}`));
-    if (asked.view === "conversations") showConversations((await ask("conversations?limit=40")).conversations);
+    if (selected.view === "conversations") showConversations((await ask("conversations?limit=40")).conversations);
   } catch (error) {
     lost(error);
   }
@@ -482,7 +482,7 @@ async function lookAround() {
 
 function queryOf(before, limit = PAGE) {
   const query = new URLSearchParams({ limit });
-  for (const name of FILTERS) if (asked[name]) query.set(name, asked[name]);
+  for (const name of FILTERS) if (selected[name]) query.set(name, selected[name]);
   if (period) query.set("hours", period);
   if (before) query.set("before", before);
   return `decisions?${query}`;
@@ -491,10 +491,10 @@ function queryOf(before, limit = PAGE) {
 let generation = 0;
 let isStale = false; // the rows are those of another question; also when the answer to the latest one is overtaken
 
-/** The first page, of what is asked for; `anew`: in place of the rows that are there. */
-async function list({ anew = false } = {}) {
+/** The first page of the selection; `replace`: instead of the rows already shown. */
+async function list({ replace = false } = {}) {
   const mine = ++generation;
-  isStale ||= anew;
+  isStale ||= replace;
   try {
     const found = await ask(queryOf());
     if (mine !== generation) return;
@@ -521,7 +521,7 @@ function showCount({ matching, worker }) {
   const count = isNarrowed() ? `${whole.format(matching)} of ${counted(worker.remembered, "request")}` : `${counted(matching, "request")} kept`;
   byId("csv").hidden = !matching;
   const problems = byId("filters").querySelector("[data-filter=troubled]");
-  problems.textContent = asked.show === "troubled" && matching ? `Problems (${whole.format(matching)})` : "Problems";
+  problems.textContent = selected.show === "troubled" && matching ? `Problems (${whole.format(matching)})` : "Problems";
   const others = worker.workers > 1 && !worker.shared ? ` · worker ${worker.pid}, one of ${worker.workers}: each shows its own` : "";
   byId("count").textContent = matching ? count + others : others.slice(3);
 }
@@ -567,12 +567,12 @@ function follow() {
   events = new EventSource("events");
   events.onopen = () => list();
   events.onmessage = ({ data }) => {
-    const told = JSON.parse(data);
-    showRunning(told.running);
-    if (told.decisions.length) {
+    const event = JSON.parse(data);
+    showRunning(event.running);
+    if (event.decisions.length) {
       if (isNarrowed()) list();
       else {
-        take(told.decisions);
+        take(event.decisions);
         draw();
       }
       clearTimeout(overviewTimer);
@@ -590,34 +590,34 @@ function follow() {
   };
 }
 
-// What is asked for, and its address ---------------------------------------------------------------------------------
+// The selection and its address --------------------------------------------------------------------------------------
 
 function narrow(changes) {
-  const before = JSON.stringify(FILTERS.map((name) => asked[name]));
-  Object.assign(asked, changes);
-  for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === asked.view));
-  for (const button of byId("filters").children) button.setAttribute("aria-pressed", String(button.dataset.filter === asked.show));
-  for (const name of ["requests", "conversations", "models"]) byId(`view-${name}`).hidden = name !== asked.view;
-  byId("search").hidden = byId("legend").hidden = asked.view !== "requests";
-  byId("words").value = asked.q;
-  byId("only").hidden = !asked.conversation;
-  if (asked.conversation) {
+  const before = JSON.stringify(FILTERS.map((name) => selected[name]));
+  Object.assign(selected, changes);
+  for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === selected.view));
+  for (const button of byId("filters").children) button.setAttribute("aria-pressed", String(button.dataset.filter === selected.show));
+  for (const name of ["requests", "conversations", "models"]) byId(`view-${name}`).hidden = name !== selected.view;
+  byId("search").hidden = byId("legend").hidden = selected.view !== "requests";
+  byId("words").value = selected.q;
+  byId("only").hidden = !selected.conversation;
+  if (selected.conversation) {
     const all = element("button", "link", "Show all");
     all.type = "button";
     all.addEventListener("click", () => narrow({ conversation: "" }));
-    byId("only").replaceChildren(`Only conversation ${asked.conversation}. `, all);
+    byId("only").replaceChildren(`Only conversation ${selected.conversation}. `, all);
   }
   writeAddress();
-  if (asked.view === "conversations") lookAround();
+  if (selected.view === "conversations") lookAround();
   for (const name of ["model", "client", "status"]) fill(name, (byId(name).dataset.options ?? "").split("\n").filter(Boolean));
-  if (before !== JSON.stringify(FILTERS.map((name) => asked[name]))) return list({ anew: true });
+  if (before !== JSON.stringify(FILTERS.map((name) => selected[name]))) return list({ replace: true });
   return undefined;
 }
 
 /** `#ID` names a request; `#?view=…&show=…&q=…&conversation=…&request=…` names everything. */
 function writeAddress() {
   const named = new URLSearchParams();
-  for (const [name, value] of Object.entries(asked)) if (value && !(name === "view" && value === "requests") && value !== "all") named.set(name, value);
+  for (const [name, value] of Object.entries(selected)) if (value && !(name === "view" && value === "requests") && value !== "all") named.set(name, value);
   let hash = "";
   if ([...named].length) {
     if (opened) named.set("request", opened.id);
@@ -966,7 +966,7 @@ for (const name of ["model", "client", "status"]) byId(name).addEventListener("c
 byId("hours").addEventListener("change", () => {
   period = byId("hours").value;
   lookAround();
-  list({ anew: true });
+  list({ replace: true });
 });
 byId("csv").addEventListener("click", saveList);
 byId("copy").addEventListener("click", () => navigator.clipboard?.writeText(byId("command").textContent).then(() => { byId("copy").textContent = "Copied"; }));
@@ -991,7 +991,7 @@ window.addEventListener("hashchange", () => {
 byId("base-url").textContent = new URL("v1", location.href.replace(/[#?].*$/, "").replace(/[^/]*$/, "")).href;
 byId("command").textContent = `curl ${byId("base-url").textContent}/chat/completions -H "authorization: Bearer $OPENAI_API_KEY" -H "content-type: application/json" `
   + `-d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'`;
-Object.assign(asked, readAddress());
+Object.assign(selected, readAddress());
 narrow({});
 list();
 follow();

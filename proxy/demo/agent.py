@@ -147,18 +147,18 @@ def investigate(
     turns: list[Turn] = []
     with _client(base_url) as client:
         while len(turns) < max_turns and not (turns and (turns[-1].refusal or turns[-1].answer)):
-            turn, said = _ask(client, messages, len(turns) + 1)
+            turn, message = _ask(client, messages, len(turns) + 1)
             turns.append(turn)
             report(turn)
-            if said is not None:
-                messages.append(said)
+            if message is not None:
+                messages.append(message)
                 messages += [
                     {
                         "role": "tool",
                         "tool_call_id": call["id"],
                         "content": toolbox.run(call["function"]["name"], call["function"]["arguments"]),
                     }
-                    for call in said.get("tool_calls", ())
+                    for call in message.get("tool_calls", ())
                 ]
     return tuple(turns)
 
@@ -168,7 +168,7 @@ class _Refused(Exception):
 
 
 @dataclass(slots=True)
-class _Said:
+class _StreamedReply:
     """A response, assembled from its stream."""
 
     headers: Mapping[str, str]
@@ -195,9 +195,9 @@ class _Said:
 
     def message(self) -> dict[str, Any]:
         """The message as it goes back into the conversation."""
-        said: dict[str, Any] = {"role": "assistant", "content": self.text or None}
+        made: dict[str, Any] = {"role": "assistant", "content": self.text or None}
         if self.calls:
-            said["tool_calls"] = [
+            made["tool_calls"] = [
                 {
                     "id": call["id"],
                     "type": "function",
@@ -205,7 +205,7 @@ class _Said:
                 }
                 for call in self.calls
             ]
-        return said
+        return made
 
 
 def _client(base_url: str) -> httpx.Client:
@@ -225,34 +225,34 @@ def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> t
         "stream_options": {"include_usage": True},
     }
     try:
-        said = _streamed(client, request)
+        reply = _streamed(client, request)
     except _Refused as refused:
         return Turn(number, (), sent, 0, refusal=str(refused)), None
     except httpx.HTTPError as failed:
         return Turn(number, (), sent, 0, refusal=f"{type(failed).__name__}: {failed}"), None
     turn = Turn(
         number,
-        tuple(_step(call["name"], call["arguments"]) for call in said.calls),
+        tuple(_step(call["name"], call["arguments"]) for call in reply.calls),
         sent,
-        said.prompt_tokens,
-        edits=said.headers.get("x-context-proxy-edits", ""),
-        attempts=int(said.headers.get("x-context-proxy-attempts", "1")),
-        answer="" if said.calls else said.text or "(nothing)",
+        reply.prompt_tokens,
+        edits=reply.headers.get("x-context-proxy-edits", ""),
+        attempts=int(reply.headers.get("x-context-proxy-attempts", "1")),
+        answer="" if reply.calls else reply.text or "(nothing)",
     )
-    return turn, said.message()
+    return turn, reply.message()
 
 
-def _streamed(client: httpx.Client, request: Mapping[str, Any]) -> _Said:
+def _streamed(client: httpx.Client, request: Mapping[str, Any]) -> _StreamedReply:
     """The streamed response. Raises _Refused, and httpx.HTTPError for a connection that fails."""
     with client.stream("POST", "/chat/completions", json=request) as response:
         if response.status_code != 200:
             raise _Refused(_in_short(response.status_code, response.read()))
-        said = _Said(response.headers)
+        reply = _StreamedReply(response.headers)
         for event in _events(response.iter_lines()):
             if "error" in event:
                 raise _Refused(_in_short(response.status_code, json.dumps(event).encode()))
-            said.add(event)
-    return said
+            reply.add(event)
+    return reply
 
 
 def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:

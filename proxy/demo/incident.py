@@ -212,7 +212,7 @@ def make_incident(services: int, seed: int = 1) -> Incident:
     files = {"logs/deploys.log": deploys}
     for index, service in enumerate(trail):
         after = trail[index + 1] if index + 1 < services else None
-        said = (
+        details = (
             f"handed on to={after}"
             if after
             else f"gave up after 0 attempts in src/{service}/limits.py line {failed_line}"
@@ -220,7 +220,7 @@ def make_incident(services: int, seed: int = 1) -> Incident:
         busy = index % _BUSY_EVERY == _BUSY_EVERY - 1
         lines = random.randint(380, 420) if busy else random.randint(60, 170)
         files[f"logs/{service}.log"] = _log(
-            random, service, f"trace={trace} {said}", lines, "INFO " if after else "ERROR"
+            random, service, f"trace={trace} {details}", lines, "INFO " if after else "ERROR"
         )
     files[f"src/{failing}/limits.py"] = _source(random, failing, failed_line, setting)
     value = str(random.randint(-3, 0))
@@ -424,5 +424,5 @@ def _complete_deploys(messages: Sequence[ChatMessage], service: str) -> Iterator
             yield [(when, name) for when, name, of in rows if of == service]
 
 
-def _turn(said: str, notes: Notes, *calls: Call) -> Reply:
-    return Reply(f"{said}\n{notes.line()}", calls)
+def _turn(text: str, notes: Notes, *calls: Call) -> Reply:
+    return Reply(f"{text}\n{notes.line()}", calls)

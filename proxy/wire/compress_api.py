@@ -92,7 +92,7 @@ def compressed_body(compressed: Compressed) -> bytes:
 
 
 def original_body(
-    asked: str, content: bytes, media_type: str, *, tool: str, tokens: int, lines: tuple[int, int], count: int
+    digest: str, content: bytes, media_type: str, *, tool: str, tokens: int, lines: tuple[int, int], count: int
 ) -> bytes:
     """The response to a request for an original, which is a data URL if it is not text. `lines`: the line counts of the
     message that contained it, before and after compression."""
@@ -102,7 +102,7 @@ def original_body(
         text = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
     return jsontext.dump(
         {
-            "hash": asked,
+            "hash": digest,
             "original_content": text,
             "original_tokens": tokens,
             "original_item_count": lines[0],

@@ -191,8 +191,8 @@ def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
             continue
         end = value.end()
         if (member := snake(head[1])) not in _ECHOES and value.lastindex is not None:
-            said = int(value[3]) if value[3] else _unescaped(value[value.lastindex])
-            collect(found, joined(inside(path), head[1]), member, said, wrappings=wrappings)
+            found_value = int(value[3]) if value[3] else _unescaped(value[value.lastindex])
+            collect(found, joined(inside(path), head[1]), member, found_value, wrappings=wrappings)
     _collect_plain(found, path, text[:start].strip(_EDGES))
     _collect_plain(found, path, text[end:].strip(_EDGES))
     return True

@@ -107,7 +107,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """A view of any JSON value."""
 
     @abstractmethod
-    def said(self) -> tuple[Path, Raw] | None:
+    def content_at(self) -> tuple[Path, Raw] | None:
         """The path and the JSON of its content; None if it has none, or several."""
 
     @staticmethod
@@ -154,7 +154,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """Its content, part by part."""
-        found = self.said()
+        found = self.content_at()
         if found is None:
             return None
         at, raw = found
@@ -195,7 +195,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     def addresses(self) -> Iterator[str]:
         """The addresses in it of content that is elsewhere."""
         if self.raw.find(b"artifact:") >= 0 or (self.raw.find(b"image_url") >= 0 and self.raw.find(b"http") >= 0):
-            found = self.said()
+            found = self.content_at()
             if found is not None:
                 yield from addresses_in(jsontext.opened(found[1]), is_result=self.role in TOOL_ROLES)
 
@@ -217,12 +217,12 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     @property
     def can_carry_a_note(self) -> bool:
         """Whether a text may be put into its content, although the content has none."""
-        found = self.said()
+        found = self.content_at()
         return found is not None and bytes(found[1])[:1] in _PLAIN_OR_PARTS
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
         """The note as the content, or as a part of its own."""
-        found = self.said()
+        found = self.content_at()
         assert found is not None, "asked only of what can carry one"
         at, raw = found
         if not isinstance(jsontext.opened(raw), list):
@@ -248,7 +248,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
 
 def _emptied(inside: Any) -> Any:
     if isinstance(inside, dict):
-        return {name: "" if isinstance(said, str) and len(said) > LONG else said for name, said in inside.items()}
+        return {name: "" if isinstance(value, str) and len(value) > LONG else value for name, value in inside.items()}
     return "" if isinstance(inside, str) and len(inside) > LONG else inside
 
 

@@ -325,22 +325,22 @@ def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, by
     words: dict[str, str] = {}
     is_shown = False
 
-    def asked(attachment: Attachment) -> Replacement | None:
+    def replacement_for(attachment: Attachment) -> Replacement | None:
         return replace(structs.replace(attachment, is_asked_for=True))
 
     for name, item in found.items():
         attachment = _routed_content(found, name) if name in _ROUTED_MEMBERS else None
-        replacement = asked(attachment) if attachment is not None else None
+        replacement = replacement_for(attachment) if attachment is not None else None
         if replacement is None:
-            changes |= _changes(item, (name,), asked, 0)
+            changes |= _changes(item, (name,), replacement_for, 0)
         else:
             words[name], is_shown = replacement.words, is_shown or replacement.is_shown
-    said = None if "content" in words else found.get("content")
-    if is_shown or not words or (said and not (isinstance(said, str) and said.strip())):
+    content = None if "content" in words else found.get("content")
+    if is_shown or not words or (content and not (isinstance(content, str) and content.strip())):
         return changes | {(name,): jsontext.dump(text) for name, text in words.items()}
     changes |= {(name,): None for name in words}
-    if said:
-        words["content"] = with_replaced(said, asked, 1)
+    if content:
+        words["content"] = with_replaced(content, replacement_for, 1)
     return changes | {("routing",): b'"text"', ("content",): jsontext.dump("\n".join(words.values()))}
 
 

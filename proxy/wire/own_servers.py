@@ -96,8 +96,8 @@ def _capabilities(listed: Any) -> frozenset[Modality] | None:
 
 def _preamble(answer: Mapping[str, Any]) -> str | None:
     """The texts of a Modelfile that the server puts before the messages."""
-    said = (answer, *_objects(answer.get("messages")))
-    texts = [jsontext.string_in(one, name) for one in said for name in ("system", "content")]
+    messages = (answer, *_objects(answer.get("messages")))
+    texts = [jsontext.string_in(one, name) for one in messages for name in ("system", "content")]
     return "\n".join(filter(None, texts)) or None
 
 

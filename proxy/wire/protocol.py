@@ -95,8 +95,8 @@ def error_in_body(status: int, body: bytes) -> bytes:
     if is_known:
         return body
     message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
-    said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
-    return jsontext.dump({"error": said})
+    error = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
+    return jsontext.dump({"error": error})
 
 
 class Wire(ABC):

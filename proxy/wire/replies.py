@@ -108,7 +108,7 @@ class Reply(ABC):
         self._begin()
 
     def _begin(self) -> None:
-        self._said: AssistantMessage | None = None
+        self._parsed: AssistantMessage | None = None
         self._round_usage: Mapping[str, Any] = {}
 
     @property
@@ -127,7 +127,7 @@ class Reply(ABC):
 
     @property
     def _has_spoken(self) -> bool:
-        return self.texts[0] in self._spoken or bool(self._said and self._said.texts.get(self.texts[0]))
+        return self.texts[0] in self._spoken or bool(self._parsed and self._parsed.texts.get(self.texts[0]))
 
     def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
         """The counts at the end of a round."""
@@ -143,7 +143,7 @@ class Reply(ABC):
 
     def next_round(self) -> None:
         self._usage.add(self._round_usage)
-        self._spoken |= {name for name, text in self._said.texts.items() if text} if self._said else set()
+        self._spoken |= {name for name, text in self._parsed.texts.items() if text} if self._parsed else set()
         self._before += self._shown()
         self._rounds += 1
         self._begin()
@@ -172,7 +172,7 @@ class WholeReply(Reply):
 
     @property
     def _calls_us(self) -> bool:
-        return bool(self._said and self._said.own)
+        return bool(self._parsed and self._parsed.own)
 
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's body; the client gets nothing of it before the end."""
@@ -184,15 +184,15 @@ class WholeReply(Reply):
         if not self._rounds and _OWN not in self._body:
             return None
         found = jsontext.opened(self._body)
-        self._said = self._read(found) if isinstance(found, dict) else None
-        if self._said is None:
+        self._parsed = self._read(found) if isinstance(found, dict) else None
+        if self._parsed is None:
             return None
         self._reply, self._round_usage = found, self._counts_in(found)
-        return None if not self._said.own or self._is_final(found) else self._said
+        return None if not self._parsed.own or self._is_final(found) else self._parsed
 
     def last_words(self) -> bytes:
         """The body as the client gets it, if no round follows."""
-        return self._for_client(self._merged() if self._said is not None else {})
+        return self._for_client(self._merged() if self._parsed is not None else {})
 
     def stopped(self, sentence: str) -> bytes:
         """The body if the model would call us again: a normal end, with `sentence` if it has not said a word."""
@@ -219,8 +219,8 @@ class MessageReply(WholeReply):
 
     def _merged(self, stopped_with: str | None = None) -> Changes:
         changes: dict[Path, bytes | None] = {}
-        if self._said and self._said.own:
-            others = self._said.others
+        if self._parsed and self._parsed.own:
+            others = self._parsed.others
             changes[*self.place, "tool_calls"] = jsontext.join_array(others) if others else None
         for name, texts in self._texts.items():
             if texts:
@@ -232,7 +232,7 @@ class MessageReply(WholeReply):
         return changes
 
     def _text(self, name: str) -> list[str]:
-        text = self._said.texts.get(name) if self._said else None
+        text = self._parsed.texts.get(name) if self._parsed else None
         return [text] if text else []
 
     def next_round(self) -> None:
@@ -303,8 +303,8 @@ class StreamedReply(Reply):
         if not self._is_passing and (rest := self._events.rest):
             self._rest = self._passed(rest)
         if self._own and not self._failed:
-            self._said = self._message()
-        return self._said
+            self._parsed = self._message()
+        return self._parsed
 
     def last_words(self) -> bytes:
         """The end of the stream for the client, if no round follows."""
@@ -327,9 +327,9 @@ class StreamedReply(Reply):
         splitter = self.framing.splitter()
         return [*splitter.feed(b"".join(self._kept)), splitter.rest]
 
-    def _paragraphs(self, said: Mapping[str, Any], at: Path) -> dict[Path, bytes | None]:
-        """Changes that start new paragraphs with the texts of a later round. `at`: the place of `said`."""
-        begun = {name: text for name in self.texts if (text := jsontext.string_in(said, name))}
+    def _paragraphs(self, message: Mapping[str, Any], at: Path) -> dict[Path, bytes | None]:
+        """Changes that start new paragraphs with the texts of a later round. `at`: the place of `message`."""
+        begun = {name: text for name in self.texts if (text := jsontext.string_in(message, name))}
         new = self._spoken & begun.keys() - self._speaking
         self._speaking |= begun.keys()
         return {(*at, name): jsontext.dump(BETWEEN_TEXTS + begun[name]) for name in begun if name in new}

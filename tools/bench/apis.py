@@ -73,12 +73,12 @@ def _tool(function: _Json) -> _Json:
     return described | {"input_schema": function["parameters"]}
 
 
-def _message(said: _Json) -> _Json:
-    if said["role"] == "tool":
-        result = {"type": "tool_result", "tool_use_id": said["tool_call_id"], "content": said["content"]}
+def _message(message: _Json) -> _Json:
+    if message["role"] == "tool":
+        result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
         return {"role": "user", "content": [result]}
-    if said["role"] == "user":
-        return {"role": "user", "content": said["content"]}
+    if message["role"] == "user":
+        return {"role": "user", "content": message["content"]}
     calls = [
         {
             "type": "tool_use",
@@ -86,9 +86,9 @@ def _message(said: _Json) -> _Json:
             "name": call["function"]["name"],
             "input": json.loads(call["function"]["arguments"]),
         }
-        for call in said["tool_calls"]
+        for call in message["tool_calls"]
     ]
-    return {"role": "assistant", "content": [{"type": "text", "text": said["content"]}, *calls]}
+    return {"role": "assistant", "content": [{"type": "text", "text": message["content"]}, *calls]}
 
 
 def _messages_response(checksum: str) -> bytes:
@@ -101,8 +101,8 @@ def _messages_response(checksum: str) -> bytes:
 
 def _messages_events(checksum: str, count: int) -> list[bytes]:
     def delta(number: int) -> bytes:
-        said = f'{{"type":"text_delta","text":"word{number:05d} "}}'
-        return _event("content_block_delta", f'"index":0,"delta":{said}')
+        text_delta = f'{{"type":"text_delta","text":"word{number:05d} "}}'
+        return _event("content_block_delta", f'"index":0,"delta":{text_delta}')
 
     begun = (
         f'"message":{{"id":"msg_bench","type":"message","role":"assistant","model":"{checksum}","content":[],'
@@ -138,15 +138,15 @@ def _responses_request(chat: _Json) -> _Json:
     return made | {"store": False}
 
 
-def _items(said: _Json) -> list[_Json]:
-    if said["role"] == "tool":
-        return [{"type": "function_call_output", "call_id": said["tool_call_id"], "output": said["content"]}]
-    if said["role"] != "assistant":
-        role = "developer" if said["role"] == "system" else "user"
-        content = [{"type": "input_text", "text": said["content"]}]
+def _items(message: _Json) -> list[_Json]:
+    if message["role"] == "tool":
+        return [{"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}]
+    if message["role"] != "assistant":
+        role = "developer" if message["role"] == "system" else "user"
+        content = [{"type": "input_text", "text": message["content"]}]
         return [{"type": "message", "role": role, "content": content}]
-    content = [{"type": "output_text", "text": said["content"]}]
-    calls = [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in said["tool_calls"]]
+    content = [{"type": "output_text", "text": message["content"]}]
+    calls = [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in message["tool_calls"]]
     return [{"type": "message", "role": "assistant", "content": content}, *calls]
 
 
@@ -159,13 +159,13 @@ def _responses_body(checksum: str, output: str = "") -> str:
     )
 
 
-def _said(text: str) -> str:
+def _output_message(text: str) -> str:
     part = f'{{"type":"output_text","text":"{text}","annotations":[]}}'
     return f'{{"id":"msg_bench","type":"message","status":"completed","role":"assistant","content":[{part}]}}'
 
 
 def _responses_response(checksum: str) -> bytes:
-    return _responses_body(checksum, _said(TEXT)).encode()
+    return _responses_body(checksum, _output_message(TEXT)).encode()
 
 
 def _responses_events(checksum: str, count: int) -> list[bytes]:
@@ -175,7 +175,7 @@ def _responses_events(checksum: str, count: int) -> list[bytes]:
     head = _event("response.created", f'"response":{_responses_body(checksum)}')
     item = '{"id":"msg_bench","type":"message","status":"in_progress","role":"assistant","content":[]}'
     head += _event("response.output_item.added", f'"output_index":0,"item":{item}')
-    done = _said(f"{count} words")
+    done = _output_message(f"{count} words")
     end = _event("response.output_item.done", f'"output_index":0,"item":{done}')
     end += _event("response.completed", f'"response":{_responses_body(checksum, done)}')
     return [head + delta(0), *map(delta, range(1, count)), end]

@@ -88,9 +88,9 @@ class Conversation:
         call_id = f"call_{self._calls:06d}"
         call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
         thought = _prose(self._random, 160)
-        said = {"role": "assistant", "content": thought, "tool_calls": [call]}
+        call_message = {"role": "assistant", "content": thought, "tool_calls": [call]}
         answered = {"role": "tool", "tool_call_id": call_id, "content": output}
-        self._messages += b"," + _encode(said) + b"," + _encode(answered)
+        self._messages += b"," + _encode(call_message) + b"," + _encode(answered)
 
     def grow_to(self, size_bytes: int) -> None:
         while self.size_bytes < size_bytes:

@@ -80,8 +80,8 @@ def main() -> None:
     for truth, path in files(chosen.folders):
         content = path.read_bytes()
         total[truth] += 1
-        for way, asked in ways.items():
-            found = asked(content, path)
+        for way, detect in ways.items():
+            found = detect(content, path)
             hits[truth, way] += right(truth, found)
             if chosen.misses and way != "filetype" and not right(truth, found):
                 print(f"{way}: {path} is taken for {found}")

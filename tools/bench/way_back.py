@@ -58,10 +58,10 @@ class Fetch:
         """Whether all of it was shown, or too many calls were made."""
         return not self.missing or self.calls >= MAX_CALLS
 
-    def show(self, asked: Query, text: str) -> None:
+    def show(self, query: Query, text: str) -> None:
         """One more call and its result are in the context."""
         self.calls += 1
-        self.tokens += _COUNTER.count(f"{asked.search and asked.search.pattern} {asked.pointer}") + _COUNTER.count(text)
+        self.tokens += _COUNTER.count(f"{query.search and query.search.pattern} {query.pointer}") + _COUNTER.count(text)
         self.missing -= set(lines_of({"role": "tool", "content": text}))
 
 

@@ -36,14 +36,14 @@ class Exchange:
     @property
     def is_refused(self) -> bool:
         """Whether the client sees an error, in the status or in a stream."""
-        said = bytes(self.received)
+        body = bytes(self.received)
         reported = (
             b"event: error",
             b"event: response.failed",
             b"event: response.incomplete",
             b"context_window_exceeded",
         )
-        return self.status >= 400 or any(word in said for word in reported)
+        return self.status >= 400 or any(word in body for word in reported)
 
 
 class Tap:

@@ -82,11 +82,11 @@ class WireRun:
     @property
     def needless_cuts(self) -> int:
         """Cuts where the request before it and all that the client has added would surely have fitted."""
-        asked = {exchange.number: exchange.body for exchange in self.exchanges}
+        bodies = {exchange.number: exchange.body for exchange in self.exchanges}
         needless = 0
         for early, late in self._cut_turns:
             answers = WIRES[early.path].answers
-            before, after = asked.get(_turn_of(early), {}), asked.get(_turn_of(late), {})
+            before, after = bodies.get(_turn_of(early), {}), bodies.get(_turn_of(late), {})
             if _begins_with(_items(answers, after), _items(answers, before)):  # else the client itself began anew
                 whole = early.tokens + answers.counted(after) - answers.counted(before)
                 needless += whole < SURELY_FITS * (self.model.limit or 0)
@@ -181,8 +181,8 @@ async def work(client: WireClient, *, proxied: bool) -> WireRun:
         begun = time.monotonic()
         exit_code, output = await _run(client, place, tap.root)
         seconds = time.monotonic() - begun
-    asked = tuple(e for e in tap.exchanges if e.method == "POST" and e.path == client.path)
-    return WireRun(exit_code, output, seconds, asked, model)
+    requests = tuple(e for e in tap.exchanges if e.method == "POST" and e.path == client.path)
+    return WireRun(exit_code, output, seconds, requests, model)
 
 
 @contextlib.asynccontextmanager

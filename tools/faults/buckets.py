@@ -122,9 +122,9 @@ async def buckets_that_fail(extent: Extent) -> list[Tried]:
             stage.upstream.answer = _refuse_as_too_long
             heard = await stage.ask(_results(100 * at + 60, 1, model="gpt-4o-mini", tools=_TOOLS), key="sk-one")
             stage.upstream.answer = accept
-            said = json.loads(heard.body).get("error", {}).get("message", "")
+            message = json.loads(heard.body).get("error", {}).get("message", "")
             refusals.note(
-                f"{trouble}: {heard.status} {said[:300]!r}", held=heard.status == 400 and "could be kept" in said
+                f"{trouble}: {heard.status} {message[:300]!r}", held=heard.status == 400 and "could be kept" in message
             )
             await kept.begin("")
             back.note(trouble, held=await _is_found_again(stage))

@@ -87,22 +87,22 @@ async def clocks(extent: Extent) -> list[Tried]:
                 with _Clock(stage.folder) as clock:
                     clock.set(shift)
                     await restart(stage)
-                    said = f"{name}, {'restarted' if is_restarted else 'set while it runs'}"
+                    label = f"{name}, {'restarted' if is_restarted else 'set while it runs'}"
                     await _learn(stage)
-                    names = await _cut(stage, 1, serves, said)
+                    names = await _cut(stage, 1, serves, label)
                     await _several(stage, "before", _REQUESTS // extent.every)
                     clock.set("+0")
                     await asyncio.sleep(_SET_SECONDS)
                     if is_restarted:
                         await restart(stage)
-                    await _cut(stage, 2, serves, f"{said}, corrected")
+                    await _cut(stage, 2, serves, f"{label}, corrected")
                     read = [(await stage.get(f"/artifacts/{one}")).status for one in names]
-                    serves.note(f"{said}, corrected: read with {read}", held=read == [200])
+                    serves.note(f"{label}, corrected: read with {read}", held=read == [200])
                     if not name.startswith("a day"):  # a lesson is believed for a week
-                        forgets.note(said, held=await _is_unbound_soon(stage))
+                        forgets.note(label, held=await _is_unbound_soon(stage))
                     await _several(stage, "after", _REQUESTS // extent.every)
                     shown = await _listed(stage, f"after-{_REQUESTS // extent.every - 1}")
-                    lists.note(f"{said}: {shown[:3]}", held=all(one.startswith("after") for one in shown))
+                    lists.note(f"{label}: {shown[:3]}", held=all(one.startswith("after") for one in shown))
     return [serves, lists, forgets]
 
 
@@ -137,13 +137,13 @@ async def leaps(_: Extent) -> list[Tried]:
     return [tried]
 
 
-async def _cut(stage: Stage, seed: int, tried: Tried, said: str) -> list[str]:
+async def _cut(stage: Stage, seed: int, tried: Tried, label: str) -> list[str]:
     """The artifacts of a request with a long result, which are in the store. They are not read here: the library shifts
     the clock of the process and not that of the disk, so in 2038 they are twelve years old."""
     heard = await stage.ask(with_result(long_text(seed)))
     names = sorted({found[0].decode() for found in NAME.finditer(stage.upstream.bodies[-1])})
     held = heard.status == 200 and len(names) == 1 and names[0] in stage.kept()
-    tried.note(f"{said}: {heard.status}, {names} kept", held=held)
+    tried.note(f"{label}: {heard.status}, {names} kept", held=held)
     return names
 
 

@@ -93,14 +93,14 @@ async def long_lines(extent: Extent) -> list[Tried]:
     long = b'{"model":"m","message":{"role":"assistant","content":"%b"},' % text + _END
     prompt = b'{"model":"m","response":"%b",' % text + _END
     flood = b"\n" * 100_000 + _REPLY
-    asked = (
+    cases = (
         ("a long line", _CHAT, False, long),
         ("a long line, read", _CHAT, True, long),
         ("a long line of a prompt", _PROMPT, False, prompt),
         ("blank lines", _CHAT, False, flood),
         ("blank lines, read", _CHAT, True, flood),
     )
-    for name, path, with_tool, reply in asked:
+    for name, path, with_tool, reply in cases:
         async with staged() as stage:
             stage.upstream.answer = partial(_say, [reply])
             heard = await _ask(stage, with_tool=with_tool, path=path)
@@ -178,8 +178,8 @@ async def pulls(extent: Extent) -> list[Tried]:
 
     async with staged(upstream={"first_byte_timeout_seconds": 1, "idle_timeout_seconds": 1}) as stage:
         stage.upstream.answer = progress
-        asked = [stage.ask(b'{"model":"m"}', path="/api/pull") for _ in range(_PULLS)]
-        for heard in await asyncio.gather(*asked):
+        tasks = [stage.ask(b'{"model":"m"}', path="/api/pull") for _ in range(_PULLS)]
+        for heard in await asyncio.gather(*tasks):
             held = heard.is_whole and heard.body == b"".join(rows)
             whole_pull.note(f"{heard.status}, {heard.body.count(b'pulling')} lines", held=held)
         for path, body in (("/api/pull", b'{"model":"m"}'), (_CHAT, chat())):

@@ -64,10 +64,10 @@ async def much_kept(extent: Extent) -> list[Tried]:
             cwd=SOURCE,
             stdout=asyncio.subprocess.PIPE,
         )
-        said, _ = await listing.communicate()
+        output, _ = await listing.communicate()
         seconds = time.perf_counter() - begun
-        held = listing.returncode == 0 and own in said.decode() and seconds < _SWEPT_SECONDS
-        lists.note(f"{listing.returncode}: {said[:200]!r} in {seconds:.0f} s", held=held)
+        held = listing.returncode == 0 and own in output.decode() and seconds < _SWEPT_SECONDS
+        lists.note(f"{listing.returncode}: {output[:200]!r} in {seconds:.0f} s", held=held)
         print(f"  {count:,} artifacts: {swept}, ls {seconds:.1f} s, slowest request {slowest:.1f} s", flush=True)
     return [starts, sweeps, lists]
 

@@ -43,15 +43,15 @@ _found = socket.getaddrinfo
 def getaddrinfo(host, *given, **named):
     if host != {_NAME!r}:
         return _found(host, *given, **named)
-    said = open({{path!r}}).read()
-    if said == "hangs":
+    address = open({{path!r}}).read()
+    if address == "hangs":
         time.sleep({_HANGS_SECONDS})
-    if said == "slow":
+    if address == "slow":
         time.sleep(2)
-        said = "127.0.0.1"
-    if said in ("fails", "hangs"):
+        address = "127.0.0.1"
+    if address in ("fails", "hangs"):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    return _found(said, *given, **named)
+    return _found(address, *given, **named)
 socket.getaddrinfo = getaddrinfo
 """
 """Patches the resolver in the proxy's process to read its result from a file: the system's cannot be changed."""
@@ -88,9 +88,9 @@ async def names(extent: Extent) -> list[Tried]:
     upstream = Upstream()
     most_seconds = _LIMIT_SECONDS + extent.patience * _QUICK_SECONDS
     with tempfile.TemporaryDirectory(prefix="faults-") as made:
-        folder, said = Path(made), Path(made) / "resolver"
-        (folder / "sitecustomize.py").write_text(_RESOLVER.format(path=str(said)))
-        said.write_text("127.0.0.1")
+        folder, resolver = Path(made), Path(made) / "resolver"
+        (folder / "sitecustomize.py").write_text(_RESOLVER.format(path=str(resolver)))
+        resolver.write_text("127.0.0.1")
         server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         with _environment(PYTHONPATH=str(folder)):
@@ -99,7 +99,7 @@ async def names(extent: Extent) -> list[Tried]:
                 server.close()
                 await asyncio.sleep(_IDLE_SECONDS)
                 server = await asyncio.start_server(upstream.serve, "127.0.0.2", port)
-                said.write_text("127.0.0.2")
+                resolver.write_text("127.0.0.2")
                 for number in range(10):
                     moved.note(f"request {number}", held=await _answers(stage))
                 server.close()
@@ -110,11 +110,11 @@ async def names(extent: Extent) -> list[Tried]:
                     ("slow", b""),
                 ):
                     await asyncio.sleep(_IDLE_SECONDS)
-                    said.write_text("127.0.0.1")
+                    resolver.write_text("127.0.0.1")
                     server.close()
                     await stage.ask(chat())  # no one accepts the connection, so the address is forgotten
                     server = await asyncio.start_server(upstream.serve, "127.0.0.1", port)
-                    said.write_text(trouble)
+                    resolver.write_text(trouble)
                     begun = time.perf_counter()
                     waiting = asyncio.gather(*(stage.ask(chat()) for _ in range(20)))
                     await asyncio.sleep(0.5)
@@ -131,7 +131,7 @@ async def names(extent: Extent) -> list[Tried]:
                     if words:
                         why = await _why_not_ready(stage)
                         says.note(f"{trouble}: /readyz says {why!r}", held=why != "")
-                    said.write_text("127.0.0.1")
+                    resolver.write_text("127.0.0.1")
                     at = time.perf_counter()
                     while not await _answers(stage) and time.perf_counter() - at < most_seconds:
                         pass  # it waited with others for the last look-up that hung

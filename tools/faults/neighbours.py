@@ -41,9 +41,9 @@ async def hostile_words(_: Extent) -> list[Tried]:
     async with staged() as stage:
 
         async def repeat(request: Request, writer: asyncio.StreamWriter) -> None:
-            said = json.loads(request.body)
-            first = said["messages"][0]
-            wrong = next((text for text in (first["role"], first.get("name"), said.get("user")) if text != "user"), "")
+            sent = json.loads(request.body)
+            first = sent["messages"][0]
+            wrong = next((text for text in (first["role"], first.get("name"), sent.get("user")) if text != "user"), "")
             error = {"message": f"Invalid value: '{wrong}'.", "type": "invalid_request_error"}
             writer.write(whole(400, json.dumps({"error": error}).encode()))
 
@@ -79,12 +79,12 @@ async def open_streams(stage: Stage, count: int, streams: Tried) -> AsyncIterato
         writer.write(rest)
 
     stage.upstream.answer = pause
-    asked = [asyncio.create_task(stage.ask(chat(stream=True))) for _ in range(count)]
-    while stage.upstream.in_work < count and not any(task.done() for task in asked):
+    tasks = [asyncio.create_task(stage.ask(chat(stream=True))) for _ in range(count)]
+    while stage.upstream.in_work < count and not any(task.done() for task in tasks):
         await asyncio.sleep(0.05)
     yield
     go_on.set()
-    for number, one in enumerate(await asyncio.gather(*asked)):
+    for number, one in enumerate(await asyncio.gather(*tasks)):
         streams.note(f"stream {number}: {one.status}", held=one.is_whole and one.body == EVENTS)
 
 

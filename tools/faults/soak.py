@@ -346,13 +346,13 @@ _KINDS: Final[dict[str, tuple[int, Callable[[Stage, int], Awaitable[bool]]]]] = 
 
 def _sample(pid: int, seconds: float) -> Sample:
     place = Path(f"/proc/{pid}")
-    said = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines() if ":\t" in line)
+    status = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines() if ":\t" in line)
     kinds = Counter[bool]()
     for entry in (place / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed since it was listed
             kinds[os.readlink(entry).startswith("socket:")] += 1
-    memory = int(said["VmRSS"].split()[0]) / 1_000
-    return Sample(seconds, memory, int(said["Threads"]), kinds[False], kinds[True])
+    memory = int(status["VmRSS"].split()[0]) / 1_000
+    return Sample(seconds, memory, int(status["Threads"]), kinds[False], kinds[True])
 
 
 def written(soaked: Soaked, page: Path) -> str:

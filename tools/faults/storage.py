@@ -163,8 +163,8 @@ def _limit_files(stage: Stage, most_bytes: int) -> None:
 async def _is_ready(stage: Stage) -> tuple[int, bytes]:
     """Status of `/readyz`, and why."""
     heard = await stage.get("/readyz")
-    said = json.loads(heard.body)
-    return heard.status, json.dumps(said.get("reasons") or {}).encode().strip(b"{}")
+    body = json.loads(heard.body)
+    return heard.status, json.dumps(body.get("reasons") or {}).encode().strip(b"{}")
 
 
 async def _waited_for(stage: Stage, wanted: Callable[[int, bytes], bool]) -> tuple[int, bytes] | None:

@@ -43,11 +43,11 @@ async def strangers(_: Extent) -> list[Tried]:
                 {"host": "localhost", "origin": "http://evil.test"},
                 {"host": "localhost", "origin": "null"},
             ):
-                heard = await _asked(stage, what, **headers)
+                heard = await _request(stage, what, **headers)
                 tried.note(f"{what} by {headers}: {heard.status}", held=heard.status == 403)
             for headers in ({"host": "localhost"}, {"host": "proxy.example"}):
                 if what not in _PAGES:
-                    heard = await _asked(stage, what, authorization=f"Bearer {KEY}", **headers)
+                    heard = await _request(stage, what, authorization=f"Bearer {KEY}", **headers)
                     known.note(f"{what} by {headers}: {heard.status}", held=heard.status in (200, 404))
             sent = 2 if what in _API and what.startswith("POST") else 0
             tried.note(f"{what} at the upstream", held=len(stage.upstream.bodies) == sent)
@@ -67,19 +67,19 @@ async def fronts(_: Extent) -> list[Tried]:
     async with staged() as stage:
         for what in _PAGES:
             for name in _FRONTS:
-                heard = await _asked(stage, what, **{name: "127.0.0.1"})
+                heard = await _request(stage, what, **{name: "127.0.0.1"})
                 plain.note(f"{what} with {name}: {heard.status}", held=heard.status == 403)
     async with staged(server={"admin_key": _ADMIN_KEY}) as stage:
         for what in _PAGES:
             for headers in ({}, {"x-forwarded-for": "127.0.0.1"}):
-                heard = await _asked(stage, what, **headers)
+                heard = await _request(stage, what, **headers)
                 keyed.note(f"{what} with {headers}: {heard.status}", held=heard.status == 401)
         wrong = {"authorization": f"Bearer {_WRONG_KEY}"}
         for what, heard in zip(
-            _PAGES, await asyncio.gather(*(_asked(stage, one, **wrong) for one in _PAGES)), strict=True
+            _PAGES, await asyncio.gather(*(_request(stage, one, **wrong) for one in _PAGES)), strict=True
         ):
             keyed.note(f"{what} with a wrong key: {heard.status}", held=heard.status == 401)
-        opened = await _asked(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
+        opened = await _request(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
         keyed.note(f"with the key: {opened.status}", held=opened.status == 200)
     return [plain, keyed]
 
@@ -94,8 +94,8 @@ async def wrong_keys(extent: Extent) -> list[Tried]:
         wrong = _with_wrong_keys(stage, count)
         await asyncio.sleep(0)
         for number in range(10):
-            said = await _statuses(stage)
-            beside.note(f"{number}: {said}", held=said == (200, 200))
+            statuses = await _statuses(stage)
+            beside.note(f"{number}: {statuses}", held=statuses == (200, 200))
         for number, heard in enumerate(await asyncio.gather(*wrong)):
             tried.note(f"{number}: {heard.status}", held=heard.status == 401)
         tried.note("it was slowed", held=time.perf_counter() - begun >= 1.0)
@@ -115,23 +115,23 @@ async def _is_answered_first(stage: Stage) -> bool:
                 wrong = _with_wrong_keys(stage, _FEW)
                 while _logged(stage) < before + _FEW:
                     await asyncio.sleep(0.01)
-                said = await _statuses(stage)
+                statuses = await _statuses(stage)
                 is_first = not all(one.done() for one in wrong)
                 await asyncio.gather(*wrong)
-                if is_first or said != (200, 200):
+                if is_first or statuses != (200, 200):
                     return is_first
     return False
 
 
 async def _statuses(stage: Stage) -> tuple[int, int]:
     """Statuses of a request with the right key and of an agent's request."""
-    right = await _asked(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
+    right = await _request(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
     return right.status, (await stage.ask(chat())).status
 
 
 def _with_wrong_keys(stage: Stage, count: int) -> list[asyncio.Task[Heard]]:
     return [
-        asyncio.create_task(_asked(stage, "GET /decisions", authorization=f"Bearer {_WRONG_KEY}{number}"))
+        asyncio.create_task(_request(stage, "GET /decisions", authorization=f"Bearer {_WRONG_KEY}{number}"))
         for number in range(count)
     ]
 
@@ -153,14 +153,14 @@ async def keys_of_clients(_: Extent) -> list[Tried]:
             for credential in ("authorization", "x-api-key", "api-key", "cookie", "x-goog-api-key"):
                 for upstream in (other, own, stage.upstream):
                     upstream.heads.clear()
-                await _asked(stage, "GET /v1/models", **{credential: f"Bearer {KEY}"})
+                await _request(stage, "GET /v1/models", **{credential: f"Bearer {KEY}"})
                 reported = b"".join([*other.heads, *own.heads])
                 tried.note(f"{credential} at another upstream", held=KEY.encode() not in reported and len(reported) > 0)
                 tried.note(f"{credential} at its own", held=KEY.encode() in b"".join(stage.upstream.heads))
     return [tried]
 
 
-async def _asked(stage: Stage, what: str, **headers: str) -> Heard:
+async def _request(stage: Stage, what: str, **headers: str) -> Heard:
     method, path = what.encode().split(b" ")
     body = chat() if method == b"POST" else b""
     head = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body)), **headers}

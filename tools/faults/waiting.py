@@ -108,12 +108,12 @@ async def waiting_requests(extent: Extent) -> list[Tried]:
     large = {"match": "*", "context_window": 1_000_000}
     async with staged(models=[large], learning={"enabled": False}, log={"format": "json", "level": "info"}) as stage:
         stage.upstream.answer = thinking = _Thinking(stage)
-        asked: list[asyncio.Task[int]] = []
+        tasks: list[asyncio.Task[int]] = []
         for number in range(count):
-            asked.append(asyncio.create_task(_status(stage, number)))
-            while len(asked) - thinking.began >= _ARRIVING and not asked[0].done():
+            tasks.append(asyncio.create_task(_status(stage, number)))
+            while len(tasks) - thinking.began >= _ARRIVING and not tasks[0].done():
                 await asyncio.sleep(0.01)
-        while thinking.began < count and not asked[0].done():
+        while thinking.began < count and not tasks[0].done():
             await asyncio.sleep(0.01)
         for number in range(5):
             begun = time.perf_counter()
@@ -124,7 +124,7 @@ async def waiting_requests(extent: Extent) -> list[Tried]:
             )
         memory.note(f"{(found := stage.memory_megabytes())} MB while they waited", held=found < _MOST_MEGABYTES)
         thinking.refuse.set()
-        for number, one in enumerate(asked):
+        for number, one in enumerate(tasks):
             status = await one
             healed.note(f"request {number}: {status}", held=status == 200)
         memory.note(f"{(found := stage.memory_megabytes())} MB when they came back", held=found < _MOST_MEGABYTES)
@@ -136,5 +136,5 @@ async def _status(stage: Stage, number: int) -> int:
 
 
 def _exchanges(text: str) -> list[dict[str, str]]:
-    said = [text[start : start + 8_000] for start in range(0, len(text), 8_000)]
-    return [{"role": ("assistant", "user")[number % 2], "content": one} for number, one in enumerate(said)]
+    chunks = [text[start : start + 8_000] for start in range(0, len(text), 8_000)]
+    return [{"role": ("assistant", "user")[number % 2], "content": one} for number, one in enumerate(chunks)]

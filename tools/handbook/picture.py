@@ -64,11 +64,11 @@ def render() -> str:
     rooms = house().values()
     arrows = sum(len(room.imports) for room in rooms)
     modules = sum(room.modules for room in rooms)
-    said = f"{len(rooms)} rooms, {modules} modules, {arrows} arrows between rooms, all downwards"
-    drawn.append(f'<text class="small" x="{WIDTH / 2}" y="{height + 4}">{said}</text>')
+    caption = f"{len(rooms)} rooms, {modules} modules, {arrows} arrows between rooms, all downwards"
+    drawn.append(f'<text class="small" x="{WIDTH / 2}" y="{height + 4}">{caption}</text>')
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + MARGIN}" role="img" '
-        f'aria-label="The rooms of the proxy and which imports which: {said}">'
+        f'aria-label="The rooms of the proxy and which imports which: {caption}">'
     )
     return "\n".join([opening, STYLE, *drawn, "</svg>"]) + "\n"
 

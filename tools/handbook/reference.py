@@ -83,7 +83,7 @@ def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):
             inherited = (found.get(ast.unparse(base), {}) for base in node.bases)
-            found[node.name] = {name: said for of in inherited for name, said in of.items()}
+            found[node.name] = {name: text for of in inherited for name, text in of.items()}
             found[node.name][""] = ast.get_docstring(node) or ""
             for field, below in zip(node.body, node.body[1:], strict=False):
                 if isinstance(field, ast.AnnAssign | ast.Assign) and isinstance(below, ast.Expr):
@@ -299,8 +299,8 @@ def render_metrics() -> str:
 def render_log() -> str:
     """The page about the log and the reasons for edits."""
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
-    said = _docstrings(tracked_message)[tracked_message.Reason.__name__]
-    details = {reason: " ".join(said.get(reason.name, "").split()) for reason in tracked_message.Reason}
+    docstrings = _docstrings(tracked_message)[tracked_message.Reason.__name__]
+    details = {reason: " ".join(docstrings.get(reason.name, "").split()) for reason in tracked_message.Reason}
     reasons = [
         f"| `{one.value}` | {one.several.replace('#', 'N')} | {details[one]} |" for one in tracked_message.Reason
     ]

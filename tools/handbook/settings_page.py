@@ -32,39 +32,39 @@ file that can be copied, and [recipes](recipes.md) has whole files for common de
 def render() -> str:
     """The page."""
     schema = Settings.model_json_schema()
-    said = settings_docstrings()
+    docstrings = settings_docstrings()
     aliases = ", ".join(f"`{name}`" for name in sorted(ENV_ALIASES))
     lines = [HEAD.format(aliases=aliases)]
     fields = schema["properties"]
     plain = {name: found for name, found in fields.items() if _section(found, schema) is None}
-    lines += ["## Top level", "", *_table(plain, said["Settings"], schema), ""]
+    lines += ["## Top level", "", *_table(plain, docstrings["Settings"], schema), ""]
     for name, found in fields.items():
         if (inner := _section(found, schema)) is not None:
-            lines += _described(name, found, inner, said, schema)
+            lines += _described(name, found, inner, docstrings, schema)
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _described(
-    name: str, found: Schema, inner: str, said: Mapping[str, Mapping[str, str]], schema: Schema
+    name: str, found: Schema, inner: str, docstrings: Mapping[str, Mapping[str, str]], schema: Schema
 ) -> list[str]:
     """A section, and the sections inside it."""
     fields = schema["$defs"][inner]["properties"]
     several = {"array": " (a list)", "object": " (by name)"}.get(found.get("type", ""), "")
     own = {field: of for field, of in fields.items() if _section(of, schema) is None}
-    purpose = said.get(name.rpartition(".")[0] or "Settings", {}).get(name) or said[inner][""]
-    lines = [f"## {name}{several}", "", " ".join(purpose.split()), "", *_table(own, said[inner], schema), ""]
+    purpose = docstrings.get(name.rpartition(".")[0] or "Settings", {}).get(name) or docstrings[inner][""]
+    lines = [f"## {name}{several}", "", " ".join(purpose.split()), "", *_table(own, docstrings[inner], schema), ""]
     for field, of in fields.items():
         if (deeper := _section(of, schema)) is not None:
-            lines += _described(f"{name}.{field}", of, deeper, said, schema)
+            lines += _described(f"{name}.{field}", of, deeper, docstrings, schema)
     return lines
 
 
-def _table(fields: Mapping[str, Schema], said: Mapping[str, str], schema: Schema) -> Iterator[str]:
+def _table(fields: Mapping[str, Schema], docstrings: Mapping[str, str], schema: Schema) -> Iterator[str]:
     yield "| setting | may be | default | |"
     yield "|---|---|---|---|"
     for name, found in fields.items():
         default = _written(found["default"]) if "default" in found else "must be set"
-        says = " ".join(said[name].split()).replace("|", "\\|")
+        says = " ".join(docstrings[name].split()).replace("|", "\\|")
         yield f"| `{name}` | {_allowed(found, schema)} | {default} | {says} |"
 
 

@@ -28,7 +28,7 @@ from proxy.errors import BadArtifactQuery
 
 def page_header(page: Page, name: str, language: Language) -> str:
     """The first line of a page of lines."""
-    said = say(
+    text = say(
         PAGES,
         "page",
         language,
@@ -40,17 +40,17 @@ def page_header(page: Page, name: str, language: Language) -> str:
         bytes=page.total_bytes,
     )
     if page.following is not None:
-        said += say(PAGES, "cut" if page.cut else "more", language, following=page.following)
-    return framed(said) + "\n"
+        text += say(PAGES, "cut" if page.cut else "more", language, following=page.following)
+    return framed(text) + "\n"
 
 
 def hits_header(hits: Hits, name: str, language: Language) -> str:
     """The first line of a page of search results."""
     where = {"first": hits.first, "last": hits.last, "total": hits.total_lines}
-    said = say(PAGES, "hits", language, count=hits.count, name=name, **where)
+    text = say(PAGES, "hits", language, count=hits.count, name=name, **where)
     if hits.following is not None:
-        said += say(PAGES, "stopped", language, following=hits.following)
-    return framed(said) + "\n"
+        text += say(PAGES, "stopped", language, following=hits.following)
+    return framed(text) + "\n"
 
 
 def shorter_page(text: str, limits: ExcerptLimits) -> str | None:
@@ -122,10 +122,10 @@ def listing_header(shown: int, total: int, language: Language) -> str:
 
 def search_header(matching: int, searched: int, total: int, language: Language) -> str:
     """The first line of what a search of several artifacts found."""
-    said = say(FOUND, "searched", language, matching=matching, searched=searched)
+    text = say(FOUND, "searched", language, matching=matching, searched=searched)
     if searched < total:
-        said += say(FOUND, "unsearched", language, left=total - searched)
-    return framed(said) + "\n"
+        text += say(FOUND, "unsearched", language, left=total - searched)
+    return framed(text) + "\n"
 
 
 def quoted(text: str, way: ArtifactAccess | None = None) -> str:
@@ -245,31 +245,33 @@ class Query(Struct, frozen=True):
     stat: bool = False
 
     @classmethod
-    def parse(cls, asked: Mapping[str, str]) -> Query | None:
+    def parse(cls, parameters: Mapping[str, str]) -> Query | None:
         """From parameters by name; None if there are none, which asks for the whole. Raises BadArtifactQuery.
 
         >>> Query.parse({"lines": "400-", "grep": "ERROR"}).search.pattern
         'ERROR'
         """
-        if not asked:
+        if not parameters:
             return None
-        unknown = next((name for name in asked if name not in PARAMETERS), None)
+        unknown = next((name for name in parameters if name not in PARAMETERS), None)
         if unknown is not None:
             raise BadArtifactQuery(f"there is no such way of reading; {_ALLOWED}", param=unknown[:100])
-        if "grep" not in asked and (lost := asked.keys() & {"context", "max"}):
+        if "grep" not in parameters and (lost := parameters.keys() & {"context", "max"}):
             raise BadArtifactQuery(f"`context` and `max` belong to `grep`; {_ALLOWED}", param=min(lost))
-        if "stat" in asked and len(asked) > 1:
+        if "stat" in parameters and len(parameters) > 1:
             raise BadArtifactQuery(f"`stat` takes no other parameter; {_ALLOWED}", param="stat")
         search = None
-        if "grep" in asked:
-            search = Search(asked["grep"], _number(asked, "context", CONTEXT), _number(asked, "max", HITS))
-        lines = LineRange.parse(asked["lines"]) if "lines" in asked else None
-        pointer = asked.get("json")
+        if "grep" in parameters:
+            search = Search(
+                parameters["grep"], _number(parameters, "context", CONTEXT), _number(parameters, "max", HITS)
+            )
+        lines = LineRange.parse(parameters["lines"]) if "lines" in parameters else None
+        pointer = parameters.get("json")
         if pointer is not None and len(pointer) > MAX_POINTER_CHARACTERS:
             raise BadArtifactQuery(f"`json` must have at most {MAX_POINTER_CHARACTERS:,} characters", param="json")
-        if not (max_bytes := _number(asked, "bytes", PAGE_BYTES)):
+        if not (max_bytes := _number(parameters, "bytes", PAGE_BYTES)):
             raise BadArtifactQuery("`bytes` must be at least 1", param="bytes")
-        return cls(lines, search, pointer, min(max_bytes, PAGE_BYTES), "stat" in asked)
+        return cls(lines, search, pointer, min(max_bytes, PAGE_BYTES), "stat" in parameters)
 
 
 def read(
@@ -288,8 +290,8 @@ def read(
     return page_header(page, name, language).encode() + page.text
 
 
-def _number(asked: Mapping[str, str], name: str, default: int) -> int:
-    text = asked.get(name)
+def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
+    text = parameters.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):

@@ -60,10 +60,10 @@ class Search(Struct, frozen=True):
         try:
             return re2.compile(b"(?m:%b)" % self.pattern.encode(), options)
         except (re2.error, UnicodeEncodeError) as error:
-            said = error.args[0].decode("utf-8", "replace") if isinstance(error, re2.error) else str(error)
+            message = error.args[0].decode("utf-8", "replace") if isinstance(error, re2.error) else str(error)
             raise BadArtifactQuery(
                 f"`grep` must be a regular expression as RE2 reads it, without lookaround and backreferences: "
-                f"{said.replace(f'(?m:{self.pattern})', self.pattern)[:200]}",
+                f"{message.replace(f'(?m:{self.pattern})', self.pattern)[:200]}",
                 param="grep",
             ) from None
 

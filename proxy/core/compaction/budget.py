@@ -252,14 +252,14 @@ class Budget:
 
 def budget_for(
     profile: ModelProfile,
-    asked_reply_tokens: int | None,
+    reply_tokens: int | None,
     *,
     exact: bool,
     rules: BudgetRules,
     ratio: float = 1.0,
     reply_is_apart: bool = False,
 ) -> Budget:
-    """The budget of a request whose reply limit is `asked_reply_tokens`, or None if it sets none. `ratio`: the
+    """The budget of a request whose reply limit is `reply_tokens`, or None if it sets none. `ratio`: the
     upstream's tokens for one of ours; the room is in ours, so that no size changes when the ratio does.
 
     A reply limit that may be lowered later need not be kept free now: a large one does not shrink the room. One that
@@ -275,11 +275,11 @@ def budget_for(
     if rate is not None and is_rated:
         window, is_guessed = rate, False
     is_shown = is_rated or profile.certainty is Certainty.LEARNED
-    may_lower = rules.clamp_reply or (is_shown and asked_reply_tokens is not None and asked_reply_tokens >= window)
+    may_lower = rules.clamp_reply or (is_shown and reply_tokens is not None and reply_tokens >= window)
     reserve = min(window // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS, profile.output_tokens or window)
-    if asked_reply_tokens is not None:
+    if reply_tokens is not None:
         most = reserve if may_lower else min(MAX_RESERVED_REPLY_TOKENS, window // 2)
-        reserve = min(most, asked_reply_tokens)
+        reserve = min(most, reply_tokens)
     reserve = 0 if reply_is_apart else reserve
     share = EXACT_MARGIN if exact else SILENT_MARGIN if profile.cuts_silently else ESTIMATE_MARGIN
     widest = min(window, profile.input_tokens or window)
@@ -324,13 +324,13 @@ def _room_chars(profile: ModelProfile, rules: BudgetRules) -> int | None:
     return min(limits, default=None)
 
 
-def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens: int) -> int | None:
+def clamped_reply(budget: Budget, reply_tokens: int | None, prompt_tokens: int) -> int | None:
     """The reply limit that fits beside a prompt of this size; None if the requested one fits or may not be lowered."""
-    if asked_reply_tokens is None or budget.max_reply_tokens is None:
+    if reply_tokens is None or budget.max_reply_tokens is None:
         return None
     least = min(MIN_REPLY_TOKENS, budget.reserved_reply_tokens)
     fitting = max(least, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
-    return fitting if fitting < asked_reply_tokens else None
+    return fitting if fitting < reply_tokens else None
 
 
 def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:

@@ -70,10 +70,10 @@ Thread: TypeAlias = tuple[Quotation, ...]
 """The newest is last; each occurs once, and of the plans of a tool only the last one."""
 
 
-def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str]) -> Thread:
-    """The thread after one more cut. `asked`: users' words in the messages that are gone."""
+def extended(thread: Thread, gone: Sequence[TrackedMessage], questions: Iterable[str]) -> Thread:
+    """The thread after one more cut. `questions`: users' words in the messages that are gone."""
     found = dict[object, Quotation]()
-    for quotation in (*thread, *(Quotation(Kind.ASKED, _user_text(text)) for text in asked), *_steps(gone)):
+    for quotation in (*thread, *(Quotation(Kind.ASKED, _user_text(text)) for text in questions), *_steps(gone)):
         key = _planner(quotation) or quotation
         found.pop(key, None)
         found[key] = quotation
@@ -82,11 +82,11 @@ def extended(thread: Thread, gone: Sequence[TrackedMessage], asked: Iterable[str
     return tuple(newest[: sum(length <= _MAX_CHARACTERS for length in lengths)])[::-1]
 
 
-def fitting(thread: Thread, asked_tokens: int, step_tokens: int, counter: Counter) -> Thread:
-    """The newest quotations that fit, in order. `asked_tokens`: for what users said, of which only the beginning is
+def fitting(thread: Thread, question_tokens: int, step_tokens: int, counter: Counter) -> Thread:
+    """The newest quotations that fit, in order. `question_tokens`: for what users said, of which only the beginning is
     quoted if the whole does not fit; `step_tokens`: for what was done, and as many for what the model said and for
     plans."""
-    left = {Kind.ASKED: asked_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens, Kind.PLAN: step_tokens}
+    left = {Kind.ASKED: question_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens, Kind.PLAN: step_tokens}
     found: list[Quotation] = []
     for kind, text in reversed(thread):
         if left[kind] < _LEAST_ROOM_TOKENS:
@@ -103,14 +103,14 @@ def fitting(thread: Thread, asked_tokens: int, step_tokens: int, counter: Counte
 def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
     for message in (entry.whole for entry in gone if entry.whole.role == "assistant"):
         text = "\n".join(text for _, text in message.texts()).rstrip()
-        said, last = _beginning(text, _SAID_CHARACTERS), text[text.rfind("\n") + 1 :].strip()
-        if not message.calls and said.endswith(" …") and len(last) <= _QUESTION_CHARACTERS:
-            said = f"{said} {last}"
+        words, last = _beginning(text, _SAID_CHARACTERS), text[text.rfind("\n") + 1 :].strip()
+        if not message.calls and words.endswith(" …") and len(last) <= _QUESTION_CHARACTERS:
+            words = f"{words} {last}"
         tools = {call.id: call.name for call in message.calls}
         traces = [(tools.get(trace.call_id, ""), trace) for trace in traces_of(message)]
         done = [Quotation(Kind.DONE, f"{tool} {trace.source}".strip()) for tool, trace in traces]
         plans = [Quotation(Kind.PLAN, f"{tool}: {trace.plan}") for tool, trace in traces if tool and trace.plan]
-        for quotation in (Quotation(Kind.SAID, said), *done, *plans):
+        for quotation in (Quotation(Kind.SAID, words), *done, *plans):
             if quotation.text and not is_never_quoted(quotation.text):
                 yield quotation
 
@@ -161,7 +161,7 @@ class NoteRoom(NamedTuple):
 
     lines: int = 0
     """Lines of what is left out, with the note's own words."""
-    asked: int = 0
+    questions: int = 0
     """For users' words."""
     steps: int = 0
     """For calls, and as much again for the model's words."""
@@ -183,13 +183,13 @@ class NoteRoom(NamedTuple):
             if limit is not None and goal is not None
         ]
         beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
-        asked = int(beside * ASKED_SHARE)
+        questions = int(beside * ASKED_SHARE)
         steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)
         lines = min(
             min(max(int(room * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
             for limit, goal, room, size in units
         )
-        return cls(max(0, min(lines, MAX_NOTE_TOKENS)), asked, steps)
+        return cls(max(0, min(lines, MAX_NOTE_TOKENS)), questions, steps)
 
 
 class OmissionNote(Struct, frozen=True):
@@ -211,8 +211,8 @@ class OmissionNote(Struct, frozen=True):
     size: Size = NOTHING
     """Size that the note adds to that message."""
 
-    def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
-        """The note after one more cut. `asked`: users' words in the messages that are gone."""
+    def extended(self, gone: Sequence[TrackedMessage], questions: Sequence[str]) -> OmissionNote:
+        """The note after one more cut. `questions`: users' words in the messages that are gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message per line: a search by lines finds one message, not all of them.
         messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.unmarked()) for entry in gone) + b"\n]"
@@ -222,7 +222,7 @@ class OmissionNote(Struct, frozen=True):
             messages=self.messages + len(gone),
             chars=self.chars + sum(entry.whole_size.chars for entry in gone),
             pool=self.pool.extended(gone),
-            thread=extended(self.thread, gone, asked),
+            thread=extended(self.thread, gone, questions),
         )
 
     def placed(
@@ -249,7 +249,7 @@ class OmissionNote(Struct, frozen=True):
             lines = self.pool.quoted(standing, known, left, counter)
         newer = {call.name for entry in standing for call in entry.message.calls if call.name}  # a newer plan is there
         thread = tuple(quotation for quotation in self.thread if _planner(quotation) not in newer)
-        thread = fitting(thread, room.asked, room.steps, counter)
+        thread = fitting(thread, room.questions, room.steps, counter)
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
         return structs.replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 

@@ -173,10 +173,10 @@ class Plan(Discreet, frozen=True):
     def fixed_tokens(self) -> int:
         """Size of what is cut last: a prompt that was just accepted, or tools, system texts, the first and the last
         user message; of these, as many as leave something worth cutting beside them."""
-        asked = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
+        user_tokens = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
         system = self.base.tokens + sum(block.tokens_after for block in self.blocks if block.role in SYSTEM_ROLES)
         most = self.after.tokens * (1 - _WORTH_HALVING)
-        parts = (self.accepted_tokens, system + sum(asked[:1]) + sum(asked[1:][-1:]), system)
+        parts = (self.accepted_tokens, system + sum(user_tokens[:1]) + sum(user_tokens[1:][-1:]), system)
         return next((tokens for tokens in parts if 0 < tokens <= most), 0)
 
     @property
@@ -251,9 +251,9 @@ def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline
     budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
     resorts = sparing(pipeline.last_resorts, budget.task_tokens) if reading.may_cut else ()
     pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
-    said = (index for index in range(reading.received - 1, -1, -1) if messages[index].role == "assistant")
+    replies = (index for index in range(reading.received - 1, -1, -1) if messages[index].role == "assistant")
     progress = _walked(progress, messages, pipeline)
-    progress.window.held_from = next(said, 0)
+    progress.window.held_from = next(replies, 0)
     return structs.replace(progress, window=_ended(progress.window, pipeline))
 
 
@@ -287,8 +287,8 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             for call in message.calls:
                 pages.pop(call.id, None)  # ids need to be unique in their message only
             if message.raw.find(b"/tool_") >= 0 or message.raw.find(b"\\tool_") >= 0:
-                asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
-                pages.update((call_id, page) for call_id, page in asked if page is not None)
+                page_reads = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
+                pages.update((call_id, page) for call_id, page in page_reads if page is not None)
         read = pages.get(message.answers) if pages else None
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size

@@ -334,11 +334,11 @@ class ContextWindow(Struct, eq=False):
         """
         if unit.must_stay:
             return []
-        asked = unit.start if unit.role == "user" else -1
+        question = unit.start if unit.role == "user" else -1
         found = [
             entry
             for entry in self.in_unit(unit)
-            if entry.message.role in TOOL_ROLES or (entry.index != asked and _is_output(entry))
+            if entry.message.role in TOOL_ROLES or (entry.index != question and _is_output(entry))
         ]
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
@@ -374,8 +374,8 @@ class ContextWindow(Struct, eq=False):
         """The user messages before the last one that always stay: the first user message, which holds the task,
         and the last one that is surely no tool output."""
         last = last_request(self.units)
-        asked = [unit for unit in self.units if unit.role == "user"]
-        units = {unit.start: unit for unit in (*asked[:1], *asked[-1:]) if unit is not last}
+        questions = [unit for unit in self.units if unit.role == "user"]
+        units = {unit.start: unit for unit in (*questions[:1], *questions[-1:]) if unit is not last}
         return self._of(units.values(), "user")
 
     def last_request(self) -> list[TrackedMessage]:

@@ -63,11 +63,11 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
     if len(users) < 2:
         return None
     between = [unit for unit in units[users[0] + 1 : users[1]] if unit.role not in SYSTEM_ROLES]
-    said = [unit for unit in between if unit.role == "assistant"] or between
+    replies = [unit for unit in between if unit.role == "assistant"] or between
     # It may become the last assistant message: with thinking enabled, Anthropic refuses one whose calls come without.
-    if any(unit.reasons for unit in said):
-        said = [unit for unit in said if unit.reasons or not unit.calls]
-    return said[-1] if said else None
+    if any(unit.reasons for unit in replies):
+        replies = [unit for unit in replies if unit.reasons or not unit.calls]
+    return replies[-1] if replies else None
 
 
 def newest_units(units: Sequence[ToolExchange], held_from: int | None = None) -> Sequence[ToolExchange]:
@@ -80,8 +80,8 @@ def newest_units(units: Sequence[ToolExchange], held_from: int | None = None) ->
 def dialogue(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ToolExchange]]:
     """Later user messages before the last one, each with the answer that ends its turn. A turn that does not end with
     words is left out, as is one that has to stay."""
-    asked = [position for position, unit in enumerate(units) if unit.role == "user"][1:]
-    turns = [(units[start], units[stop - 1]) for start, stop in pairwise(asked)]
+    questions = [position for position, unit in enumerate(units) if unit.role == "user"][1:]
+    turns = [(units[start], units[stop - 1]) for start, stop in pairwise(questions)]
     return [
         (request, answer)
         for request, answer in turns
@@ -113,26 +113,26 @@ def removable(
     newest, separating = newest_units(units, held_from), separator(units)
     always = (first_request(units), separating, last_request(units), *newest)
     staying = {unit.start for unit in (*always, *chain.from_iterable(spared)) if unit is not None}
-    last_asked = max((unit.start for unit in units if unit.role == "user"), default=-1)
+    last_user = max((unit.start for unit in units if unit.role == "user"), default=-1)
     found: list[tuple[ToolExchange, ...]] = []
-    asked: tuple[ToolExchange, ...] = ()
+    question: tuple[ToolExchange, ...] = ()
     turn_begins = 0
 
     def end_turn(*more: ToolExchange) -> None:
-        if asked and len(found) > turn_begins:
-            found[-1] += (*asked, *more)
-        elif asked:
-            found.append((*asked, *more))
+        if question and len(found) > turn_begins:
+            found[-1] += (*question, *more)
+        elif question:
+            found.append((*question, *more))
 
     for unit in units:
         if unit.role == "user":
             end_turn()
-            asked = () if unit.must_stay or unit.start in staying else (unit,)
+            question = () if unit.must_stay or unit.start in staying else (unit,)
             turn_begins = len(found)
         elif newest and unit.start >= newest[0].start:
-            if asked and asked[0].start < last_asked:
+            if question and question[0].start < last_user:
                 end_turn(*([] if unit.calls or separating is None or separating.must_stay else [separating]))
-            asked = ()
+            question = ()
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))
     return [*found, *spared]

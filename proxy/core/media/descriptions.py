@@ -127,8 +127,8 @@ def description(
     lines = [say(MEDIA, "type", language, kind=friendly_type(found, language), facts=facts)]
     if address:
         lines.append(say(MEDIA, "address", language, address=_plain(address, _ADDRESS_CHARACTERS)))
-    said = friendly_size(limit, language) if why is OmissionReason.TOO_LARGE else limit
-    reason = say(WHY_NOT_SHOWN, why, language, limit=said)
+    shown_limit = friendly_size(limit, language) if why is OmissionReason.TOO_LARGE else limit
+    reason = say(WHY_NOT_SHOWN, why, language, limit=shown_limit)
     if artifact is not None:
         reason += notices.whole(artifact) if notices.kept else say(MEDIA, "unkept", language)
     # A sub-agent can open the original by its name or address, even if it cannot see the folder of artifacts.
@@ -152,7 +152,7 @@ def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in:
         ("final_url", unfetched.final_url or None),
         ("content_type", unfetched.content_type or None),
     )
-    facts = [say(FETCHES, name, language, **{name: said}) for name, said in known if said is not None]
+    facts = [say(FETCHES, name, language, **{name: value}) for name, value in known if value is not None]
     facts.insert(0, say(FETCHES, "status", language))
     why = say(WHY_NOT_FETCHED, unfetched.obstacle, language)
     if unfetched.limit is not None and unfetched.obstacle in FETCH_LIMITS:

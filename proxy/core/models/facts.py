@@ -82,8 +82,8 @@ def binding(facts: Facts, name: str, by: str | None) -> Fact | None:
     standing = [fact for fact in of.values() if fact.value]
     if by is None:
         return max(standing, key=lambda fact: fact.at, default=None)
-    if (said := of.get(THE_SERVER)) is not None and said.value:
-        return said
+    if (stated := of.get(THE_SERVER)) is not None and stated.value:
+        return stated
     claims = sorted(standing, key=lambda fact: (fact.value, fact.at), reverse=name not in _AT_MOST)
     return claims[1] if len(claims) > 1 else None
 

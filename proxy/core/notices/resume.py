@@ -134,10 +134,10 @@ def page_read(arguments: str) -> PageRead | None:
 def _by_command(command: str) -> PageRead | None:
     for pattern in _COMMANDS:
         if (found := pattern.fullmatch(command)) is not None:
-            asked = {name: int(number) for name, number in found.groupdict().items() if name != "name"}
-            line = max(1, asked.get("line", 1))
-            lines = asked["last"] - line + 1 if "last" in asked else None
-            return PageRead(found["name"], line, max(0, asked.get("byte", 1) - 1), lines, asked.get("bytes"))
+            numbers = {name: int(number) for name, number in found.groupdict().items() if name != "name"}
+            line = max(1, numbers.get("line", 1))
+            lines = numbers["last"] - line + 1 if "last" in numbers else None
+            return PageRead(found["name"], line, max(0, numbers.get("byte", 1) - 1), lines, numbers.get("bytes"))
     return None
 
 

@@ -139,10 +139,10 @@ class Notices(Struct, frozen=True):
         # Each line of that file is a whole message, which may be long.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
-        asked = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]
+        questions = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]
         steps = [f"{'>' if kind == 'said' else '-'} {text}" for kind, text in thread if kind != "asked"]
-        if asked:
-            notice += self._say("asked") + "".join(f"\n- {text}" for text in asked)
+        if questions:
+            notice += self._say("asked") + "".join(f"\n- {text}" for text in questions)
         if steps:
             notice += self._say("steps") + "".join(f"\n{step}" for step in steps)
         if lines:
@@ -208,7 +208,7 @@ class Notices(Struct, frozen=True):
         return self.way.path_of(kept) or self.way.url_of(kept) or kept.id
 
     def _kept_at(
-        self, kept: Kept, in_place: str, by_call: str, by_shell: str = "", resume: Resume | None = None, **asked: str
+        self, kept: Kept, in_place: str, by_call: str, by_shell: str = "", resume: Resume | None = None, **query: str
     ) -> str:
         """Where it is kept: the call that fetches it if the agent needs one and can make it, otherwise its place.
         `by_shell`: a shell command for the file at `{place}`; `resume`: where a page begins."""
@@ -218,29 +218,29 @@ class Notices(Struct, frozen=True):
         if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say(by_call, call=by_shell.format(place=place))
         if resume is None:
-            call = self._call(kept, asked)
+            call = self._call(kept, query)
         else:
             call = self._call(kept, resume.query(), is_needed=self._counts_bytes(resume))
         return self._say(in_place, place=self.place_of(kept)) if call is None else self._say(by_call, call=call)
 
-    def _call(self, kept: Kept, asked: Mapping[str, str], *, is_needed: bool = False) -> str | None:
+    def _call(self, kept: Kept, parameters: Mapping[str, str], *, is_needed: bool = False) -> str | None:
         url = self.way.url_of(kept)
         if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None and not is_needed:
             return None  # a tool that opens files needs only the path
         if self.reach is AgentFileAccess.SHELL and url is not None:
             keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
-            if "lines" in asked and self.page.served_bytes is not None:
-                asked = {**asked, "bytes": str(self.page.served_bytes)}
-            query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
+            if "lines" in parameters and self.page.served_bytes is not None:
+                parameters = {**parameters, "bytes": str(self.page.served_bytes)}
+            query = "?" * bool(parameters) + "&".join(f"{name}={value}" for name, value in parameters.items())
             return f"curl -s{keys} '{url}{query}'"
         if self.way.tool:
-            return f'read_artifact(id="{kept.id}"' + "".join(f', {k}="{v}"' for k, v in asked.items()) + ")"
+            return f'read_artifact(id="{kept.id}"' + "".join(f', {k}="{v}"' for k, v in parameters.items()) + ")"
         return None
 
     def _parts(self, shown: Excerpt) -> str:
         parts = (("head", shown.head), ("rescued", shown.rescued), ("tail", shown.tail))
-        said = [self._say(key, rescued=len(shown.rescued)) for key, part in parts if part]
-        return self._say("and").join(said) or self._say("none")
+        names = [self._say(key, rescued=len(shown.rescued)) for key, part in parts if part]
+        return self._say("and").join(names) or self._say("none")
 
     def _names(self, names: Sequence[str]) -> str:
         return self._say("names", names=" ".join(names)) if names else ""

@@ -147,7 +147,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
     kind = _other_kind(report, evidence)
     verdict = Verdict(kind, confidence=0.7, is_suspect=_states_our_count(report, evidence, sent))
     if evidence.texts:
-        first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).said
+        first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).source
         verdict = replace(
             verdict,
             evidence=first.path,
@@ -169,13 +169,13 @@ def _states_our_count(report: ErrorReport, evidence: Evidence, sent: Sent) -> bo
     number, of tokens: `Die Eingabe hat 9712 Tokens, und mehr als 8192 gehen nicht`."""
     if report.status not in _REFUSING_A_COUNT or report.asks_to_wait or evidence.vetoes or evidence.refusals:
         return False
-    return any(counted_beside_a_limit(text.said.text, sent) for text in evidence.texts)
+    return any(counted_beside_a_limit(text.source.text, sent) for text in evidence.texts)
 
 
 def _is_bare(report: ErrorReport) -> bool:
     """Whether it names no cause, whatever it is wrapped in."""
     causes = (code.text for code in report.codes if code.place is not Place.TEXT)
-    return all(map(says_nothing, (*causes, *(said.text for said in report.texts))))
+    return all(map(says_nothing, (*causes, *(text.text for text in report.texts))))
 
 
 def _names_another_fault(report: ErrorReport) -> bool:
@@ -184,7 +184,7 @@ def _names_another_fault(report: ErrorReport) -> bool:
 
 def _lost_the_user(report: ErrorReport) -> ErrorText | None:
     """The text that says that no message is a user's."""
-    return next((said for said in report.texts if words.NO_USER_MESSAGE.search(normalised(said.text))), None)
+    return next((text for text in report.texts if words.NO_USER_MESSAGE.search(normalised(text.text))), None)
 
 
 def _is_long_message(report: ErrorReport) -> bool:
@@ -194,9 +194,9 @@ def _is_long_message(report: ErrorReport) -> bool:
 
 def _long_message(evidence: Evidence) -> Verdict:
     """A message over a limit in characters, which a shorter request meets."""
-    said = evidence.texts[0].said if evidence.texts else ErrorText()
-    message = said.text[:_MAX_MESSAGE_CHARS]
-    verdict = Verdict(VerdictKind.PROMPT, confidence=0.8, evidence=said.path, upstream_message=message)
+    source = evidence.texts[0].source if evidence.texts else ErrorText()
+    message = source.text[:_MAX_MESSAGE_CHARS]
+    verdict = Verdict(VerdictKind.PROMPT, confidence=0.8, evidence=source.path, upstream_message=message)
     return with_figures(verdict, replace(read(normalised(message)), unit=Unit.CHARS, limit_scope=Scope.UNKNOWN))
 
 
@@ -248,8 +248,8 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
     verdict = Verdict(
         kind,
         confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(best.strength, 0.6),
-        evidence=best.said.path if best.strength else proof,
-        upstream_message=best.said.text[:_MAX_MESSAGE_CHARS],
+        evidence=best.source.path if best.strength else proof,
+        upstream_message=best.source.text[:_MAX_MESSAGE_CHARS],
     )
     return with_figures(verdict, merged(evidence.stated, best.figures))
 
@@ -285,9 +285,9 @@ def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
 
 def _other_kind(report: ErrorReport, evidence: Evidence) -> VerdictKind:
     """The kind of a response that is no overflow: by its texts, its codes, its headers, its status."""
-    for said in (evidence.vetoes, evidence.refusals):
-        if said:
-            return min(said, key=_PRIORITY.index)
+    for kinds in (evidence.vetoes, evidence.refusals):
+        if kinds:
+            return min(kinds, key=_PRIORITY.index)
     if report.status >= 500:
         return VerdictKind.TRANSIENT
     if report.asks_to_wait:
@@ -396,11 +396,11 @@ def _compared(verdict: Verdict, sent: Sent) -> Verdict:
     tokens = sent.tokens + (verdict.reply or 0)
     if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * tokens:
         verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)
-    asked = verdict.prompt if verdict.prompt is not None else verdict.requested
-    if asked is None:
+    stated = verdict.prompt if verdict.prompt is not None else verdict.requested
+    if stated is None:
         return verdict
-    is_over = asked > _IMPLAUSIBLE_RATIO * tokens
-    is_under = asked * _IMPLAUSIBLE_RATIO < sent.tokens and verdict.exactness is not Exactness.AT_LEAST
+    is_over = stated > _IMPLAUSIBLE_RATIO * tokens
+    is_under = stated * _IMPLAUSIBLE_RATIO < sent.tokens and verdict.exactness is not Exactness.AT_LEAST
     return replace(verdict, prompt=None, requested=None) if is_over or is_under else verdict
 
 

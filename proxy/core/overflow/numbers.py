@@ -274,9 +274,9 @@ def _prompt(prompts: set[int], requested: int | None, reply: int) -> int | None:
 def _limit(figures: Figures, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> tuple[int, Exactness] | None:
     """The first limit that the requested size exceeds; a prompt below it exceeds it only together with the reply."""
     plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
-    asked = figures.largest_size
-    if asked is None:
+    prompt = figures.largest_size
+    if prompt is None:
         return plausible[0] if len(plausible) == 1 else None
     may_be_over = is_joint and figures.requested is None and figures.reply is None
-    fitting = [limit for limit in plausible if limit[0] <= asked] or (plausible if may_be_over else [])
+    fitting = [limit for limit in plausible if limit[0] <= prompt] or (plausible if may_be_over else [])
     return fitting[0] if fitting else None

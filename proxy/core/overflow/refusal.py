@@ -173,13 +173,13 @@ def does_not_fit(
             text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
     if not text and sizes is not None:
         text.append(_OPENAI_OTHER.format(limit=sizes[1], found=sizes[0], unit="tokens"))
-    said = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
-    said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
+    sentence = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
+    sentence += (words["room"].format(room=room) if is_bound else "") + words["stop"]
     if largest := _largest(plan, language, put_in, members):
-        said += words["largest"].format(largest=", ".join(largest))
+        sentence += words["largest"].format(largest=", ".join(largest))
     if reply_tokens is not None and reply_tokens > budget.reserved_reply_tokens and budget.max_reply_tokens is None:
-        said += words["reply"].format(reply=reply_tokens)
-    return said + words["advice"]
+        sentence += words["reply"].format(reply=reply_tokens)
+    return sentence + words["advice"]
 
 
 def _largest(plan: Plan, language: Language, put_in: Collection[int], members: Mapping[str, int]) -> list[str]:

@@ -355,8 +355,8 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
     sure."""
     if verdict.limit is None or verdict.unit is Unit.CHARS:
         return None, None, None
-    asked = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
-    reply = None if asked is None else min(asked, MIN_USEFUL_REPLY_TOKENS)
+    reply_tokens = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
+    reply = None if reply_tokens is None else min(reply_tokens, MIN_USEFUL_REPLY_TOKENS)
     # An exact count wins, whichever way the estimate is off: nothing is refused because of an estimate.
     is_counted = verdict.prompt is not None or verdict.is_over_rate
     is_exact = is_counted and verdict.exactness is Exactness.EXACT
@@ -372,18 +372,18 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
     """The reply limit for the next send: lower if the one that was refused would not fit beside the prompt, and never
     higher, although a shorter prompt would leave room for that."""
-    asked = situation.reply_tokens
-    if asked is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
+    reply_tokens = situation.reply_tokens
+    if reply_tokens is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
         return None
     if verdict.limit is not None:
         reply = int(verdict.limit * EMERGENCY_REPLY_SHARE)
     elif verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
-        reply = int(asked * BLIND_SHARE)
-    elif asked > situation.estimate_tokens:  # rather both together are too much: then half of each
+        reply = int(reply_tokens * BLIND_SHARE)
+    elif reply_tokens > situation.estimate_tokens:  # rather both together are too much: then half of each
         reply = emergency_goal(verdict, situation)
     else:
-        reply = asked
-    return min(asked, max(MIN_USEFUL_REPLY_TOKENS, reply))
+        reply = reply_tokens
+    return min(reply_tokens, max(MIN_USEFUL_REPLY_TOKENS, reply))
 
 
 def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:

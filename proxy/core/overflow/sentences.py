@@ -93,23 +93,23 @@ def read_sentences(text: str) -> list[Reading]:
 
 
 def _read_sentence(text: str) -> Reading:
-    said = _Said(text)
-    if (veto := _veto(said)) is not None:
+    sentence = _Sentence(text)
+    if (veto := _veto(sentence)) is not None:
         return Reading(text, veto)
-    strength = _strength(said)
+    strength = _strength(sentence)
     if strength is Strength.NONE:
-        return Reading(text, _otherwise(said))
+        return Reading(text, _otherwise(sentence))
     kind = VerdictKind.PROMPT
-    if said(words.REPLY):
-        kind = VerdictKind.PROMPT_PLUS_REPLY if _is_joint(said) else VerdictKind.REPLY_ONLY
+    if sentence.has(words.REPLY):
+        kind = VerdictKind.PROMPT_PLUS_REPLY if _is_joint(sentence) else VerdictKind.REPLY_ONLY
     if kind is VerdictKind.REPLY_ONLY:
         return Reading(text, kind)
     if strength is Strength.HINT:
         kind = VerdictKind.PROMPT  # what to shorten is advice, and says nothing about what was too long
-    return Reading(text, kind, strength, said(words.CONTEXT))
+    return Reading(text, kind, strength, sentence.has(words.CONTEXT))
 
 
-class _Said:
+class _Sentence:
     """The word classes in a sentence; each is searched for at most once."""
 
     __slots__ = ("_found", "text")
@@ -118,19 +118,19 @@ class _Said:
         self.text = text
         self._found: dict[re.Pattern[str], bool] = {}
 
-    def __call__(self, pattern: re.Pattern[str]) -> bool:
+    def has(self, pattern: re.Pattern[str]) -> bool:
         if (found := self._found.get(pattern)) is None:
             found = self._found[pattern] = pattern.search(self.text) is not None
         return found
 
     @property
     def breaks_the_window(self) -> bool:
-        return self(words.CONTEXT) and self(words.EXCEED)
+        return self.has(words.CONTEXT) and self.has(words.EXCEED)
 
     @property
     def measures_text(self) -> bool:
         """Tokens, characters or the window, but not bytes, pixels or items."""
-        return self(words.TOKEN) or self(words.CHARACTERS) or self(words.CONTEXT)
+        return self.has(words.TOKEN) or self.has(words.CHARACTERS) or self.has(words.CONTEXT)
 
 
 _VETOES_WHATEVER_ELSE: Final = (
@@ -140,92 +140,102 @@ _VETOES_WHATEVER_ELSE: Final = (
 )
 
 
-def _veto(said: _Said) -> VerdictKind | None:
+def _veto(sentence: _Sentence) -> VerdictKind | None:
     """Another reason that the sentence gives. The window's name outweighs words that often occur beside it."""
     for words_of, kind in _VETOES_WHATEVER_ELSE:
-        if said(words_of):
+        if sentence.has(words_of):
             return kind
-    if said.breaks_the_window:
+    if sentence.breaks_the_window:
         return None
-    if said(words.COUNT):
-        return VerdictKind.MEDIA if said(words.MEDIA) and said(words.NONE_ALLOWED) else VerdictKind.COUNT
-    if said(words.FOREIGN_TOKEN) and not said(words.PROMPT):
+    if sentence.has(words.COUNT):
+        return (
+            VerdictKind.MEDIA if sentence.has(words.MEDIA) and sentence.has(words.NONE_ALLOWED) else VerdictKind.COUNT
+        )
+    if sentence.has(words.FOREIGN_TOKEN) and not sentence.has(words.PROMPT):
         return VerdictKind.AUTH
-    if said(words.QUOTA):
+    if sentence.has(words.QUOTA):
         return VerdictKind.QUOTA
-    if (fault := _fault_of_history(said)) is not None:
+    if (fault := _fault_of_history(sentence)) is not None:
         return fault
-    if said(words.MEDIA) and said(words.UNSUPPORTED):
+    if sentence.has(words.MEDIA) and sentence.has(words.UNSUPPORTED):
         return VerdictKind.MEDIA
-    if said(words.FIELD) or (
-        said(words.FIELD_NOUN)
-        and (said(words.LENGTH) or said(words.CHARACTERS))
-        and not said(words.TOKEN)
-        and not said(words.TOO_LONG)
+    if sentence.has(words.FIELD) or (
+        sentence.has(words.FIELD_NOUN)
+        and (sentence.has(words.LENGTH) or sentence.has(words.CHARACTERS))
+        and not sentence.has(words.TOKEN)
+        and not sentence.has(words.TOO_LONG)
     ):
         return VerdictKind.FIELD
-    is_about_text = said(words.PROMPT) or said(words.REQUEST)
+    is_about_text = sentence.has(words.PROMPT) or sentence.has(words.REQUEST)
     if (
-        said(words.MEDIA)
-        and said(words.EXCEED)
-        and not said(words.TOO_LONG)
-        and not (said.measures_text and is_about_text)
+        sentence.has(words.MEDIA)
+        and sentence.has(words.EXCEED)
+        and not sentence.has(words.TOO_LONG)
+        and not (sentence.measures_text and is_about_text)
     ):
-        return VerdictKind.BYTES if said(words.BYTES) else VerdictKind.FIELD
-    if said.measures_text:
+        return VerdictKind.BYTES if sentence.has(words.BYTES) else VerdictKind.FIELD
+    if sentence.measures_text:
         return None
-    if said(words.BYTES):
+    if sentence.has(words.BYTES):
         return VerdictKind.BYTES
-    return VerdictKind.POLICY if said(words.POLICY) else None
+    return VerdictKind.POLICY if sentence.has(words.POLICY) else None
 
 
-def _fault_of_history(said: _Said) -> VerdictKind | None:
-    if said(words.PAIRING) and said(words.PAIRED):
+def _fault_of_history(sentence: _Sentence) -> VerdictKind | None:
+    if sentence.has(words.PAIRING) and sentence.has(words.PAIRED):
         return VerdictKind.PAIRING
-    return VerdictKind.SEAL if said(words.SEALED) and said(words.BROKEN_SEAL) else None
+    return VerdictKind.SEAL if sentence.has(words.SEALED) and sentence.has(words.BROKEN_SEAL) else None
 
 
-def _otherwise(said: _Said) -> VerdictKind:
+def _otherwise(sentence: _Sentence) -> VerdictKind:
     """The subject of a sentence that says nothing about length."""
-    if said(words.REPLY_PARAMETER) or (said(words.REPLY) and said(words.EXCEED)):
+    if sentence.has(words.REPLY_PARAMETER) or (sentence.has(words.REPLY) and sentence.has(words.EXCEED)):
         return VerdictKind.REPLY_ONLY
-    if said(words.POLICY):
+    if sentence.has(words.POLICY):
         return VerdictKind.POLICY
-    if said(words.AUTH):
+    if sentence.has(words.AUTH):
         return VerdictKind.AUTH
-    return VerdictKind.TRANSIENT if said(words.TRANSIENT) else VerdictKind.UNKNOWN
+    return VerdictKind.TRANSIENT if sentence.has(words.TRANSIENT) else VerdictKind.UNKNOWN
 
 
-def _strength(said: _Said) -> Strength:
-    prompt, request, measure = said(words.PROMPT), said(words.REQUEST), said(words.TOKEN) or said(words.CHARACTERS)
-    if said.breaks_the_window or (prompt and (said(words.TOO_LONG) or said(words.TOO_MANY_TOKENS))):
+def _strength(sentence: _Sentence) -> Strength:
+    prompt, request, measure = (
+        sentence.has(words.PROMPT),
+        sentence.has(words.REQUEST),
+        sentence.has(words.TOKEN) or sentence.has(words.CHARACTERS),
+    )
+    if sentence.breaks_the_window or (prompt and (sentence.has(words.TOO_LONG) or sentence.has(words.TOO_MANY_TOKENS))):
         return Strength.STRONG
-    if said(words.EXCEED):
-        if prompt and (measure or said(words.LENGTH)):
+    if sentence.has(words.EXCEED):
+        if prompt and (measure or sentence.has(words.LENGTH)):
             return Strength.STRONG
-        if measure and said(words.BOUND):
+        if measure and sentence.has(words.BOUND):
             return Strength.STRONG if request else Strength.FAIR
-        if (measure and request) or (prompt and (said(words.BOUND) or said(words.TOO_LARGE))):
+        if (measure and request) or (prompt and (sentence.has(words.BOUND) or sentence.has(words.TOO_LARGE))):
             return Strength.FAIR
-    if said(words.TOO_MANY_TOKENS) or (request and said(words.TOO_LONG)):
+    if sentence.has(words.TOO_MANY_TOKENS) or (request and sentence.has(words.TOO_LONG)):
         return Strength.FAIR
-    if said(words.EXCEED) and said(words.LENGTH) and words.BARE_LIMIT.fullmatch(said.text):
+    if sentence.has(words.EXCEED) and sentence.has(words.LENGTH) and words.BARE_LIMIT.fullmatch(sentence.text):
         return Strength.FAIR
-    is_rule = said(_NUMBER) and (said(words.BOUND) or said(words.MUST)) and not said(words.MINIMUM)
-    if is_rule and (said(words.CONTEXT) or (prompt and (measure or said(words.LENGTH)))):
+    is_rule = (
+        sentence.has(_NUMBER)
+        and (sentence.has(words.BOUND) or sentence.has(words.MUST))
+        and not sentence.has(words.MINIMUM)
+    )
+    if is_rule and (sentence.has(words.CONTEXT) or (prompt and (measure or sentence.has(words.LENGTH)))):
         return Strength.FAIR
-    if is_rule and (measure or (request and said(words.LENGTH))):
+    if is_rule and (measure or (request and sentence.has(words.LENGTH))):
         return Strength.HINT
-    if said(words.REDUCE) and (prompt or said(words.CONTEXT) or (measure and request)):
+    if sentence.has(words.REDUCE) and (prompt or sentence.has(words.CONTEXT) or (measure and request)):
         return Strength.HINT
     return Strength.NONE
 
 
-def _is_joint(said: _Said) -> bool:
+def _is_joint(sentence: _Sentence) -> bool:
     """Whether a sentence about the reply is also about the prompt: their sum, both of them, or what is left."""
-    if said(words.LEFT) and said(words.CONTEXT):
+    if sentence.has(words.LEFT) and sentence.has(words.CONTEXT):
         return True
-    return said(words.PROMPT) and (said(words.CONTEXT) or said(words.SUM))
+    return sentence.has(words.PROMPT) and (sentence.has(words.CONTEXT) or sentence.has(words.SUM))
 
 
 def says_nothing(text: str) -> bool:
@@ -274,7 +284,7 @@ _CODE_IN_TEXT: Final = re.compile(r"\b(?:[a-z]{3,20}(?:_[a-z]{1,20}){1,5}|(?:[A-
 class TextEvidence(Struct, frozen=True):
     """One text, read."""
 
-    said: ErrorText
+    source: ErrorText
     readings: tuple[Reading, ...]
     figures: Figures
 
@@ -336,12 +346,12 @@ def weigh(report: ErrorReport) -> Evidence:
     """The evidence of a response."""
     has_weak_code = any(code.text in words.NEEDING_TEXT for code in report.codes)
     considered = list(_within_reason(report.texts))
-    texts = (_read_text(said, has_weak_code=has_weak_code) for said in considered)
+    texts = (_read_text(source, has_weak_code=has_weak_code) for source in considered)
     meanings = [(code, words.meaning(code.text)) for code in report.codes]
     proofs = [code for code, kind in meanings if kind is VerdictKind.PROMPT]
     return Evidence(
         texts=tuple(text for text in texts if text.readings),
-        proofs=(*proofs, *(said for said in considered if _names_proof(said.text))),
+        proofs=(*proofs, *(source for source in considered if _names_proof(source.text))),
         refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
         stated=report.stated,
         limit_path=report.limit_path,
@@ -351,16 +361,16 @@ def weigh(report: ErrorReport) -> Evidence:
 def _within_reason(texts: Iterable[ErrorText]) -> Iterator[ErrorText]:
     """The first texts, each once: relays repeat a message in every wrapper."""
     room, seen = _MAX_CHARS, set[str]()
-    for said in texts:
-        if said.text not in seen and len(said.text) <= room:
-            room -= len(said.text)
-            seen.add(said.text)
-            yield said
+    for source in texts:
+        if source.text not in seen and len(source.text) <= room:
+            room -= len(source.text)
+            seen.add(source.text)
+            yield source
 
 
-def _read_text(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
+def _read_text(source: ErrorText, *, has_weak_code: bool) -> TextEvidence:
     """The text's sentences and figures; figures or a code may prove what the sentences leave open."""
-    readings = read_sentences(normalised(said.text))
+    readings = read_sentences(normalised(source.text))
     joined = " . ".join(
         r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY)
     )
@@ -369,7 +379,7 @@ def _read_text(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
         proves = figures.proves_overflow and words.CONTEXT.search(joined) is not None
         if proves or (has_weak_code and words.BOUND.search(joined)):
             readings.append(Reading(joined, VerdictKind.PROMPT, Strength.FAIR, names_window=proves))
-    return TextEvidence(said, tuple(readings), figures)
+    return TextEvidence(source, tuple(readings), figures)
 
 
 def _names_proof(text: str) -> bool:

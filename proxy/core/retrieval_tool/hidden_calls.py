@@ -89,10 +89,12 @@ class HiddenToolCalls(Discreet, frozen=True):
     """Tool messages, one for each call."""
 
     @classmethod
-    def of(cls, history: bytes, said: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
+    def of(cls, history: bytes, reply: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
         """The hidden calls of a mixed response to a conversation with this history."""
-        positions = tuple(call.position for call in said.own)
-        return cls(mark_of(history, said.others_meant), positions, tuple(call.raw for call in said.own), tuple(results))
+        positions = tuple(call.position for call in reply.own)
+        return cls(
+            mark_of(history, reply.others_meant), positions, tuple(call.raw for call in reply.own), tuple(results)
+        )
 
     @classmethod
     def read(cls, content: bytes, mark: str) -> HiddenToolCalls | None:
@@ -142,8 +144,8 @@ def extended(history: bytes, message: Message) -> bytes:
     """
     if message.role in SYSTEM_ROLES:
         return history
-    said = _canonical([message.role, message.answers, message.conversational()])
-    return hashlib.blake2b(history + said, digest_size=HISTORY_BYTES).digest()
+    meaning = _canonical([message.role, message.answers, message.conversational()])
+    return hashlib.blake2b(history + meaning, digest_size=HISTORY_BYTES).digest()
 
 
 def mark_of(history: bytes, calls: Any) -> str:

@@ -89,7 +89,7 @@ class Wanted(Struct, frozen=True):
 
     artifact: str
     """A valid name of an artifact."""
-    asked: Mapping[str, str]
+    parameters: Mapping[str, str]
     """How to read it, by the parameter names of `GET /artifacts/ID`."""
 
 
@@ -99,7 +99,7 @@ def wanted_by(arguments: str) -> Wanted | None:
     A model may give the path or URL of the artifact, and write `lines` in any form that can be understood.
 
     >>> wanted_by('{"id": "/d/tool_sh_0123456789abcdef.txt", "lines": [400, 480]}')
-    Wanted(artifact='tool_sh_0123456789abcdef.txt', asked={'lines': '400-480'})
+    Wanted(artifact='tool_sh_0123456789abcdef.txt', parameters={'lines': '400-480'})
     """
     try:
         found = jsontext.value(arguments.encode("utf-8", "replace"))
@@ -111,8 +111,13 @@ def wanted_by(arguments: str) -> Wanted | None:
     if not named:
         return None
     lines, grep, context = _lines(found.get("lines")), _text(found.get("grep")), _text(found.get("context")).strip()
-    asked = {"lines": lines, "grep": grep, "context": context if grep else "", "json": _text(found.get("json")).strip()}
-    return Wanted(named[-1], {name: text for name, text in asked.items() if text})
+    parameters = {
+        "lines": lines,
+        "grep": grep,
+        "context": context if grep else "",
+        "json": _text(found.get("json")).strip(),
+    }
+    return Wanted(named[-1], {name: text for name, text in parameters.items() if text})
 
 
 def _lines(found: Any) -> str:

@@ -55,8 +55,8 @@ def with_note(response: Mapping[str, Raw], note: str) -> str:
     >>> with_note(tool_response('{"status": "ok", "data": 1, "text": "done"}'), "Mind this. ")
     '{"status":"ok","data":1,"text":"Mind this. done"}'
     """
-    said = jsontext.value(response.get("text", b"null"))
-    text = jsontext.dump(note + said if isinstance(said, str) else note)
+    old = jsontext.value(response.get("text", b"null"))
+    text = jsontext.dump(note + old if isinstance(old, str) else note)
     return jsontext.join_object(dict(response) | {"text": text}).decode("utf-8", "surrogatepass")
 
 
@@ -116,7 +116,7 @@ class _Shortening(Struct, frozen=True):
     """The members of the new response, with `data` and `text` still without a preview."""
     beside: Mapping[str, Any] = {}
     """The other members of the new `data`: short data if `text` was the bulk."""
-    said: str = ""
+    aside: str = ""
     """Text of the response besides the bulk."""
     is_bare: bool = False
     """Whether there is not even room for the numbers of the cut."""
@@ -133,8 +133,8 @@ class _Shortening(Struct, frozen=True):
         if bulk is written or notices.read is not None:  # JSON ends with brackets, and a page continues elsewhere
             limits = structs.replace(limits, direction=Direction.HEAD)
         whole = cls(text, name, bulk, written, artifact, notices, limits)
-        for frame, beside, said, is_bare in _frames(response, name, limits):
-            found = structs.replace(whole, frame=frame, beside=beside, said=said, is_bare=is_bare)
+        for frame, beside, aside, is_bare in _frames(response, name, limits):
+            found = structs.replace(whole, frame=frame, beside=beside, aside=aside, is_bare=is_bare)
             if utf8_length(found.framed(_nothing_of(bulk))) <= limits.max_bytes * _FRAME_SHARE:
                 break
         return found
@@ -174,7 +174,7 @@ class _Shortening(Struct, frozen=True):
         if not self.is_bare or shown.kept_bytes:
             data["preview"] = _preview(shown)
         note = self.notices.response_text(self.artifact, self._resume(shown), brief=self.is_bare)
-        text = f"{note} {self.said}" if self.said else note
+        text = f"{note} {self.aside}" if self.aside else note
         members = {**self.frame, "data": jsontext.dump(data), "text": jsontext.dump(text)}
         return jsontext.join_object(members).decode("utf-8", "surrogatepass")
 
@@ -196,8 +196,8 @@ def _frames(
     """Members of the new response, what is put beside the preview, and what is said after the note, from everything to
     the minimum."""
     aside_bytes = limits.max_bytes * _ASIDE_SHARE
-    said = jsontext.value(response.get("text", b"null"))
-    is_shown = bulk != "text" and isinstance(said, str) and 0 < utf8_length(said) <= aside_bytes
+    text = jsontext.value(response.get("text", b"null"))
+    is_shown = bulk != "text" and isinstance(text, str) and 0 < utf8_length(text) <= aside_bytes
     status = jsontext.value(response["status"])
     is_word = isinstance(status, str) and status != "error"  # a number is an HTTP status, and says more
     least = {"status": b'"partial"' if is_word else bytes(response["status"]), "data": b"null", "text": b"null"}
@@ -206,7 +206,7 @@ def _frames(
         data = jsontext.value(response["data"])
         beside = data if isinstance(data, dict) else {} if data is None else {"value": data}
     every = {name: least.get(name, bytes(raw)) for name, raw in response.items()} | least
-    yield every, beside, said if is_shown else "", False
+    yield every, beside, text if is_shown else "", False
     error = {"error": bytes(response["error"])} if "error" in response else {}
     if len(error.get("error", b"")) <= aside_bytes:
         yield least | error, {}, "", False

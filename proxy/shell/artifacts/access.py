@@ -287,8 +287,8 @@ def host_of(headers: Headers) -> str | None:
     >>> host_of([(b"host", b"proxy:8787")]), host_of([(b"host", b"[::1]:80")]), host_of([(b"host", b"a'b")])
     ('proxy:8787', '[::1]:80', None)
     """
-    said = [value for name, value in headers if name == b"host"]
-    found = _HOST.fullmatch(said[0]) if len(said) == 1 else None
+    hosts = [value for name, value in headers if name == b"host"]
+    found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if found is None or int(found["port"] or 1) not in range(1, 65536):
         return None
     try:

@@ -81,25 +81,25 @@ class Bucket:
 
     def get(self, key: str) -> Kept:
         """Read an object. Raises one of TROUBLE."""
-        with self._asked():
+        with self._calling():
             found = obstore.get(self.opened(), key)
-        with self._asked(found.meta["size"]):
+        with self._calling(found.meta["size"]):
             return Kept(bytes(found.bytes()), found.meta["last_modified"].timestamp())
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
         """Read a part of an object. Raises one of TROUBLE."""
-        with self._asked(stop - start):
+        with self._calling(stop - start):
             return bytes(obstore.get_range(self.opened(), key, start=start, end=stop))
 
     def stat(self, key: str) -> Listed:
         """Its size, and when it last changed. Raises one of TROUBLE."""
-        with self._asked():
+        with self._calling():
             found = obstore.head(self.opened(), key)
             return Listed(key, found["last_modified"].timestamp(), found["size"])
 
     def remove(self, key: str) -> None:
         """Remove an object. Raises one of TROUBLE."""
-        with self._asked():
+        with self._calling():
             obstore.delete(self.opened(), key)
 
     def is_surely_there(self, key: str, size: int) -> None:
@@ -107,7 +107,7 @@ class Bucket:
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it. Raises one of TROUBLE."""
-        with self._asked(len(content)):
+        with self._calling(len(content)):
             obstore.put(self.opened(), key, content)
 
     def agreed(self, key: str, fresh: bytes) -> bytes:
@@ -136,7 +136,7 @@ class Bucket:
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""
         folder = beginning.rpartition("/")[0] or None
-        with self._asked():
+        with self._calling():
             pages = obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE)
             for found in itertools.chain.from_iterable(pages):
                 if found["path"] < beginning:
@@ -149,7 +149,7 @@ class Bucket:
         """Nothing is staged; the bucket itself removes the parts of interrupted uploads."""
 
     @contextlib.contextmanager
-    def _asked(self, size: int = 0) -> Iterator[None]:
+    def _calling(self, size: int = 0) -> Iterator[None]:
         """Around every call; `size`: bytes that it moves, if many. Raises NoAnswer at once during a cooldown."""
         if (why := self.cooldown.why) is not None:
             raise NoAnswer(why)

@@ -114,13 +114,13 @@ class ArtifactReader:
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
-        self._check_it_is_asked()
+        self._check_store_responds()
         return await self._run(self._find, name, tenant, is_use, threads=self._finders)
 
     async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
         """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
         this; the last used first. Raises ArtifactError."""
-        self._check_it_is_asked()
+        self._check_store_responds()
         return await self._run(self._newest, frozenset(tenants), beginning)
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
@@ -162,7 +162,7 @@ class ArtifactReader:
         for threads in (self._threads, self._finders):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def _check_it_is_asked(self) -> None:
+    def _check_store_responds(self) -> None:
         if (why := self._folder.cooldown.why) is not None:
             raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {why}")
 

@@ -57,9 +57,9 @@ class ArtifactsByHash:
         failed = await self._store.keep([*(artifact for artifact, _ in taken), *records.values()], tenant)
         return frozenset(name for name, record in records.items() if name in failed or record.id in failed)
 
-    async def find(self, asked: str, tenant: str) -> tuple[Record, Stored]:
+    async def find(self, digest: str, tenant: str) -> tuple[Record, Stored]:
         """The tenant's record and artifact under a hash. Raises ArtifactError."""
-        noted = await self._reader.find(_kept_as(asked, tenant).id, tenant)
+        noted = await self._reader.find(_kept_as(digest, tenant).id, tenant)
         try:
             record = msgspec.json.decode(await self._reader.piece(noted, 0, noted.size), type=Record)
         except msgspec.DecodeError:
@@ -71,9 +71,9 @@ class ArtifactsByHash:
         return await self._reader.piece(stored, 0, stored.size)
 
 
-def _kept_as(asked: str, tenant: str, record: Record | None = None) -> Artifact:
+def _kept_as(digest: str, tenant: str, record: Record | None = None) -> Artifact:
     content = b"" if record is None else msgspec.json.encode(record)
-    return Artifact(content, RECORD_TOOL, "json", named_by=f"{tenant} {asked}")
+    return Artifact(content, RECORD_TOOL, "json", named_by=f"{tenant} {digest}")
 
 
 MAX_SHOWN: Final = 50
@@ -110,7 +110,7 @@ class ArtifactTools:
         if wanted is None:
             return ToolText(notice("unnamed", self._language), is_failure=True)
         try:
-            query = Query.parse(wanted.asked) or Query()
+            query = Query.parse(wanted.parameters) or Query()
             stored = await self._found(wanted.artifact, tenants, is_use=True)
             page = await self._reader.page(stored, query, max_bytes)
         except ProxyError as error:
@@ -120,12 +120,12 @@ class ArtifactTools:
     async def search(self, arguments: Mapping[str, Any], tenants: Tenants, max_bytes: int) -> ToolText:
         """The result of `search_artifacts`, of about `max_bytes`."""
         try:
-            asked = ArtifactSearch.parse(arguments)
-            newest = await self._reader.newest(tenants, asked.beginning)
+            query = ArtifactSearch.parse(arguments)
+            newest = await self._reader.newest(tenants, query.beginning)
             names = [name for name in newest if not (name.startswith(_OURS) and name.endswith(".json"))]
-            if asked.search is None:
+            if query.search is None:
                 return ToolText(await self._listed(names, tenants))
-            return ToolText(await self._searched(names, Query(search=asked.search), tenants, max_bytes))
+            return ToolText(await self._searched(names, Query(search=query.search), tenants, max_bytes))
         except ProxyError as error:
             return ToolText(not_searched(error, self._language), is_failure=True)
 

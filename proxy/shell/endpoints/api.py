@@ -342,11 +342,11 @@ def _kind(schema: _Schema) -> str:
         return f"list of {_kind(schema['items'])}"
     if isinstance(more := schema.get("additionalProperties"), Mapping):
         return f"by name, {_kind(more)}"
-    said = escape(schema.get("format") or schema.get("type", "anything"))
+    kind = escape(schema.get("format") or schema.get("type", "anything"))
     bounds = "".join(f" {word} {schema[bound]}" for bound, word in _BOUNDS if bound in schema)
     unit = " characters" if "maxLength" in schema else ""
     usual = f", else {escape(str(schema['default']))}" if schema.get("default") not in (None, "", {}) else ""
-    return f"{said}{bounds}{unit}{usual}"
+    return f"{kind}{bounds}{unit}{usual}"
 
 
 def _text(markdown: str) -> str:

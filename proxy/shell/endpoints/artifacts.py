@@ -186,13 +186,13 @@ class ArtifactRoute:
         if scope["method"] not in ("GET", "HEAD"):
             own.append((b"allow", b"GET, HEAD"))
             raise MethodNotAllowed("artifacts are read with GET and HEAD")
-        asked_for = _asked(scope["query_string"])
+        parameters = _parameters(scope["query_string"])
         is_head = scope["method"] == "HEAD"
-        if INSTEAD in asked_for:
-            text = self._instead(scope, asked_for).encode("utf-8", "replace")
+        if INSTEAD in parameters:
+            text = self._instead(scope, parameters).encode("utf-8", "replace")
             described = _described(b"text/plain; charset=utf-8", len(text))
             return _Body(200, [*own, *described], _once(b"" if is_head else text), len(text))
-        query = Query.parse(asked_for)
+        query = Query.parse(parameters)
         stored = await self._found(scope)
         if query is not None:
             if header(scope["headers"], b"range"):
@@ -201,22 +201,22 @@ class ArtifactRoute:
             kind = b"application/json" if query.stat else b"text/plain; charset=utf-8"
             return _Body(200, [*own, *_described(kind, len(page))], _once(b"" if is_head else page), len(page))
         own += [(b"accept-ranges", b"bytes"), (b"etag", b'"' + stored.name.encode() + b'"')]
-        asked = b"" if is_head else header(scope["headers"], b"range")
-        start, stop = _bytes_asked_for(asked, stored.size, own)
+        byte_range = b"" if is_head else header(scope["headers"], b"range")
+        start, stop = _requested_bytes(byte_range, stored.size, own)
         headers = [*own, *_described(_type_of(stored), stop - start), _disposition(stored)]
         status = 200
-        if asked.startswith(b"bytes="):
+        if byte_range.startswith(b"bytes="):
             status = 206
             headers.append((b"content-range", b"bytes %d-%d/%d" % (start, stop - 1, stored.size)))
         pieces = _once(b"") if is_head else self._reader.pieces(stored, start, stop)
         return _Body(status, headers, pieces, stop - start)
 
-    def _instead(self, scope: Scope, asked_for: Mapping[str, str]) -> str:
+    def _instead(self, scope: Scope, parameters: Mapping[str, str]) -> str:
         """The replacement text in a request."""
-        if len(asked_for) > 1:
+        if len(parameters) > 1:
             raise BadArtifactQuery("`instead` takes no other parameter: it is always whole", param=INSTEAD)
         tenant = self._rights.tenant_of(scope)
-        found = self._replacements.find(asked_for[INSTEAD], tenant, _name(scope))
+        found = self._replacements.find(parameters[INSTEAD], tenant, _name(scope))
         if found is None:
             self._ask_for_key(scope, tenant)
             raise ArtifactNotFound(
@@ -246,22 +246,22 @@ def _name(scope: Scope) -> str:
     return path.removeprefix(ARTIFACTS_PATH)
 
 
-def _asked(query_string: bytes) -> dict[str, str]:
+def _parameters(query_string: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(query_string.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
     except ValueError:
         raise BadArtifactQuery("the query must be `name=value` pairs in UTF-8, at most 20, joined by `&`") from None
-    asked = dict(pairs)
-    if len(asked) < len(pairs):
+    parameters = dict(pairs)
+    if len(parameters) < len(pairs):
         raise BadArtifactQuery("each parameter may occur only once")
-    return asked
+    return parameters
 
 
-def _bytes_asked_for(asked: bytes, size: int, own: Headers) -> tuple[int, int]:
+def _requested_bytes(byte_range: bytes, size: int, own: Headers) -> tuple[int, int]:
     """Start and end of the range. An unknown unit is ignored (RFC 9110, 14.2). Raises RangeOutside."""
-    if not asked.startswith(b"bytes="):
+    if not byte_range.startswith(b"bytes="):
         return 0, size
-    found = _RANGE.fullmatch(asked)
+    found = _RANGE.fullmatch(byte_range)
     if found is not None and found["end"]:
         start, stop = max(0, size - int(found["end"])), size
     elif found is not None:

@@ -119,8 +119,8 @@ class CompressApi:
         body = await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share)
         async with UntilClientLeaves(receive):
             if path == RETRIEVE_PATH:
-                asked = compress_api.hash_in(await in_thread(plain_body, body, headers, self._max_body_bytes))
-                return await self._original(asked, tenant, share, request_id)
+                digest = compress_api.hash_in(await in_thread(plain_body, body, headers, self._max_body_bytes))
+                return await self._original(digest, tenant, share, request_id)
             try:
                 async with asyncio.timeout(self._most_seconds):
                     return await self._compressed(headers, body, tenant, request_id)
@@ -130,17 +130,17 @@ class CompressApi:
 
     async def _compressed(self, headers: Headers, body: bytes, tenant: str, request_id: str) -> bytes:
         body = await in_thread(plain_body, body, headers, self._max_body_bytes)
-        asked = await in_thread(compress_api.compress_request_in, body)
+        parsed = await in_thread(compress_api.compress_request_in, body)
         planner = (await self._routes.of(compress_api.WIRE, [], body)).planner
         is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
-        protected = _EVERY_MESSAGE if is_bypassed else asked.protected
-        made = await planner.compressed(compress_api.WIRE, tenant, asked.request, protected, asked.most_tokens)
+        protected = _EVERY_MESSAGE if is_bypassed else parsed.protected
+        made = await planner.compressed(compress_api.WIRE, tenant, parsed.request, protected, parsed.most_tokens)
         taken = await in_thread(_records, made)
         made = made.without(await self._kept.keep(taken, tenant))
         self._log.info(
             "messages_compressed",
             request_id=request_id,
-            model=asked.request.model[:200],
+            model=parsed.request.model[:200],
             messages=len(made.entries),
             tokens_before=made.tokens_before,
             tokens_after=made.tokens_after,
@@ -148,18 +148,18 @@ class CompressApi:
         )
         return await in_thread(compress_api.compressed_body, made)
 
-    async def _original(self, asked: str, tenant: str, share: Share, request_id: str) -> bytes:
+    async def _original(self, digest: str, tenant: str, share: Share, request_id: str) -> bytes:
         """The response with the original that is stored under a hash. Raises ArtifactError."""
-        if not compress_api.HASH.fullmatch(asked):
+        if not compress_api.HASH.fullmatch(digest):
             raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
-        record, stored = await self._kept.find(asked, tenant)
+        record, stored = await self._kept.find(digest, tenant)
         await self._workload.take(share, stored.size)
         content = await self._kept.content(stored)
-        count = (self._retrievals.get((tenant, asked)) or 0) + 1
-        self._retrievals.put((tenant, asked), count)
+        count = (self._retrievals.get((tenant, digest)) or 0) + 1
+        self._retrievals.put((tenant, digest), count)
         answer = await in_thread(
             compress_api.original_body,
-            asked,
+            digest,
             content,
             stored.metadata.media_type,
             tool=stored.metadata.tool,

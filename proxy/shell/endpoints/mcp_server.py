@@ -54,26 +54,26 @@ def create_server(tools: ArtifactTools, tenants_of: TenantsOf) -> Server[Any]:
         return types.ListToolsResult(tools=[_described(SPEC), _described(SEARCH_SPEC)])
 
     async def call_tool(
-        context: ServerRequestContext[Any, Any], asked: types.CallToolRequestParams
+        context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        arguments = asked.arguments or {}
+        arguments = params.arguments or {}
         artifact: str | None = None
         try:
-            if asked.name == SPEC.name:
+            if params.name == SPEC.name:
                 wanted = wanted_by(json.dumps(arguments))
                 artifact = wanted.artifact if wanted is not None else None
-                said = await tools.read(wanted, tenants_of(context), PAGE_BYTES)
-            elif asked.name == SEARCH:
-                said = await tools.search(arguments, tenants_of(context), PAGE_BYTES)
+                result = await tools.read(wanted, tenants_of(context), PAGE_BYTES)
+            elif params.name == SEARCH:
+                result = await tools.search(arguments, tenants_of(context), PAGE_BYTES)
             else:
-                said = ToolText(f"there are two tools here: {SPEC.name} and {SEARCH}", is_failure=True)
+                result = ToolText(f"there are two tools here: {SPEC.name} and {SEARCH}", is_failure=True)
         except Exception:
             log.exception("request_failed", request_id=str(context.request_id)[:100])
-            said = ToolText("the proxy failed; its log says why", is_failure=True)
-        known = asked.name if asked.name in (SPEC.name, SEARCH) else None
-        log.info("artifact_read", tool=known, artifact=artifact, failed=said.is_failure, sent_bytes=_length(said))
-        content = types.TextContent(type="text", text=said.text)
-        return types.CallToolResult(content=[content], is_error=said.is_failure)
+            result = ToolText("the proxy failed; its log says why", is_failure=True)
+        known = params.name if params.name in (SPEC.name, SEARCH) else None
+        log.info("artifact_read", tool=known, artifact=artifact, failed=result.is_failure, sent_bytes=_length(result))
+        content = types.TextContent(type="text", text=result.text)
+        return types.CallToolResult(content=[content], is_error=result.is_failure)
 
     server: Server[Any] = Server("context-proxy", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware.clear()  # a span for each message: traces are of chat requests
@@ -159,5 +159,5 @@ def _described(spec: ToolSpec) -> types.Tool:
     )
 
 
-def _length(said: ToolText) -> int:
-    return utf8_length(said.text)
+def _length(result: ToolText) -> int:
+    return utf8_length(result.text)

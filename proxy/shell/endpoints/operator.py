@@ -142,11 +142,11 @@ _CHAT_REQUEST: Final = {
 }
 
 
-def _plain(asked: object) -> object:
+def _plain(value: object) -> object:
     """Only digits: pydantic also reads `+5`, `5.0` and `1_0` as numbers."""
-    if isinstance(asked, str) and not (asked.isascii() and asked.isdigit() and len(asked) < 17):
+    if isinstance(value, str) and not (value.isascii() and value.isdigit() and len(value) < 17):
         raise ValueError("is no number")
-    return asked
+    return value
 
 
 _Limit = Annotated[

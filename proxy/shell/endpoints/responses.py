@@ -265,12 +265,12 @@ class Endpoint(APIRoute):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Matches a HEAD as a GET."""
-        return super().matches({**scope, "method": self._asked(scope)} if scope["type"] == "http" else scope)
+        return super().matches({**scope, "method": self._method(scope)} if scope["type"] == "http" else scope)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Responds, or says which methods to use."""
         methods = self.methods or set()
-        if self._asked(scope) in methods:
+        if self._method(scope) in methods:
             await self.app(scope, receive, send)
             return
         allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
@@ -278,7 +278,7 @@ class Endpoint(APIRoute):
         answer.headers["allow"] = allowed
         await answer(scope, receive, send)
 
-    def _asked(self, scope: Scope) -> str:
+    def _method(self, scope: Scope) -> str:
         method: str = scope["method"]
         return "GET" if method == "HEAD" and "GET" in (self.methods or ()) else method
 

@@ -108,9 +108,9 @@ async def _next_piece(receive: Receive, pause_seconds: float | None, share: Shar
             async with asyncio.timeout(pause_seconds):
                 message = await receive()
     except TimeoutError:
-        said = f"nothing of the request's body arrived for {pause_seconds:g} s (server.body_timeout_seconds)"
+        reason = f"nothing of the request's body arrived for {pause_seconds:g} s (server.body_timeout_seconds)"
         also = "" if share is None else ", or too little while others waited"
-        raise RequestTimeout(said + also) from None
+        raise RequestTimeout(reason + also) from None
     if message["type"] == "http.disconnect":
         raise ClientLeft("the client closed its connection before its request was complete")
     return message.get("body", b""), message.get("more_body", False)

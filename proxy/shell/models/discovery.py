@@ -94,7 +94,7 @@ class Discovery:
         """Models whose responses may be outdated."""
         self._former = ModelList()
         """Models that were loaded before and no longer are."""
-        self._asked: dict[tuple[str, bool], asyncio.Task[None]] = {}
+        self._queries: dict[tuple[str, bool], asyncio.Task[None]] = {}
         """Keys: the model, and whether it may be loaded."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._question: asyncio.Task[None] | None = None
@@ -138,12 +138,12 @@ class Discovery:
         server, loaded = self._found.server, self._found.loaded.limits(model)
         if server is None:
             return None
-        asked, former = self._models.get(model) or NOTHING, self._former.limits(model)
-        known = (loaded, former, asked) if model in self._stale else (loaded, asked, former)
+        listed, former = self._models.get(model) or NOTHING, self._former.limits(model)
+        known = (loaded, former, listed) if model in self._stale else (loaded, listed, former)
         window = next((limits for limits in known if limits.window_tokens is not None), loaded)
-        if asked is NOTHING or window is asked:
+        if listed is NOTHING or window is listed:
             return window, server.says
-        return replace(asked, window_tokens=window.window_tokens, certainty=window.certainty), server.says
+        return replace(listed, window_tokens=window.window_tokens, certainty=window.certainty), server.says
 
     def start(self) -> None:
         """Ask now, and from now on when `nudge` or `offer_key` triggers it. Needs a running loop."""
@@ -197,17 +197,17 @@ class Discovery:
         if server is None or not self._is_open(server, model, load=load):
             return
         asking = model, load
-        task = self._asked.get(asking)
+        task = self._queries.get(asking)
         if task is None:
-            task = self._asked[asking] = self._loop.create_task(self.ask_for(model, load=load))
-            task.add_done_callback(lambda _: self._asked.pop(asking, None))
+            task = self._queries[asking] = self._loop.create_task(self.ask_for(model, load=load))
+            task.add_done_callback(lambda _: self._queries.pop(asking, None))
         if server.lists_loaded or model not in self._models:
             await asyncio.wait({task}, timeout=MODEL_PATIENCE_SECONDS)
 
     async def close(self) -> None:
         """Cancel the questions that are under way."""
         self._loop = None
-        tasks = [*self._asked.values(), *([self._question] if self._question is not None else [])]
+        tasks = [*self._queries.values(), *([self._question] if self._question is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -252,13 +252,13 @@ class Discovery:
         listed, name = self._found.listed, model.lower()
         if listed.models and name not in listed.aliases and f"{name}:latest" not in listed.aliases:
             return False
-        asked = self._models.get(model)
-        if asked is None:
+        limits = self._models.get(model)
+        if limits is None:
             return True
         if self._found.loaded.limits(model).window_tokens is not None:
             return False
-        may_be_loaded = load and server.lists_loaded and not asked.window_is_fixed
-        return model in self._stale or (may_be_loaded and asked.window_tokens is None)
+        may_be_loaded = load and server.lists_loaded and not limits.window_is_fixed
+        return model in self._stale or (may_be_loaded and limits.window_tokens is None)
 
     async def _ask_in_background(self, authorization: bytes | None) -> None:
         failure, upstream = await self.ask(authorization), self._upstream.settings.base_url

@@ -149,8 +149,8 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             return None
         if cut is not None:
             return limits, "learned from usage: the upstream cut a prompt without a word"
-        said = "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
-        return limits, f"{said} (of one API key so far)" if own.binds and len(self.of_keys) > 1 else said
+        phrase = "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
+        return limits, f"{phrase} (of one API key so far)" if own.binds and len(self.of_keys) > 1 else phrase
 
     def ratio_of(self, counted_by: str, by: str | None, *, confirmed: bool) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured). `confirmed`: over 1 only as far

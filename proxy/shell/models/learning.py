@@ -117,8 +117,8 @@ class Learning:
         found, of_bytes = self._of(model).limits(by, supposed), self.search(None, by)
         if of_bytes is None or not self._enabled:
             return found if self._enabled else None
-        limits, said = found or (ModelLimits(), "learned from a refusal")
-        return replace(limits, input_bytes=of_bytes.guess), said
+        limits, phrase = found or (ModelLimits(), "learned from a refusal")
+        return replace(limits, input_bytes=of_bytes.guess), phrase
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant if it has limits of its own, otherwise ''."""

@@ -22,7 +22,7 @@ from proxy.errors import ClientError, UpstreamError
 from proxy.shell.http.bodies import plain_body
 from proxy.shell.upstream.client import Upstream, UpstreamResponse, WholePath
 from proxy.shell.upstream.exchange import Outgoing
-from proxy.wire import own_servers as said
+from proxy.wire import own_servers as answers
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 _HEADERS: Final = [
@@ -56,7 +56,7 @@ class Questions:
 
     async def get(self, path: str) -> bytes:
         """The body of a 200 from a path on the upstream's host. Raises NoAnswer."""
-        return await self._asked("GET", path, None, TIMEOUT_SECONDS)
+        return await self._request("GET", path, None, TIMEOUT_SECONDS)
 
     async def maybe(self, path: str) -> bytes:
         """The body of a 200; empty if there is none."""
@@ -67,10 +67,10 @@ class Questions:
     async def maybe_post(self, path: str, members: Mapping[str, Any], seconds: float = TIMEOUT_SECONDS) -> bytes:
         """POST a JSON object; the body of a 200, empty if there is none within this many seconds."""
         with contextlib.suppress(NoAnswer):
-            return await self._asked("POST", path, Outgoing(jsontext.dump(members)), seconds)
+            return await self._request("POST", path, Outgoing(jsontext.dump(members)), seconds)
         return b""
 
-    async def _asked(self, method: str, path: str, content: Outgoing | None, seconds: float) -> bytes:
+    async def _request(self, method: str, path: str, content: Outgoing | None, seconds: float) -> bytes:
         headers = self._headers if content is None else [*self._headers, (b"content-type", b"application/json")]
         try:
             async with asyncio.timeout(seconds):
@@ -151,17 +151,17 @@ class Ollama(Struct, frozen=True):
 
     beside: str
     says: str = "Ollama /api/ps"
-    wire: str = said.OLLAMAS_OWN
+    wire: str = answers.OLLAMAS_OWN
     by_name: bool = True
     lists_loaded: bool = True
 
     async def loaded(self, ask: Questions) -> ModelList:
-        return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
+        return answers.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
         """The model's Modelfile. Without a window there: the one it is or was loaded with here; else, as a guess, the
         smallest that Ollama gives."""
-        shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
+        shown = answers.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
         if not load or shown.window_tokens is not None or shown.window_is_fixed:
             return shown
         limits = (await self.loaded(ask)).limits(name)
@@ -169,7 +169,7 @@ class Ollama(Struct, frozen=True):
             await ask.maybe_post(f"{self.beside}/api/generate", {"model": name}, LOAD_SECONDS)
             limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
-            limits = said.OLLAMA_AT_LEAST
+            limits = answers.OLLAMA_AT_LEAST
         return replace(shown, window_tokens=limits.window_tokens, certainty=limits.certainty)
 
 
@@ -198,19 +198,19 @@ async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
     questions."""
     if base_path.startswith("/engines"):
         path = "/engines/_configure?model="
-        return ByName("Docker Model Runner /engines/_configure", path, said.docker_window)
+        return ByName("Docker Model Runner /engines/_configure", path, answers.docker_window)
     beside = base_path.removesuffix("/v1")
     # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths come first.
-    if said.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
+    if answers.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
         path = f"{beside}/api/extra/true_max_context_length"
-        return OneAnswer("KoboldCpp /api/extra/true_max_context_length", path, said.koboldcpp_window)
-    if said.is_ollama(await ask.maybe(f"{beside}/api/version")):
+        return OneAnswer("KoboldCpp /api/extra/true_max_context_length", path, answers.koboldcpp_window)
+    if answers.is_ollama(await ask.maybe(f"{beside}/api/version")):
         return Ollama(beside)
     for server in _by_their_answers(base_path, beside):
         body = await ask.maybe(server.path)
-        if said.is_llama_cpp_router(body):
+        if answers.is_llama_cpp_router(body):
             path = f"{beside}/props?autoload=false&model="
-            return ByName("llama.cpp /props", path, lambda body: said.llama_cpp_window(body).any_name)
+            return ByName("llama.cpp /props", path, lambda body: answers.llama_cpp_window(body).any_name)
         listed = server.read(body)
         if listed.models or listed.any_name != NOTHING:
             return server
@@ -219,9 +219,9 @@ async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
 
 def _by_their_answers(base_path: str, beside: str) -> tuple[OneAnswer, ...]:
     return (
-        OneAnswer("LM Studio /api/v1/models", f"{beside}/api/v1/models", said.lm_studio_v1),
-        OneAnswer("LM Studio /api/v0/models", f"{beside}/api/v0/models", said.lm_studio_v0),
-        OneAnswer("llama.cpp /props", f"{beside}/props", said.llama_cpp_window),
-        OneAnswer("text-generation-inference /info", f"{beside}/info", said.tgi_limits),
-        OneAnswer("TabbyAPI /v1/model", f"{base_path}/model", said.tabby_window),
+        OneAnswer("LM Studio /api/v1/models", f"{beside}/api/v1/models", answers.lm_studio_v1),
+        OneAnswer("LM Studio /api/v0/models", f"{beside}/api/v0/models", answers.lm_studio_v0),
+        OneAnswer("llama.cpp /props", f"{beside}/props", answers.llama_cpp_window),
+        OneAnswer("text-generation-inference /info", f"{beside}/info", answers.tgi_limits),
+        OneAnswer("TabbyAPI /v1/model", f"{base_path}/model", answers.tabby_window),
     )

@@ -145,9 +145,9 @@ class ModelResolver:
         """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed. Whether the
         profile has changed."""
         name = model[:MAX_NAME_CHARS]
-        before, asked = self.profile(name, by), window_in_name(name)
-        if before.window_is_guessed or before.cuts_silently or asked.is_stated or self.discovery.is_in_doubt:
-            await self.discovery.settle(asked.plain, load=not asked.is_stated)
+        before, named = self.profile(name, by), window_in_name(name)
+        if before.window_is_guessed or before.cuts_silently or named.is_stated or self.discovery.is_in_doubt:
+            await self.discovery.settle(named.plain, load=not named.is_stated)
         after = self.profile(name, by)
         if after.window_is_guessed:
             self._tell_guess(after)
@@ -187,8 +187,8 @@ class ModelResolver:
         """Compare what was learned with what a self-hosted server reports now, if that is news."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
-            asked = window_in_name(model)
-            window = None if asked.is_stated else self.discovery.stated(asked.plain)
+            named = window_in_name(model)
+            window = None if named.is_stated else self.discovery.stated(named.plain)
             if learned is not None and window is not None and self._stated.get(model) != window:
                 self._stated.put(model, window)
                 learned.note_allocated(model, window)
@@ -243,20 +243,20 @@ class ModelResolver:
         stated_by = {"window_tokens": "default"}
         certainty, taken = Certainty.GUESSED, 0
         learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
-        plain, asked_tokens, is_stated = window_in_name(model)
+        plain, named_tokens, is_stated = window_in_name(model)
         sources = [source(plain) for source in self._sources]
         configured = self._configured(model) or self._configured(plain)
         first: Sequence[tuple[ModelLimits, str] | None] = (configured, learned)
-        if asked_tokens is not None and is_stated:
-            stated = self._stated_window(plain, asked_tokens, configured)
-            is_less = learned is not None and (learned[0].window_tokens or asked_tokens) < asked_tokens
+        if named_tokens is not None and is_stated:
+            stated = self._stated_window(plain, named_tokens, configured)
+            is_less = learned is not None and (learned[0].window_tokens or named_tokens) < named_tokens
             first = (learned, stated, configured) if is_less else (stated, configured, learned)
-        elif asked_tokens is not None and self._may_be_lifted(plain, asked_tokens):
-            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=asked_tokens, certainty=Certainty.GUESSED), _LIFT))
+        elif named_tokens is not None and self._may_be_lifted(plain, named_tokens):
+            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=named_tokens, certainty=Certainty.GUESSED), _LIFT))
         if not is_stated and configured is not None and learned is not None and _corrects(learned[0], configured[0]):
             first = (learned[0], self._correction(model, learned, configured)), configured
-        for said in (*first, *sources):
-            limits, phrase = said or (NOTHING, "")
+        for limits_and_source in (*first, *sources):
+            limits, phrase = limits_and_source or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
                 certainty = limits.certainty

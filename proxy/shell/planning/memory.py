@@ -56,7 +56,7 @@ _LEAST_MOVED: Final = 5
 Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
 """Whose request it is, and how its body begins."""
-_Said: TypeAlias = tuple[Hashable, int, bytes]
+_MessageKey: TypeAlias = tuple[Hashable, int, bytes]
 """Whose request it is, and a message of its model, with its index."""
 
 
@@ -97,7 +97,7 @@ class ConversationMemory(Generic[Knowledge]):
         self._kept: BoundedMap[Remembered[Knowledge], _Head] = BoundedMap(max_bytes=max_bytes)
         self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
         """The kept requests, the newest of each head last."""
-        self._said: dict[_Said, Remembered[Knowledge]] = {}
+        self._by_message: dict[_MessageKey, Remembered[Knowledge]] = {}
         """The kept requests by what the model said last in them."""
         self._latest: dict[Hashable, list[Remembered[Knowledge]]] = {}
         """The kept requests that came last, by whose they are, the newest last."""
@@ -120,7 +120,7 @@ class ConversationMemory(Generic[Knowledge]):
         has nearly all of its messages; None if none of the latest has. It is cheap, and the result is the same as if
         the body were read."""
         for remembered in reversed(self._latest.get(whose, ())):
-            for last, _ in islice(_said_in(remembered.request.conversation.messages), _KNOWN_BY):
+            for last, _ in islice(_message_keys(remembered.request.conversation.messages), _KNOWN_BY):
                 found = beginning_like(wire, body, remembered.request, last)
                 if found is not None:
                     return found
@@ -129,8 +129,8 @@ class ConversationMemory(Generic[Knowledge]):
     def nearly(self, whose: Hashable, messages: Sequence[Message]) -> Match[Knowledge] | None:
         """A remembered request that these messages continue although its body begins otherwise; up to MAX_EXCHANGED of
         the shared messages may differ. May be called from any thread."""
-        for index, raw in islice(_said_in(messages), _SOUGHT_BY):
-            remembered = self._said.get((whose, index, raw))
+        for index, raw in islice(_message_keys(messages), _SOUGHT_BY):
+            remembered = self._by_message.get((whose, index, raw))
             if remembered is None:
                 continue
             pairs = enumerate(zip(remembered.request.conversation.messages, messages, strict=False))
@@ -162,8 +162,8 @@ class ConversationMemory(Generic[Knowledge]):
         newest = Remembered(request, knowledge)
         together = self._heads.setdefault(key, [])
         together.append(newest)
-        for said in islice(_said_in(request.conversation.messages), _KNOWN_BY):
-            self._said[whose, *said] = newest
+        for message_key in islice(_message_keys(request.conversation.messages), _KNOWN_BY):
+            self._by_message[whose, *message_key] = newest
         latest = self._latest.setdefault(whose, [])
         latest.append(newest)
         del latest[:-_LATEST]
@@ -187,9 +187,9 @@ class ConversationMemory(Generic[Knowledge]):
         together.remove(remembered)
         if not together:
             del self._heads[head]
-        for said in islice(_said_in(remembered.request.conversation.messages), _KNOWN_BY):
-            if self._said.get((head[0], *said)) is remembered:
-                del self._said[head[0], *said]
+        for message_key in islice(_message_keys(remembered.request.conversation.messages), _KNOWN_BY):
+            if self._by_message.get((head[0], *message_key)) is remembered:
+                del self._by_message[head[0], *message_key]
         latest = self._latest.get(head[0], [])
         if remembered in latest:
             latest.remove(remembered)
@@ -213,7 +213,7 @@ def _items(ends: Sequence[int], start: int, stop: int, most: int) -> int:
     return count
 
 
-def _said_in(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+def _message_keys(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
     """The model's texts, each with its index, the newest first: no two conversations have them in common."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "assistant":

@@ -145,30 +145,32 @@ class KnownInputs:
         """The limits for a request's model and reply limit, remembered while its profile is the same object."""
         known_of = (request.known_as, tenant)
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
-        asked = request.reply_tokens
-        of_profile = self._limits_by_profile.get((id(profile), tenant, asked))
+        reply_tokens = request.reply_tokens
+        of_profile = self._limits_by_profile.get((id(profile), tenant, reply_tokens))
         if of_profile is not None and of_profile[0] is profile:
             return of_profile[1]
-        found = self._found(known_of, profile, asked)
+        found = self._found(known_of, profile, reply_tokens)
         if supposed is None:
             self._make_room(0)
-            self._limits_by_profile[id(profile), tenant, asked] = profile, found
+            self._limits_by_profile[id(profile), tenant, reply_tokens] = profile, found
         return found
 
-    def _found(self, known_of: tuple[str, str], profile: ModelProfile, asked: int | None) -> _Limits:
+    def _found(self, known_of: tuple[str, str], profile: ModelProfile, reply_tokens: int | None) -> _Limits:
         texts = counter_for(profile.tokenizer, profile.model)
         # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
         is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
         model, tenant = known_of
         ratio, calibrated = self._ratio_of(model, texts.name, tenant, is_sure)
-        key = (profile.known_as, profile.window_tokens, asked, ratio, calibrated)
+        key = (profile.known_as, profile.window_tokens, reply_tokens, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known
         own = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
         exact = own.exact or (calibrated and not profile.cuts_silently)
         apart = self._pipelines.reply_is_apart(profile.model)
-        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart)
+        budget = budget_for(
+            profile, reply_tokens, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart
+        )
         rough_bytes = 0 if isinstance(texts, ByteClassCounter) else _ROUGH_BYTES_PER_TOKEN * budget.usable_tokens
         self._make_room(0)
         if not texts.exact or has_open_weights(profile.model):

@@ -47,8 +47,8 @@ def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
         if message.role == "user":
             first = message.raw
             end = max(NAMED_BY_BYTES, len(first) - NAMED_BY_BYTES)
-            said = b"%d %b%b" % (len(first), first[:NAMED_BY_BYTES], first[end:])
-            return hashlib.blake2b(said, key=tenant.encode()[:64], digest_size=6).hexdigest()
+            beginning = b"%d %b%b" % (len(first), first[:NAMED_BY_BYTES], first[end:])
+            return hashlib.blake2b(beginning, key=tenant.encode()[:64], digest_size=6).hexdigest()
     return ""
 
 

@@ -423,5 +423,5 @@ def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline
 
 
 def _lowered(request: Request, made: Plan) -> int | None:
-    asked = request.reply_tokens
-    return None if asked is None else clamped_reply(made.budget, asked, made.after.tokens)
+    requested = request.reply_tokens
+    return None if requested is None else clamped_reply(made.budget, requested, made.after.tokens)

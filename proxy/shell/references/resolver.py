@@ -171,8 +171,8 @@ class Resolver:
     async def _remote(self, address: str, tenant: str) -> Found | None:
         finding = await self._findings.recall(address, tenant)
         if finding is not None and finding.obstacle is not None:
-            said = (finding.http_code, finding.final_url, finding.content_type, finding.limit)
-            return Unfetched(finding.obstacle, *said)
+            details = (finding.http_code, finding.final_url, finding.content_type, finding.limit)
+            return Unfetched(finding.obstacle, *details)
         if finding is not None and (kept := await self._read(finding.artifact, tenant, finding.declared, finding.name)):
             return kept
         key = (address, tenant)
@@ -196,8 +196,8 @@ class Resolver:
         if isinstance(found, Unfetched):
             reason = found.obstacle.value
             self._log.info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
-            said = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
-            await self._findings.note(Finding(digest, "", "", "", *said), tenant)
+            details = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
+            await self._findings.note(Finding(digest, "", "", "", *details), tenant)
             return found
         kind = media_type(found.content, found.declared, found.name)
         artifact = Artifact(found.content, FETCHED, kind.suffix)

@@ -100,10 +100,10 @@ class Judge:
             input_tokens=None,
             certainty=Certainty.LEARNED,
         )
-        asked = planned.request.reply_tokens
+        reply_tokens = planned.request.reply_tokens
         own = counter_for(profile.tokenizer, profile.model)
         ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
-        budget = budget_for(profile, asked, exact=measured, rules=BudgetRules(), ratio=ratio)
+        budget = budget_for(profile, reply_tokens, exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
     def _cut_to(self, counted: Counted | None, planned: Planned, record: RequestRecord) -> int | None:

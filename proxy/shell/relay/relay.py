@@ -328,8 +328,8 @@ class Relay:
         is_ours = self._settings.overflow.retry or pending.again is not None  # a page is not the client's
         if (outcome.verdict.is_overflow or was_in_vain) and is_ours:
             done = [cure.cures for cure in pending.cures]
-            said = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
-            raise overflow(said, send.planned, outcome.verdict)
+            message = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
+            raise overflow(message, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and not send.is_first:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
@@ -408,14 +408,14 @@ class Relay:
             received.become(planned.request.body)
         return planned
 
-    def _mode(self, asked: bytes) -> str:
-        """`asked`: the header's value. Raises MalformedRequest: a client that misspells `observe` surely does not want
+    def _mode(self, header: bytes) -> str:
+        """Raises MalformedRequest for an unknown mode: a client that misspells `observe` surely does not want
         an edited request."""
         if not self._settings.enabled:
             return "off"
-        if not asked:
+        if not header:
             return self._settings.mode
-        mode = asked.decode("latin-1").strip().lower()
+        mode = header.decode("latin-1").strip().lower()
         if mode not in _MODES:
             raise MalformedRequest(f"{MODE_HEADER.decode()} is {mode[:40]!r}; allowed are {', '.join(sorted(_MODES))}")
         return mode

@@ -105,69 +105,69 @@ class ToolLoop(Struct):
         language = self.retrieval.language
         return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
 
-    async def following(self, said: AssistantMessage) -> PeekedResponse | None:
+    async def following(self, message: AssistantMessage) -> PeekedResponse | None:
         """The model's next response, after its calls were answered; None if it may not continue. Raises ProxyError."""
         if self.count == MAX_ROUNDS:
             return None
-        read = await self._read(said)
+        read = await self._read(message)
         for is_last in (False, True):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            again = partial(self._again, said)
+            again = partial(self._again, message)
             round_of = replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
                 answer, self.planned = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
-                read = await self._with_pages(said, 0.0)
+                read = await self._with_pages(message, 0.0)
             else:
                 return answer
         return None
 
-    async def close(self, said: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
+    async def close(self, message: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
         """Keep what is needed when the client returns, before it has the end of its response.
 
-        `said`: the model's message, if none of our calls in it is answered yet. `first`: the response that the client
-        knows by its name; `last`: the one that holds the whole.
+        `message`: the model's message, if none of our calls in it is answered yet. `first`: the response whose name the
+        client knows; `last`: the one that holds the whole.
         """
-        results = () if said is None else await self._left(said)
+        results = () if message is None else await self._left(message)
         wire, request = self.planned.wire, self.planned.request
         begun, name = (wire.named_in(request, response.evidence) for response in (first, last))
         if begun and name and (results or begun != name):
             continuation = Continuation.of(self.pending.tenant, begun, name, results)
             await self.retrieval.planner.keep_hidden(self.pending.tenant, continuation)
 
-    async def _left(self, said: AssistantMessage) -> Sequence[bytes]:
+    async def _left(self, message: AssistantMessage) -> Sequence[bytes]:
         """The results of our calls after which no round follows. Those beside calls of the client are read, and kept
         for when it returns with its own; otherwise the model has come to its end."""
-        read = await self._read(said) if said.is_mixed else None
+        read = await self._read(message) if message.is_mixed else None
         if read is None:
-            return [self.planned.wire.result(call, self.last_words) for call in said.own]
-        before = map(self.planned.wire.message, said.before)
+            return [self.planned.wire.result(call, self.last_words) for call in message.own]
+        before = map(self.planned.wire.message, message.before)
         history = reduce(extended, before, self.pending.planned.request.history[-HISTORY_BYTES:])
-        hidden = HiddenToolCalls.of(history, said, read.results)
+        hidden = HiddenToolCalls.of(history, message, read.results)
         await self.retrieval.planner.keep_hidden(self.pending.tenant, hidden)
         return read.results
 
-    async def _read(self, said: AssistantMessage) -> _Read | None:
+    async def _read(self, message: AssistantMessage) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(said) if await self.pending.kept.back() else None
+            return await self._read_all(message) if await self.pending.kept.back() else None
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
 
-    async def _read_all(self, said: AssistantMessage) -> _Read:
+    async def _read_all(self, message: AssistantMessage) -> _Read:
         self.count += 1
         self.record.retrieval_rounds = self.count
         for share in _SHARES:
-            read = await self._with_pages(said, share)
+            read = await self._with_pages(message, share)
             if _leaves_room(read.planned.plan):
                 break
         for artifact, text in read.texts:
             self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
         return read
 
-    async def _again(self, said: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
+    async def _again(self, message: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
         """The plan for a round that was refused. For a goal, its pages are made smaller here, because a plan does not
         cut them. If all that stays is beyond the goal, the smallest page that fits stays with it."""
         planner, goal_tokens = self.retrieval.planner, terms.goal_tokens
@@ -175,15 +175,15 @@ class ToolLoop(Struct):
             return await planner.again(refused, terms)
         fitting = None
         for share in _SHARES:
-            read = await self._with_pages(said, share)
+            read = await self._with_pages(message, share)
             planned = await planner.again(read.planned, terms)
             if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
                 return planned
             fitting = planned if share and planned.plan.fits else fitting
         return fitting or planned
 
-    async def _with_pages(self, said: AssistantMessage, share: float) -> _Read:
-        wanted = [wanted_by(call.arguments) for call in said.own]
+    async def _with_pages(self, message: AssistantMessage, share: float) -> _Read:
+        wanted = [wanted_by(call.arguments) for call in message.own]
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         if share:
             texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
@@ -193,8 +193,8 @@ class ToolLoop(Struct):
                 notice("no_room", language, name=one.artifact) if one else notice("unnamed", language) for one in wanted
             ]
         wire = self.planned.wire
-        results = [wire.result(call, text) for call, text in zip(said.own, texts, strict=True)]
-        messages = [wire.message(raw) for raw in (said.message, *results)]
+        results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
+        messages = [wire.message(raw) for raw in (message.message, *results)]
         planned = await self.retrieval.planner.plan_further(self.planned, messages, may_cut=not share)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), results, planned)
@@ -251,15 +251,15 @@ class WholeResponse:
                     return cls(current, pieces, counted, rest)
                 came = b"".join(pieces)
                 reply.feed(came)
-                said = reply.end()
+                message = reply.end()
                 rounds.record.note_usage(reply.usage)
-                if said is None or said.is_mixed:
-                    if said is not None:
-                        await rounds.close(said, current, current)
+                if message is None or message.is_mixed:
+                    if message is not None:
+                        await rounds.close(message, current, current)
                     return cls(current, [], counted)._saying(reply.last_words(), came)
-                following = await rounds.following(said)
+                following = await rounds.following(message)
                 if following is None:
-                    await rounds.close(said, current, current)
+                    await rounds.close(message, current, current)
                     return cls(current, [], counted)._saying(reply.stopped(rounds.last_words), came)
                 await current.aclose()
                 current = following
@@ -323,23 +323,23 @@ class StreamedResponse:
             async for piece in self._current.chunks():
                 if visible := stream.feed(piece):
                     yield visible
-            said = stream.end()
+            message = stream.end()
             self._rounds.record.note_usage(stream.usage)
-            if said is None or said.is_mixed:
-                if said is not None or self._current is not self._first:
-                    await self._rounds.close(said, self._first, self._current)
+            if message is None or message.is_mixed:
+                if message is not None or self._current is not self._first:
+                    await self._rounds.close(message, self._first, self._current)
                 yield stream.last_words()
                 return
             seconds = self._rounds.retrieval.keepalive_seconds
             if seconds is None or not wire.framing.comment:
-                following = await self._rounds.following(said)
+                following = await self._rounds.following(message)
             else:
-                self._coming = asyncio.create_task(self._rounds.following(said))
+                self._coming = asyncio.create_task(self._rounds.following(message))
                 while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
                     yield wire.framing.comment
                 following, self._coming = self._coming.result(), None
             if following is None:
-                await self._rounds.close(said, self._first, self._current)
+                await self._rounds.close(message, self._first, self._current)
                 yield stream.stopped(self._rounds.last_words)
                 return
             await self._current.aclose()

@@ -204,8 +204,8 @@ class History:
     def _fail(self, error: Exception) -> None:
         self._close()
         self._retry_at = self._clock() + RETRY_SECONDS
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        self.problem = said or type(error).__name__
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        self.problem = problem or type(error).__name__
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             with contextlib.suppress(OSError):  # it is no database any more: the next try makes another
                 self._path.replace(self._path.with_suffix(".broken"))

@@ -428,7 +428,7 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
     if blocks is not None and len(blocks) > _SHORT_BYTES:
         blocks = zlib.compress(blocks, 1)
     edits = line.get("edits") or {}
-    said = (
+    names = (
         "request_id",
         "model",
         "outcome",
@@ -441,7 +441,7 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
         "client",
         "key",
     )
-    words = "\n".join([*[str(line.get(name, "")) for name in said], *edits]).lower()
+    words = "\n".join([*[str(line.get(name, "")) for name in names], *edits]).lower()
     return (
         entry.ended,
         _storable(line["request_id"]),

@@ -349,13 +349,13 @@ _CLIENT: Final = re.compile(rb"[ \t]*([!-.0-~]{1,40})")
 
 
 @functools.lru_cache(256)
-def client_name(said: bytes) -> str:
+def client_name(user_agent: bytes) -> str:
     """A client's name, from what it says about itself.
 
     >>> client_name(b"claude-cli/2.1.0 (external, cli)"), client_name(b"OpenAI/Python 2.1"), client_name(b"")
     ('claude-cli', 'OpenAI', '')
     """
-    found = _CLIENT.match(said)
+    found = _CLIENT.match(user_agent)
     return found[1].decode() if found else ""
 
 

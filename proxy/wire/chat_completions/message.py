@@ -99,7 +99,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
     encoded = base64.b64encode(shown.content).decode()
     url = f"data:{shown.found.mime};base64,{encoded}"
     old = jsontext.object_in(jsontext.opened(shown.like), member)
-    kept = {name: said for name, said in old.items() if not (shown.is_fetched and name in ADDRESSED)}
+    kept = {name: value for name, value in old.items() if not (shown.is_fetched and name in ADDRESSED)}
     match shown.route:
         case Route.AUDIO:
             inner = kept | {"data": encoded, "format": shown.found.suffix}
@@ -183,7 +183,7 @@ class ChatMessage(JsonMessage, frozen=True):
         has_parts = bytes(memoryview(head.content)[:1]) == b"["
         return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes, has_parts)
 
-    def said(self) -> tuple[Path, Raw]:
+    def content_at(self) -> tuple[Path, Raw]:
         """Its `content`. A tool result may be an object, although the API forbids it: then the text of its JSON."""
         raw = self.members().get("content", b"null")
         if self.role in TOOL_ROLES and bytes(memoryview(raw)[:1]) == b"{":
@@ -192,7 +192,7 @@ class ChatMessage(JsonMessage, frozen=True):
 
     def content(self) -> Any:
         """Its `content`, opened: a string, a list of parts, or any other value."""
-        return jsontext.opened(self.said()[1])
+        return jsontext.opened(self.content_at()[1])
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined: contents, tool calls, reasoning."""

@@ -48,7 +48,7 @@ _SENT_BACK: Final = ("role", "content", "reasoning_content", "reasoning", "reaso
 DeepSeek, Kimi and OpenRouter want back inside a turn. https://api-docs.deepseek.com/guides/thinking_mode"""
 
 
-def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
+def reply_in(message: Mapping[str, Raw]) -> AssistantMessage:
     """Read the members of an assistant message; a call with anything odd about it is the client's."""
     own, others = calls_apart(jsontext.items_if_any(message.get("tool_calls")), _own_in)
     sent_back = {"role": b'"assistant"', "content": b"null"}
@@ -178,7 +178,7 @@ class AnswerBody(_Answer, MessageReply):
         if not isinstance((choice_of(reply) or {}).get("message"), dict):
             return None
         (choice,) = jsontext.items(jsontext.members(self._body)["choices"])
-        return said_in(jsontext.members(jsontext.members(choice)["message"]))
+        return reply_in(jsontext.members(jsontext.members(choice)["message"]))
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return (choice_of(reply) or {}).get("finish_reason") in BROKEN_OFF
@@ -253,7 +253,7 @@ class AnswerStream(_Answer, StreamedReply):
         return super().end()
 
     def _message(self) -> AssistantMessage | None:
-        return None if self._finish in BROKEN_OFF else said_in(assembled(map(content_of, self._kept_events())))
+        return None if self._finish in BROKEN_OFF else reply_in(assembled(map(content_of, self._kept_events())))
 
     def stopped(self, sentence: str) -> bytes:
         """The last chunk contains the sentence, if the model has not said a word."""

@@ -192,8 +192,8 @@ def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
 
 def rest_of(block: Mapping[str, Any]) -> bytes:
     """The members of a media block that are copied to the block that replaces it."""
-    said = ((name, one) for name, one in block.items() if name not in _NOT_KEPT)
-    return jsontext.dump({name: one for name, one in said if not (isinstance(one, str) and len(one) > LONG)})
+    members = ((name, one) for name, one in block.items() if name not in _NOT_KEPT)
+    return jsontext.dump({name: one for name, one in members if not (isinstance(one, str) and len(one) > LONG)})
 
 
 def block_of(shown: Shown) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def mark_in(like: bytes | None) -> dict[str, Any]:
 
 
 def _members(like: bytes | None) -> dict[str, Any]:
-    return {name: said for name, said in jsontext.opened_object(like).items() if name not in _NOT_KEPT}
+    return {name: value for name, value in jsontext.opened_object(like).items() if name not in _NOT_KEPT}
 
 
 # Heads
@@ -242,10 +242,10 @@ _head: Final = Reader(_Head)
 _heads: Final = msgspec.json.Decoder(list[BlockHead])
 
 
-def said_in(raw: bytes) -> tuple[str, bytes]:
+def role_and_content(raw: bytes) -> tuple[str, bytes]:
     """Role and content of a message; each is empty if it is missing.
 
-    >>> said_in(b'{"role":"user","content":"hi"}'), said_in(b"7")
+    >>> role_and_content(b'{"role":"user","content":"hi"}'), role_and_content(b"7")
     (('user', b'"hi"'), ('', b''))
     """
     head = _head(raw)

@@ -52,7 +52,7 @@ from proxy.wire.messages.blocks import (
     meant_by,
     media_in,
     rest_of,
-    said_in,
+    role_and_content,
     text_in,
     texts_of,
 )
@@ -75,7 +75,7 @@ def markable(raw: bytes) -> bytes:
     block = jsontext.opened(raw) if raw.find(_MARK) >= 0 else None
     if not isinstance(block, dict) or text_in(block) != "":
         return raw
-    return jsontext.dump({name: said for name, said in block.items() if name != MARK})
+    return jsontext.dump({name: value for name, value in block.items() if name != MARK})
 
 
 # Messages
@@ -153,7 +153,7 @@ class ApiMessage(JsonMessage, frozen=True):
     def read(cls, raw: Raw) -> Self:
         """A view of a whole API message, or of any other JSON value. Several results are not split here."""
         raw = bytes(raw)
-        role, content = said_in(raw)
+        role, content = role_and_content(raw)
         role, is_marked = ROLES.get(role, role), raw.find(_MARK) >= 0
         heads = heads_in(content)
         must_stay = may_bring_tools(heads) and brings_tools(raw, jsontext.opened(content))
@@ -179,7 +179,7 @@ class ApiMessage(JsonMessage, frozen=True):
         """Its content, unopened; None if it has none."""
         return None if self.form is Form.IGNORED else jsontext.found_at(self._json, _CONTENT[self.form])
 
-    def said(self) -> tuple[Path, Raw] | None:
+    def content_at(self) -> tuple[Path, Raw] | None:
         """The place and the JSON of its content."""
         raw = self.raw_content()
         return None if raw is None else (_CONTENT[self.form], raw)

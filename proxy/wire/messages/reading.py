@@ -58,8 +58,8 @@ def changes_what_was_read(raw: bytes) -> bool:
 
 def loop_start(messages: Sequence[Message]) -> int:
     """The index after the last user message: there the running tool loop begins."""
-    asked = (at for at, message in enumerate(messages) if message.role == "user" and not message.is_companion)
-    return max(asked, default=-1) + 1
+    questions = (at for at, message in enumerate(messages) if message.role == "user" and not message.is_companion)
+    return max(questions, default=-1) + 1
 
 
 def count_of_items(messages: Sequence[Message]) -> int:

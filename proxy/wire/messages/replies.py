@@ -115,7 +115,7 @@ def is_own(block: Any) -> bool:
     return kind_of(block) == CALL and block.get("name") == RETRIEVAL_TOOL
 
 
-def said_in(blocks: Sequence[bytes]) -> AssistantMessage:
+def reply_in(blocks: Sequence[bytes]) -> AssistantMessage:
     """Read the blocks of a response."""
     opened = [(raw, jsontext.opened(raw)) for raw in blocks]
     own, others = calls_apart([raw for raw, block in opened if kind_of(block) == CALL], _own_in)
@@ -224,7 +224,7 @@ class AnswerBody(_Answer, WholeReply):
         if not isinstance(reply.get("content"), list):
             return None
         self._blocks = list(map(bytes, jsontext.items(jsontext.members(self._body)["content"])))
-        return said_in(self._blocks)
+        return reply_in(self._blocks)
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return reply.get("stop_reason") in BROKEN_OFF
@@ -307,7 +307,7 @@ class AnswerStream(_Answer, StreamedReply):
 
     def _message(self) -> AssistantMessage | None:
         blocks = blocks_of(map(content_of, self._kept_events()))
-        return None if blocks is None else said_in(blocks)
+        return None if blocks is None else reply_in(blocks)
 
     def stopped(self, sentence: str) -> bytes:
         """A text block before the end, if the model has not said a word."""

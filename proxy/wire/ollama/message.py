@@ -111,7 +111,7 @@ class OllamaMessage(JsonMessage, frozen=True):
             return msgspec.structs.replace(made, answers=answers, is_open=not answers)
         return msgspec.structs.replace(made, calls=self.calls) if len(made.calls) == len(self.calls) else made
 
-    def said(self) -> tuple[Path, Raw]:
+    def content_at(self) -> tuple[Path, Raw]:
         """Its `content`."""
         return _CONTENT, self.members().get("content", b"null")
 
@@ -127,7 +127,7 @@ class OllamaMessage(JsonMessage, frozen=True):
 
     def texts(self) -> Iterator[tuple[Address, str]]:
         """Its content."""
-        content = jsontext.opened(self.said()[1])
+        content = jsontext.opened(self.content_at()[1])
         if isinstance(content, str):
             yield _CONTENT, content
 
@@ -152,7 +152,7 @@ class OllamaMessage(JsonMessage, frozen=True):
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
         """Its content, and its images."""
-        raw = self.said()[1]
+        raw = self.content_at()[1]
         content = jsontext.opened(raw)
         if content is not None and not isinstance(content, str):
             return None
@@ -207,7 +207,7 @@ class OllamaMessage(JsonMessage, frozen=True):
         """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             return meant_by(jsontext.items(self.members()[_CALLS]))
-        content = jsontext.opened(self.said()[1])
+        content = jsontext.opened(self.content_at()[1])
         return content.strip() if isinstance(content, str) else ""
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:

@@ -93,7 +93,7 @@ _CALLS: Final[Path] = (_MESSAGE, "tool_calls")
 _BROKEN_OFF: Final = "length"
 
 
-def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
+def reply_in(message: Mapping[str, Raw]) -> AssistantMessage:
     """Read the members of a model's message."""
     own, others = calls_apart(jsontext.items_if_any(message.get("tool_calls")), _own_in)
     sent_back = {name: bytes(message[name]) for name in _SENT_BACK if bytes(message.get(name, b"null")) != b"null"}
@@ -145,7 +145,7 @@ class AnswerBody(_Answer, MessageReply):
     def _read(self, reply: Mapping[str, Any]) -> AssistantMessage | None:
         if not isinstance(reply.get(_MESSAGE), dict):
             return None
-        return said_in(jsontext.members(jsontext.members(self._body)[_MESSAGE]))
+        return reply_in(jsontext.members(jsontext.members(self._body)[_MESSAGE]))
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return reply.get("done_reason") == _BROKEN_OFF
@@ -216,19 +216,19 @@ class AnswerStream(_Answer, StreamedReply):
         texts = dict.fromkeys(_TEXTS, "")
         for line in self._kept_events():
             found = object_of(line)
-            said = jsontext.object_in(found, _MESSAGE)
-            texts = {name: text + jsontext.string_in(said, name) for name, text in texts.items()}
+            message = jsontext.object_in(found, _MESSAGE)
+            texts = {name: text + jsontext.string_in(message, name) for name, text in texts.items()}
             if _calls_in(found):
                 calls += jsontext.items(jsontext.members(jsontext.members(line)[_MESSAGE])["tool_calls"])
         forwarded = {name: jsontext.dump(text) for name, text in texts.items() if text or name == self.texts[0]}
-        return said_in(forwarded | {"tool_calls": jsontext.join_array(calls)})
+        return reply_in(forwarded | {"tool_calls": jsontext.join_array(calls)})
 
     def stopped(self, sentence: str) -> bytes:
         """The last line contains the sentence, if the model has not said a word."""
         if self._has_spoken:
             return self.last_words()
-        said: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(sentence)}
-        return b"".join([*(jsontext.spliced(line.strip(), said) + b"\n" for line in self._held), self._rest])
+        changes: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(sentence)}
+        return b"".join([*(jsontext.spliced(line.strip(), changes) + b"\n" for line in self._held), self._rest])
 
 
 def _parted(line: bytes) -> tuple[bytes, bytes]:

@@ -156,11 +156,11 @@ def texts_at(item: Any, at: Path) -> Iterator[tuple[Path, str]]:
     if not isinstance(item, dict):
         return
     for name in _saying(item):
-        said = item.get(name)
-        if isinstance(said, str):
-            yield (*at, name), said
-        elif isinstance(said, list):
-            for position, part in enumerate(said):
+        content = item.get(name)
+        if isinstance(content, str):
+            yield (*at, name), content
+        elif isinstance(content, list):
+            for position, part in enumerate(content):
                 for member in ("text", "stdout", "stderr") if isinstance(part, dict) else ():
                     if isinstance(text := part.get(member), str):
                         yield (*at, name, position, member), text
@@ -192,7 +192,7 @@ def read_texts(item: Any) -> list[str] | None:
         return None
     match _type_of(item):
         case "message":
-            return _said(item.get("content"))
+            return _texts_in(item.get("content"))
         case "function_call" | "custom_tool_call" | "mcp_call":
             return [text for name in _CALLED if isinstance(text := item.get(name), str)]
         case "reasoning":
@@ -217,7 +217,7 @@ _OF_STRINGS: Final = frozenset({Kind.OUTPUT, Kind.CALL, Kind.DONE})
 _CALLED: Final = ("name", "arguments", "input", "output", "error")
 
 
-def _said(content: Any) -> list[str]:
+def _texts_in(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
     found: list[str] = []
@@ -232,8 +232,8 @@ def _said(content: Any) -> list[str]:
 def _thought(item: Mapping[str, Any]) -> list[str]:
     """Sealed reasoning counts by its estimated length; plain reasoning, of open models, as it is; a summary only if
     there is nothing else."""
-    found = sealed(item.get("encrypted_content")) or "\n".join(_said(item.get("content")))
-    return [found or "\n".join(_said(item.get("summary")))]
+    found = sealed(item.get("encrypted_content")) or "\n".join(_texts_in(item.get("content")))
+    return [found or "\n".join(_texts_in(item.get("summary")))]
 
 
 def sealed(content: Any) -> str:
@@ -278,8 +278,8 @@ def media_in(item: Any) -> Iterator[ImageView | None]:
             yield ImageView(f"data:image/png;base64,{result}", None)
         return
     for name in ("content", "output", "outputs"):
-        said = item.get(name)
-        for part in said if isinstance(said, list) else [said]:
+        content = item.get(name)
+        for part in content if isinstance(content, list) else [content]:
             if isinstance(part, dict) and jsontext.string_in(part, "type") in _MEDIA_TYPES:
                 yield _viewed(part)
 

@@ -74,7 +74,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
     """A part in this API's shape."""
     old, kind = jsontext.opened_object(shown.like), _KINDS.get(shown.route)
     is_like = kind is not None and old.get("type") == kind
-    kept = {name: said for name, said in old.items() if is_like and name not in _HELD and said is not None}
+    kept = {name: value for name, value in old.items() if is_like and name not in _HELD and value is not None}
     encoded = "" if shown.content is None else base64.b64encode(shown.content).decode()
     url = shown.address if shown.content is None else f"data:{shown.found.mime};base64,{encoded}"
     match shown.route:
@@ -125,21 +125,21 @@ class ResponsesMessage(JsonMessage, frozen=True):
     """Whether later items may belong to it, or decide how it is read."""
 
     @classmethod
-    def of(cls, raws: Sequence[Raw], heads: Sequence[Head], **said: Any) -> Self:
+    def of(cls, raws: Sequence[Raw], heads: Sequence[Head], **members: Any) -> Self:
         """A view of items that belong together."""
         head, kind = heads[0], heads[-1].kind
         raw = b",".join(raws) if len(raws) > 1 else bytes(raws[0])
         if head.is_own:
             calls = tuple([call_of(one) for one in heads if one.kind is Kind.CALL])
-            return cls(raw, "assistant", "", "", calls, kind, **said)
+            return cls(raw, "assistant", "", "", calls, kind, **members)
         if head.kind is Kind.OUTPUT:
-            stays = said.pop("must_stay", False) or head.type == FOUND_TOOLS
-            return cls(raw, "tool", head.id, head.name, (), kind, must_stay=stays, **said)
+            stays = members.pop("must_stay", False) or head.type == FOUND_TOOLS
+            return cls(raw, "tool", head.id, head.name, (), kind, must_stay=stays, **members)
         if head.kind in _STAYING:
-            said["must_stay"] = True
+            members["must_stay"] = True
         if head.kind is Kind.OTHER:
-            said["is_companion"] = True
-        return cls(raw, _role_of(head), "", "", (), kind, **said)
+            members["is_companion"] = True
+        return cls(raw, _role_of(head), "", "", (), kind, **members)
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -184,7 +184,7 @@ class ResponsesMessage(JsonMessage, frozen=True):
             if name is not None and isinstance(text := item.get(name), str):
                 yield Argument((position, name), str(item.get("call_id") or ""), text)
 
-    def said(self) -> tuple[Path, Raw] | None:
+    def content_at(self) -> tuple[Path, Raw] | None:
         """The path and the JSON of its one content; None if there are several, or one of another shape."""
         found: tuple[Path, Raw] | None = None
         for position, raw in enumerate(self.items()):
@@ -220,8 +220,8 @@ class ResponsesMessage(JsonMessage, frozen=True):
         return replace(self, raw=jsontext.spliced(listed, found)[1:-1])
 
     def _replacement(self, at: Path, new: Content) -> bytes | None:
-        said = self.said() if isinstance(new, Parts) else None
-        made = self.replacement(new, in_text=said is not None and bytes(said[1])[:1] == b'"')
+        content = self.content_at() if isinstance(new, Parts) else None
+        made = self.replacement(new, in_text=content is not None and bytes(content[1])[:1] == b'"')
         is_item = made is not None and made[:1] == b"[" and len(at) == 1  # replaces an item that was a plain text
         return self.made(self.role, made) if made is not None and is_item else made
 

@@ -58,8 +58,8 @@ def error_in_stream(status: int, body: bytes) -> bytes:
     >>> error_in_stream(400, b'{"error":{"message":"too long","code":"context_length_exceeded"}}').splitlines()[0]
     b'event: error'
     """
-    said = jsontext.opened(error_in_body(status, body))
-    error = said.get("error") if isinstance(said, dict) else None
+    members = jsontext.opened(error_in_body(status, body))
+    error = members.get("error") if isinstance(members, dict) else None
     error = error if isinstance(error, dict) else {"message": str(error)}
     code, message = _text(error.get("code")) or str(status), _text(error.get("message")) or f"HTTP {status}"
     error_event = {"type": "error", "code": code, "message": message, "param": error.get("param"), "sequence_number": 0}
@@ -87,9 +87,9 @@ def unanswered_in(refusal: str) -> str:
     return found[1] if found else ""
 
 
-def written(said: dict[str, Any]) -> bytes:
+def written(event: dict[str, Any]) -> bytes:
     """An event with its name, from its content."""
-    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), jsontext.dump(said))
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), jsontext.dump(event))
 
 
 def _text(found: Any) -> str:
@@ -119,7 +119,7 @@ def is_linked(response: Mapping[str, Any]) -> bool:
     return response.get("store") is True
 
 
-def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
+def reply_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
     """Read the output of a response. `is_stored`: whether its server keeps it, so that reasoning needs only its id."""
     sent_back: list[bytes] = []
     calls: list[bytes] = []
@@ -208,9 +208,9 @@ class _Response(Reply):
     counts = ResponseUsage
     texts = (CONTENT,)
 
-    def _and_before(self, said: AssistantMessage, shown: Sequence[bytes]) -> AssistantMessage:
+    def _and_before(self, reply: AssistantMessage, shown: Sequence[bytes]) -> AssistantMessage:
         """The message with what the client has before it, if the client answers it too."""
-        return replace(said, before=messages_before_calls([*self._before, *shown])) if said.is_mixed else said
+        return replace(reply, before=messages_before_calls([*self._before, *shown])) if reply.is_mixed else reply
 
 
 class ReplyBody(_Response, WholeReply):
@@ -224,8 +224,8 @@ class ReplyBody(_Response, WholeReply):
         if not isinstance(reply.get("output"), list):
             return None
         self._output = jsontext.items(jsontext.members(self._body)["output"])
-        said = said_in(self._output, is_stored=reply.get("store") is not False)
-        return self._and_before(said, shown_of(self._output, is_last=True))
+        message = reply_in(self._output, is_stored=reply.get("store") is not False)
+        return self._and_before(message, shown_of(self._output, is_last=True))
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return bool(reply.get("status", COMPLETED) != COMPLETED)
@@ -383,9 +383,9 @@ class ReplyStream(_Response, StreamedReply):
             return None
         items = self._items()
         is_stored = jsontext.object_in(self._final, "response").get("store") is not False
-        said = said_in([*items.values()], is_stored=is_stored)
+        reply = reply_in([*items.values()], is_stored=is_stored)
         shown = [raw for index, raw in items.items() if index not in self._own]
-        return self._and_before(said, shown) if len(said.own) == len(self._own) else None
+        return self._and_before(reply, shown) if len(reply.own) == len(self._own) else None
 
     def _shown(self) -> Sequence[bytes]:
         return [raw for index, raw in self._items().items() if index not in self._own | self._thoughts]

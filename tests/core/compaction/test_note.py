@@ -146,7 +146,7 @@ def asked_in(gone):
     return [entry.message.text() for entry in gone if entry.message.role == "user"]
 
 
-ROOM = NoteRoom(lines=400, asked=100, steps=100)
+ROOM = NoteRoom(lines=400, questions=100, steps=100)
 
 
 def placed(kept, gone, *, room=ROOM, newest_index=10**6, language="en"):
@@ -200,7 +200,7 @@ def test_each_part_of_the_note_has_its_own_room():
     )
     for room, parts in (
         (NoteRoom(lines=400), (False, False, True)),
-        (NoteRoom(asked=20), (True, False, False)),
+        (NoteRoom(questions=20), (True, False, False)),
         (NoteRoom(steps=20), (False, True, False)),
     ):
         note = placed(LEFT, gone, room=room).note

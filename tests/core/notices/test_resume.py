@@ -149,7 +149,7 @@ class Agent:
 
     def result(self, call):
         if "id" in call:
-            parameters = wanted_by(json.dumps(call)).asked
+            parameters = wanted_by(json.dumps(call)).parameters
             return RETRIEVAL_TOOL, self.page(call["id"], parameters, self.page_bytes)
         if "offset" in call:
             lines = Path(call["file_path"]).read_text().split("\n")[call["offset"] - 1 :][: call["limit"]]

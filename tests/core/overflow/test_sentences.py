@@ -191,18 +191,18 @@ def test_the_most_informative_of_several_texts_wins_at_any_position():
     for texts in ((PROVEN, VAGUE), (VAGUE, PROVEN)):
         best = evidence_of(*texts).best
         assert best is not None
-        assert best.said.text == PROVEN
+        assert best.source.text == PROVEN
         assert best.strength is Strength.STRONG
         assert best.figures.limit == 8_192
 
 
 def test_a_text_that_every_relay_repeats_is_read_once():
-    assert [text.said.path for text in evidence_of(PROVEN, PROVEN, VAGUE).texts] == ["error.0", "error.2"]
+    assert [text.source.path for text in evidence_of(PROVEN, PROVEN, VAGUE).texts] == ["error.0", "error.2"]
 
 
 def test_texts_beyond_all_reason_are_not_read():
     assert evidence_of("x " * 10_000).texts == ()
-    assert [text.said.text for text in evidence_of("too long " * 3_000, VAGUE).texts] == [VAGUE]
+    assert [text.source.text for text in evidence_of("too long " * 3_000, VAGUE).texts] == [VAGUE]
 
 
 @pytest.mark.parametrize("named", ["context_length_exceeded", "ContextWindowExceededError"])

@@ -22,7 +22,7 @@ from proxy.core.retrieval_tool.hidden_calls import (
     mark_of_name,
 )
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
-from proxy.wire.chat_completions.replies import said_in as read_said
+from proxy.wire.chat_completions.replies import reply_in as read_reply
 
 OWN = OwnCall(0, "c1", "SECRET", b"SECRET")
 
@@ -89,8 +89,8 @@ def history_of(*messages, tenant="me"):
 HISTORY = history_of({"role": "user", "content": "Find it."})
 
 
-def said_in(message):
-    return read_said({name: json.dumps(found).encode() for name, found in message.items()})
+def reply_from(message):
+    return read_reply({name: json.dumps(found).encode() for name, found in message.items()})
 
 
 def results_of(message):
@@ -105,7 +105,7 @@ def returned(message, **changes):
 
 @given(MIXED)
 def test_what_was_hidden_comes_back_where_it_was(message):
-    reply = said_in(message)
+    reply = reply_from(message)
     hidden = HiddenToolCalls.of(HISTORY, reply, results_of(reply))
     kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
     assert kept == hidden
@@ -117,7 +117,7 @@ def test_what_was_hidden_comes_back_where_it_was(message):
 
 @given(MIXED, st.booleans())
 def test_a_client_that_writes_its_calls_differently_is_understood(message, spread):
-    hidden = HiddenToolCalls.of(HISTORY, said_in(message), [])
+    hidden = HiddenToolCalls.of(HISTORY, reply_from(message), [])
     written = json.loads(returned(message).raw)
     for call in written["tool_calls"]:
         meant = json.loads(call["function"]["arguments"])

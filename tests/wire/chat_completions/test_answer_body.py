@@ -7,7 +7,7 @@ from hypothesis import given
 from support.answer_shapes import body, is_own, messages, read
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.wire.chat_completions.replies import AnswerBody, said_in
+from proxy.wire.chat_completions.replies import AnswerBody, reply_in
 
 OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
 
@@ -91,6 +91,6 @@ def test_a_usage_from_only_one_round_is_reported():
 
 def test_arguments_that_come_as_an_object_are_written_as_json():
     call = {"id": None, "function": {"name": RETRIEVAL_TOOL, "arguments": {"id": "x"}}}
-    reply = said_in({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
+    reply = reply_in({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
     assert [(own.id, json.loads(own.arguments)) for own in reply.own] == [("", {"id": "x"})]
     assert not reply.is_mixed

@@ -16,8 +16,8 @@ from proxy.wire.chat_completions.replies import (
     called,
     choice_of,
     index_of,
+    reply_in,
     result_of,
-    said_in,
 )
 
 # Counts
@@ -77,7 +77,7 @@ THEIRS = b'{ "id":"c2","function":{"name":"ls","arguments":"{}"} }'
 
 
 def parsed_reply(**members: bytes):
-    return said_in(members)
+    return reply_in(members)
 
 
 def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():

@@ -16,7 +16,7 @@ from proxy.wire.messages.blocks import (
     kind_of,
     may_bring_tools,
     media_in,
-    said_in,
+    role_and_content,
     text_in,
     texts_of,
 )
@@ -180,7 +180,7 @@ def raw(value):
 def test_the_content_of_a_message_is_the_same_opened_and_unopened(history):
     for message in history:
         kept = spelled(message)
-        role, content = said_in(kept)
+        role, content = role_and_content(kept)
         assert (role, jsontext.opened(content)) == (message["role"], message["content"])
 
 
@@ -206,7 +206,7 @@ def test_texts_calls_and_plain_results_are_not_opened(blocks):
 
 
 def test_what_the_strict_reader_refuses_is_read_all_the_same():
-    role, content = said_in(SURROGATE)
+    role, content = role_and_content(SURROGATE)
     (head,) = heads_in(content)
     assert (role, head.type, head.tool_use_id) == ("user", "tool_result", "t")
     assert jsontext.opened(head.content) == "\ud800"
@@ -220,7 +220,7 @@ def test_what_the_strict_reader_refuses_is_read_all_the_same():
 )
 def test_a_message_without_a_content_has_none(odd):
     assert jsontext.opened(ApiMessage.read(odd).raw_content()) in (None, [])
-    assert said_in(odd)[0] == ""
+    assert role_and_content(odd)[0] == ""
 
 
 def test_a_result_without_a_content_has_none():

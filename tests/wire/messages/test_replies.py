@@ -17,9 +17,9 @@ from proxy.wire.messages.replies import (
     is_own,
     numbers_in,
     prompt_in,
+    reply_in,
     result_of,
     rewritten,
-    said_in,
 )
 from proxy.wire.replies import content_of
 from proxy.wire.streams import EventSplitter
@@ -150,7 +150,7 @@ THOUGHT = b'{"type": "thinking", "thinking": "hm", "signature": "s=="}'
 
 
 def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
-    found = said_in([THOUGHT, THEIRS, OURS])
+    found = reply_in([THOUGHT, THEIRS, OURS])
     (own,) = found.own
     assert (own.position, own.id, own.raw) == (1, "t1", OURS)
     assert json.loads(own.arguments) == {"id": "a"}
@@ -163,12 +163,12 @@ def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
     ("blocks", "is_mixed"), [([OURS], False), ([THEIRS], False), ([OURS, THEIRS], True), ([THOUGHT], False)]
 )
 def test_a_message_is_mixed_where_the_client_has_something_to_answer_too(blocks, is_mixed):
-    assert said_in(blocks).is_mixed is is_mixed
+    assert reply_in(blocks).is_mixed is is_mixed
 
 
 @pytest.mark.parametrize("odd", [b"7", b"null", b"{}", b'"read_artifact"', b"{"])
 def test_a_block_that_is_no_call_belongs_to_neither_side(odd):
-    found = said_in([odd])
+    found = reply_in([odd])
     assert (found.own, found.others) == ((), ())
 
 
@@ -187,12 +187,12 @@ def test_only_a_call_of_our_tool_by_its_name_is_ours(block):
 
 
 def test_a_call_without_an_id_or_an_input_is_ours_all_the_same():
-    (own,) = said_in([b'{"type":"tool_use","name":"read_artifact"}']).own
+    (own,) = reply_in([b'{"type":"tool_use","name":"read_artifact"}']).own
     assert (own.id, own.arguments) == ("", "null")
 
 
 def test_an_empty_text_does_not_go_back_upstream():
-    found = said_in([b'{"type":"text","text":""}', b'{"type":"text","text":"So."}', OURS])
+    found = reply_in([b'{"type":"text","text":""}', b'{"type":"text","text":"So."}', OURS])
     assert json.loads(found.message) == {
         "role": "assistant",
         "content": [{"type": "text", "text": "So."}, json.loads(OURS)],
@@ -200,7 +200,7 @@ def test_an_empty_text_does_not_go_back_upstream():
 
 
 def test_what_a_person_may_read_of_it_are_its_texts():
-    assert said_in([THOUGHT, b'{"type":"text","text":"a"}', OURS, b'{"type":"text","text":"b"}']).texts == {
+    assert reply_in([THOUGHT, b'{"type":"text","text":"a"}', OURS, b'{"type":"text","text":"b"}']).texts == {
         "text": "a\nb"
     }
 

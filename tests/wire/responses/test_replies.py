@@ -15,8 +15,8 @@ from proxy.wire.responses.replies import (
     error_in_stream,
     is_own_call,
     missing_result,
+    reply_in,
     result_of,
-    said_in,
     written,
 )
 
@@ -147,7 +147,7 @@ def items(*made):
 
 
 def parsed_reply(*made, is_stored=False):
-    return said_in(items(*made), is_stored=is_stored)
+    return reply_in(items(*made), is_stored=is_stored)
 
 
 OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": '{"id": "x"}'}

@@ -11,18 +11,18 @@ TOOLS = [{"name": "read_log", "description": "The whole of a log.", "input_schem
 mode, script = sys.argv[1:3]
 client = Anthropic(max_retries=0)
 messages = [{"role": "user", "content": script}]
-asked = {"model": "claude-sonnet-4-6", "max_tokens": 4_000, "tools": TOOLS, "thinking": {"type": "adaptive"}}
+options = {"model": "claude-sonnet-4-6", "max_tokens": 4_000, "tools": TOOLS, "thinking": {"type": "adaptive"}}
 while True:
     if mode == "streamed":
-        with client.messages.stream(messages=messages, **asked) as stream:
-            said = stream.get_final_message()
+        with client.messages.stream(messages=messages, **options) as stream:
+            reply = stream.get_final_message()
     else:
-        said = client.messages.create(messages=messages, **asked)
-    messages.append({"role": "assistant", "content": said.content})
-    calls = [block for block in said.content if block.type == "tool_use"]
+        reply = client.messages.create(messages=messages, **options)
+    messages.append({"role": "assistant", "content": reply.content})
+    calls = [block for block in reply.content if block.type == "tool_use"]
     if not calls:
         break
     results = [(call.id, Path(call.input["path"]).read_text()) for call in calls]
     content = [{"type": "tool_result", "tool_use_id": name, "content": text} for name, text in results]
     messages.append({"role": "user", "content": content})
-print(said.content[-1].text)
+print(reply.content[-1].text)

@@ -17,9 +17,9 @@ def read_log(number: int) -> str:
 model = ChatOllama(model="m", base_url=os.environ["OLLAMA_HOST"]).bind_tools([read_log])
 messages = [HumanMessage(sys.argv[1])]
 while True:
-    said = model.invoke(messages)
-    messages.append(said)
-    if not said.tool_calls:
+    reply = model.invoke(messages)
+    messages.append(reply)
+    if not reply.tool_calls:
         break
-    messages += [ToolMessage(read_log.invoke(call["args"]), tool_call_id=call["id"]) for call in said.tool_calls]
-print(said.text)
+    messages += [ToolMessage(read_log.invoke(call["args"]), tool_call_id=call["id"]) for call in reply.tool_calls]
+print(reply.text)

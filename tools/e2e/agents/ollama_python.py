@@ -18,15 +18,15 @@ mode, script = sys.argv[1:3]
 client = Client()
 messages = [{"role": "user", "content": script}]
 while True:
-    asked = {"model": "m", "messages": messages, "tools": [read_log]}
+    options = {"model": "m", "messages": messages, "tools": [read_log]}
     if mode == "streamed":
         text, calls = "", []
-        for part in client.chat(**asked, stream=True):
+        for part in client.chat(**options, stream=True):
             text += part.message.content or ""
             calls += part.message.tool_calls or []
         messages.append({"role": "assistant", "content": text, "tool_calls": calls})
     else:
-        message = client.chat(**asked).message
+        message = client.chat(**options).message
         text, calls = message.content, message.tool_calls or []
         messages.append(message)
     if not calls:

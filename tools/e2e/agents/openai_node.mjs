@@ -4,11 +4,11 @@ import OpenAI from "openai";
 
 const parameters = { type: "object", properties: { path: { type: "string" } }, required: ["path"] };
 const read = { name: "read_log", parse: JSON.parse, parameters, function: ({ path }) => readFileSync(path, "utf8") };
-const asked = { model: "embedded-model", messages: [{ role: "user", content: process.argv[2] }] };
+const request = { model: "embedded-model", messages: [{ role: "user", content: process.argv[2] }] };
 
 const client = new OpenAI({ maxRetries: 0 });
 const runner = client.chat.completions.runTools(
-  { ...asked, tools: [{ type: "function", function: read }] },
+  { ...request, tools: [{ type: "function", function: read }] },
   { maxChatCompletions: 100 },
 );
 console.log(await runner.finalContent());

@@ -12,11 +12,11 @@ TOOLS = [{"type": "function", "function": {"name": "read_log", "parameters": PAR
 client = OpenAI(max_retries=0)
 messages = [{"role": "user", "content": sys.argv[1]}]
 while True:
-    said = client.chat.completions.create(model="embedded-model", messages=messages, tools=TOOLS).choices[0].message
-    messages.append(said.model_dump(exclude_none=True))
-    if not said.tool_calls:
+    reply = client.chat.completions.create(model="embedded-model", messages=messages, tools=TOOLS).choices[0].message
+    messages.append(reply.model_dump(exclude_none=True))
+    if not reply.tool_calls:
         break
-    for call in said.tool_calls:
+    for call in reply.tool_calls:
         content = Path(json.loads(call.function.arguments)["path"]).read_text()
         messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
-print(said.content)
+print(reply.content)
