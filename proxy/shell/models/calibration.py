@@ -30,9 +30,9 @@ MIN_SAMPLES: Final = 3
 LATEST: Final = 9
 """The samples that may raise a ratio: four odd ones do not move the middle, and five of another kind of content do."""
 MAX_SAMPLES: Final = 50
-"""Samples that are remembered. All of them must be lower before a ratio is lowered: for one conversation, it would soon
-be raised again for the next, and each change moves the cuts of both. With nine, 58 cuts instead of 51 in the replay at
-32 000 (docs/decisions/0003-what-to-give-up.md)."""
+"""Samples that are remembered. All of them must be lower before a ratio is lowered, also in a process that has just
+started: for one conversation, it would soon be raised again for the next, and each change moves the cuts of both. With
+nine, 58 cuts instead of 51 in the replay at 32 000 (docs/decisions/0003-what-to-give-up.md)."""
 MIN_SAMPLE_TOKENS: Final = 1_000
 """Shorter prompts consist mostly of frames."""
 PLAUSIBLE: Final = (0.5, 3.0)
@@ -67,7 +67,7 @@ class Samples(Struct, frozen=True):
             return rounded_up(found)
         highest = max(latest)
         if highest >= adopted * _CONTRADICTS:
-            highest = max(self.ratios)
+            highest = max(self.ratios) if len(self.ratios) == MAX_SAMPLES else adopted
         return rounded_up(highest) if highest < adopted - _WASTED else None
 
 

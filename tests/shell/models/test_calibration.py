@@ -59,8 +59,13 @@ def test_only_the_latest_samples_count(ratios):
 
 def test_an_upstream_that_counts_more_is_followed_and_one_that_counts_less_only_where_much_is_wasted():
     assert after([1.2] * 9).news(1.0) == 1.2
-    assert after([0.97] * 9).news(1.0) is None
-    assert after([0.9] * 9).news(1.0) == 0.9
+    assert after([0.97] * MAX_SAMPLES).news(1.0) is None
+    assert after([0.9] * MAX_SAMPLES).news(1.0) == 0.9
+
+
+@given(st.integers(1, MAX_SAMPLES - 1))
+def test_a_process_that_has_just_started_does_not_lower_a_ratio_for_its_few_samples(answers):
+    assert after([0.9] * answers).news(1.0) is None
 
 
 @pytest.mark.parametrize("may_be_dense", [False, True])
