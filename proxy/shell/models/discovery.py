@@ -78,6 +78,8 @@ class Discovery:
         on_change: Callable[[], None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        window_is_configured: bool = False,
     ) -> None:
         self._upstream = upstream
         self._base_path = upstream.base_path.decode()
@@ -87,6 +89,8 @@ class Discovery:
         self._on_allocated = on_allocated
         """Called when a self-hosted server reports a new allocation."""
         self._clock = clock
+        self._window_is_configured = window_is_configured
+        """Whether all models have a window without being listed."""
         self._found = _Found(ModelList(), None, ModelList())
         self._models: BoundedMap[str, ModelLimits] = BoundedMap(MAX_ASKED_MODELS)
         """Responses about single models, by name."""
@@ -268,6 +272,9 @@ class Discovery:
             self._log.debug("models_listed", models=len(self.names), with_window=states)
         elif failure == self._last_failure or (self._needs_client_key and authorization is None):
             self._log.debug("models_not_listed", upstream=upstream, reason=failure)
+        elif self._window_is_configured:
+            self._last_failure = failure
+            self._log.info("models_not_listed", upstream=upstream, reason=failure)
         else:
             self._last_failure = failure
             self._log.warning("models_not_listed", upstream=upstream, reason=failure, advice=HOW_TO_STATE_A_WINDOW)

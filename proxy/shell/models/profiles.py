@@ -109,7 +109,8 @@ class ModelResolver:
     ) -> None:
         self._upstream = upstream
         self.catalogue = catalogue or Catalogue(settings.upstream.base_url)
-        self.discovery = Discovery(upstream, self.forget, self._reconsider, clock)
+        is_configured = settings.defaults.context_window is not None
+        self.discovery = Discovery(upstream, self.forget, self._reconsider, clock, window_is_configured=is_configured)
         self._configured = from_configuration(settings.models)
         self._learned = learned
         self._sources: tuple[Source, ...] = (

@@ -59,9 +59,9 @@ class Clock:
 
 
 @asynccontextmanager
-async def started(base_url: str, clock: Clock | None = None) -> AsyncIterator[ModelResolver]:
+async def started(base_url: str, clock: Clock | None = None, **defaults: Any) -> AsyncIterator[ModelResolver]:
     """A resolver that queries this upstream in the background."""
-    settings = Settings(upstream={"base_url": base_url})
+    settings = Settings(upstream={"base_url": base_url}, defaults=defaults)
     async with aclosing(Upstream(settings.upstream)) as upstream:
         found = ModelResolver(settings, upstream, clock=clock or Clock())
         found.start()
@@ -240,6 +240,16 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
                 assert found.profile("gemma3:12b").window_tokens == 4096
     reported = [event for event in events if event["event"] == "models_not_listed"]
     assert [event["log_level"] for event in reported] == ["warning"], "where an operator sees it"
+
+
+async def test_an_upstream_without_a_list_is_no_warning_if_a_window_is_configured() -> None:
+    async with ScriptedUpstream(Ollama()) as gone:
+        port = gone.port
+    with capture_logs() as events:
+        async with started(f"http://127.0.0.1:{port}/v1", context_window=8_000) as found:
+            await until(lambda: found.discovery._question is not None and found.discovery._question.done())
+    (reported,) = [event for event in events if event["event"] == "models_not_listed"]
+    assert (reported["log_level"], "advice" in reported) == ("info", False)
 
 
 async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
