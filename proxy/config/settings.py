@@ -276,7 +276,7 @@ class ArtifactSettings(Section):
 
 
 class StateSettings(Section):
-    """What replicas tell each other. Without it, the file in `data_dir` serves the workers of one machine."""
+    """What replicas share. Without it, the file in `data_dir` serves the workers of one machine."""
 
     _fill_url = model_validator(mode="before")(staticmethod(key_from_file("url")))
 

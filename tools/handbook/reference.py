@@ -200,7 +200,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),
-    (("artifacts_gone",), "what was kept in a bucket is no longer there; what requests bring again is kept again"),
+    (("artifacts_gone",), "what was stored in a bucket is no longer there; what requests contain is stored again"),
     (
         ("artifact_read",),
         "an artifact was read, or a read was refused; with a `round`: by the model, with the tool that it was offered; "
@@ -241,12 +241,12 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("state_not_shared",),
-        "replicas with another secret of tenants use the server at `state.url`, too: each group is for itself",
+        "replicas with another secret of tenants use the server at `state.url`, too: each group shares on its own",
     ),
     (
         ("state_lost", "state_found", "state_failed"),
-        "the server at `state.url` is away, or there again, or a defect of the proxy keeps it from what is there; "
-        "meanwhile each replica goes by what it knows and learns, and shows the requests that it has",
+        "the server at `state.url` is unreachable, or reachable again, or a defect of the proxy prevents its use; "
+        "meanwhile each replica uses what it knows and learns itself, and shows the requests that it has",
     ),
     (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),

@@ -335,7 +335,7 @@ class Overview:
     def _unshared(self) -> Iterable[Health]:
         problem = None if self._state is None else self._state()
         if problem is not None:
-            words = f"Replicas share nothing, and each goes by what it knows and shows what it has: {problem}"
+            words = f"Replicas share nothing, and each uses and shows only what it knows itself: {problem}"
             yield {"level": "warn", "words": words}
 
     async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> UpstreamState:

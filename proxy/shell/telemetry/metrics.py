@@ -243,7 +243,7 @@ class Metrics:
         )
         self.state_failures = Counter(
             "context_proxy_state_failures",
-            "Exchanges with the server at `state.url` that failed; a few every four seconds as long as it is away.",
+            "Exchanges with the server at `state.url` that failed; a few every four seconds while it is unreachable.",
             registry=registry,
         )
         # Looked up once: finding the child of a label costs as much as counting.

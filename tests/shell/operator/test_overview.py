@@ -221,7 +221,7 @@ async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage: St
     stage.state = "Connection refused"
     (finding,) = (await stage.overview.of(1))["health"]
     assert finding["level"] == "warn"
-    assert finding["words"].endswith("shows what it has: Connection refused")
+    assert finding["words"].endswith("it knows itself: Connection refused")
     stage.state = None
     assert (await stage.overview.of(1))["health"] == []
 
