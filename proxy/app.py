@@ -59,11 +59,11 @@ REFRESH_SECONDS: Final = 2
 SHOW_SECONDS: Final = 1
 """Between two looks at how much waits, for the metrics: counting at each request would cost each one."""
 PREPARE_SECONDS: Final = 2
-"""From the start until the words of refusals are loaded, unless a refusal comes earlier."""
+"""Delay after the start until the words of refusals are loaded, unless a refusal comes earlier."""
 
 
 async def _prepare_for_refusals() -> None:
-    """In a thread, so that no request waits for it, and not while the first ones come."""
+    """Load them in a thread, so that no request waits, and not while the first ones arrive."""
     await asyncio.sleep(PREPARE_SECONDS)
     await asyncio.to_thread(prepare)
 

@@ -114,7 +114,7 @@ def _application(settings: Settings, load: Load) -> ASGIApp:
 
 
 def _tell_parent() -> None:
-    """Have the parent signal all workers; the one that was asked to reload then finds nothing new."""
+    """Have the parent signal all workers; the one that received the reload then finds nothing new."""
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         os.kill(parent.pid, signal.SIGHUP)

@@ -50,9 +50,9 @@ INVALID: Final = 2
 _LOG: Final = LogSettings(level="error")
 """The findings say the rest."""
 REACH_SECONDS: Final = 10.0
-"""For the upstream's list of models."""
+"""Timeout of the upstream's list of models."""
 ANSWER_SECONDS: Final = 60.0
-"""For a reply to three words: a local server may load its model first."""
+"""Timeout of a reply to three words: a local server may load its model first."""
 WORDS: Final = "Say hello, please."
 TRIAL: Final = b"context-proxy doctor was here\n"
 KEYS_OF_CLIENTS: Final = {"messages": tuple(name for name in VARIABLES if name.startswith("ANTHROPIC_"))}
@@ -78,7 +78,6 @@ class Diagnosis:
     state: State
     text: str
     advice: str = ""
-    """Advice."""
     heading: str = ""
     """Above the first finding about one of several upstreams."""
 
@@ -126,7 +125,6 @@ def examined(settings: Settings, model: str | None = None, api: str | None = Non
 def _examined_upstream(
     settings: Settings, place: str, one: UpstreamSettings, model: str | None, api: str | None
 ) -> Iterator[Diagnosis]:
-    """`place`: of this upstream in the settings."""
     # An upstream of one API lists its models with the headers of that API.
     upstream = one if api is None else RoutedUpstream.model_construct(**{**dict(one), "wire": api})
     status, reached = asyncio.run(_upstream(place, upstream))

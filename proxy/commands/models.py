@@ -113,7 +113,7 @@ class _UpstreamModels(Struct, frozen=True):
     """Why it did not list them."""
     profiles: Sequence[ModelProfile]
     ratios: Sequence[tuple[float, bool]]
-    """For each profile, the upstream's tokens for one of ours, and whether that was measured."""
+    """The upstream's tokens for one of ours and whether that was measured, for each profile."""
     limits: Sequence[TruncateToolOutput]
 
 

@@ -47,7 +47,7 @@ class UpstreamSettings(Section):
 
     @property
     def requests(self) -> str:
-        """Those that it serves, for people."""
+        """The requests that it serves, as shown to people."""
         return "All other requests"
 
     def takes(self, path: str, model: str) -> bool:  # noqa: ARG002 - for those that choose
@@ -73,7 +73,7 @@ class RoutedUpstream(UpstreamSettings):
 
     @property
     def requests(self) -> str:
-        """Those that it serves, for people."""
+        """The requests that it serves, as shown to people."""
         places = {wire.name: wire.path if wire.is_on_host else f"/v1{wire.path}" for wire in WIRES.values()}
         return f"Requests for {self.match}" + (f" at {places[self.wire]}" if self.wire is not None else "")
 

@@ -13,7 +13,7 @@ from typing import Final
 DIGEST_CHARACTERS: Final = 16
 """Digits of a sha256 in hex: 64 bits, enough to distinguish everything that one store ever holds."""
 HASH_CHARACTERS: Final = 24
-"""For callers that ask by hash: early guardrails of LiteLLM take no other length."""
+"""Callers fetch by hash: early guardrails of LiteLLM accept no other length."""
 MAX_TOOL_NAME_CHARACTERS: Final = 48
 """Limit of a tool's name in an artifact's name; file systems allow 255 bytes in total."""
 ARTIFACT_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"

@@ -115,7 +115,7 @@ SYSTEM: Final = (
     "says where the whole is. Restate your notes in every message, and end with the answer in the form asked for."
 )
 TIMEOUT_SECONDS: Final = 60
-"""For one response; the embedded model needs milliseconds."""
+"""Timeout of one response; the embedded model needs milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

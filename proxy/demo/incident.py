@@ -123,7 +123,6 @@ def decoy_line(random: Random, service: str) -> str:
 
 
 def deploy_line(random: Random, second_of_day: int, service: str, name: str) -> str:
-    """One deploy."""
     commit, author, change = f"{random.getrandbits(28):07x}", random.choice(_AUTHORS), random.choice(_CHANGES)
     return f'{moment(second_of_day)} deploy={name} service={service} commit={commit} author={author} "{change}"'
 

@@ -1,8 +1,8 @@
 """A small model server: OpenAI's chat API over a policy, with a real token count, a window and real refusals.
 
-Rule: it treats every client alike and keeps nothing between requests. The same request gets the same bytes, so two runs
-can be compared: ids are digests of it and the time is fixed. A tool call and its results belong together, as at OpenAI:
-a careless cut breaks exactly this. Refusals are those of real servers, word for word, each with its source.
+Rule: it treats every client the same and keeps nothing between requests. The same request gets the same bytes, so two
+runs can be compared: ids are digests of it and the time is fixed. A tool call and its results belong together, as at
+OpenAI: a careless cut breaks exactly this. Refusals are those of real servers, word for word, each with its source.
 """
 
 from __future__ import annotations
@@ -266,7 +266,6 @@ FLAVOURS: Final[Mapping[str, Flavour]] = {
         Flavour("dashscope", counts_reply=False, refusal=_dashscope, model_fields=lambda _: {}),
     )
 }
-"""Models by name."""
 OPENAI: Final = FLAVOURS["openai"]
 
 

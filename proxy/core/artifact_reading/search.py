@@ -28,7 +28,7 @@ CONTEXT: Final = 2
 HITS: Final = 50
 """The default."""
 _MEMORY_BYTES: Final = 1 << 20
-"""For the automaton of a pattern; RE2's own default is 8 MB. A pattern that needs more is refused."""
+"""Memory for the automaton of a pattern; RE2's own default is 8 MB. A pattern that needs more is refused."""
 
 
 class Search(Struct, frozen=True):

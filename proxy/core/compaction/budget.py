@@ -26,17 +26,17 @@ LOW_MARK: Final = 0.57
 """Share of the usable room beside what must stay that is still in use after a cut; measured, see
 docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.01
-"""For the frames of messages and tools, which every server builds a little differently, and for a ratio learned from
-usage, which may be too low until it is raised (`shell/models/calibration.py`)."""
+"""Margin for the frames of messages and tools, which every server builds a little differently, and for a ratio learned
+from usage, which may be too low until it is raised (`shell/models/calibration.py`)."""
 _CHARS_MARGIN: Final = 0.02
 """Share of a limit in characters: it is not known what the upstream counts besides the texts."""
 _USUAL_BYTES_PER_TOKEN: Final = 4
 """A high estimate for text, so that the shares of a limit in characters or bytes are rather too small."""
 ESTIMATE_MARGIN: Final = 0.04
-"""For an estimate that has not yet been compared with any count."""
+"""Margin for an estimate that has not yet been compared with any count."""
 SILENT_MARGIN: Final = 0.06
-"""For any estimate where the upstream cuts silently, so that no refusal corrects it. Of 2 341 recorded turns of agents
-at 4 096, counted by another vocabulary, 8 were cut with the margin of an exact count, and none with this one."""
+"""Margin for any estimate where the upstream cuts silently, so that no refusal corrects it. Of 2 341 recorded turns of
+agents at 4 096, counted by another vocabulary, 8 were cut with the margin of an exact count, and none with this one."""
 ARRIVAL_SHARE: Final = 0.3
 """The largest share of the window, less what usually stays in it, that one tool result may take: a larger one is cut
 once, when it arrives, and not again and again by the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
@@ -112,7 +112,7 @@ class Budget:
     """Limits for one request to one model."""
 
     room_tokens: int
-    """For everything that is sent: messages and tools."""
+    """Room for everything that is sent: messages and tools."""
     most_tokens: int | None = field(default=None, kw_only=True)
     """Limit of a second send if required content exceeds the room; None: the room."""
     room_is_guessed: bool = field(default=False, kw_only=True)
@@ -135,10 +135,10 @@ class Budget:
     ratio: float = 1.0
     """The upstream's tokens for one of ours."""
     max_reply_tokens: int | None = None
-    """For prompt and reply together, if the reply limit of the request may be lowered to fit."""
+    """Limit of prompt and reply together, if the reply limit of the request may be lowered to fit."""
     result_tokens: int | None = None
-    """For one tool result when it arrives. A share of the window, not of the room: the reply limit of a request must
-    not move the cuts of earlier results."""
+    """Limit of one tool result when it arrives. A share of the window, not of the room: the reply limit of a request
+    must not move the cuts of earlier results."""
     reserved_reply_tokens: int = 0
     """Kept free for the reply."""
     usable_tokens: int = field(init=False, repr=False, compare=False)

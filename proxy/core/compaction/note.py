@@ -162,9 +162,9 @@ class NoteRoom(NamedTuple):
     lines: int = 0
     """Lines of what is left out, with the note's own words."""
     questions: int = 0
-    """For users' words."""
+    """Tokens for users' words."""
     steps: int = 0
-    """For calls, and as much again for the model's words."""
+    """Tokens for calls, and as many again for the model's words."""
 
     @classmethod
     def beside(cls, fixed: Size, total: Size, budget: Budget) -> NoteRoom:

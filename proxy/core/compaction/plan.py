@@ -69,8 +69,8 @@ class Pipeline:
     budget: Budget
     images: ImageLimit | None = None
     is_replayed: bool = True
-    """Whether cuts are made wherever the conversation exceeded its room as it grew, so that later turns begin alike;
-    otherwise one cut is made at the end, which keeps as much as fits."""
+    """Whether cuts are made wherever the conversation exceeded its room as it grew, so that later turns begin with the
+    same bytes; otherwise one cut is made at the end, which keeps as much as fits."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
 
@@ -104,7 +104,7 @@ class Progress(Struct):
         return Progress(self.window.copy(), self.messages, *calls, self.before, self.earlier)
 
     def exchanged(self, others: Mapping[int, Message], pipeline: Pipeline) -> Progress | None:
-        """The progress if these messages had stood at these indexes; None if another one might have come of it."""
+        """The progress with these messages at these indexes; None if that could have led to a different progress."""
         entries = []
         for index, message in others.items():
             own = self.window.entries[index] if index < self.messages else None
@@ -147,14 +147,13 @@ class Plan(Discreet, frozen=True):
 
     edits: tuple[Edit, ...]
     sent: tuple[Message, ...]
-    """The messages that are sent."""
     before: Size
     """Size of the request as it came."""
     after: Size
     """Size of what is sent: measured, not computed."""
     budget: Budget
     artifacts: tuple[Artifact, ...]
-    """To be kept before anything is sent."""
+    """Stored before anything is sent."""
     largest: tuple[TrackedMessage, ...] = ()
     """The largest messages that are sent, if the plan does not fit."""
     base: Size = NOTHING

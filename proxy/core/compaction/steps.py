@@ -71,7 +71,7 @@ _MIN_TEXT_BYTES: Final = 120
 """The least that is left of a text, besides its notice."""
 RESULT_LIMITS: Final = ExcerptLimits()
 TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=0.5)
-"""For texts of people and models: neither end is worth more."""
+"""Limits for texts of people and models: neither end is worth more."""
 _ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room, tried in turn: what an excerpt costs in tokens is known only after it is made."""
 _Allowed: TypeAlias = dict[tuple[int, Address], int]
@@ -83,7 +83,6 @@ class CutToFit(Struct, frozen=True):
 
     notices: Notices
     messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
-    """Which messages."""
     reason: Reason
     limits: ExcerptLimits = RESULT_LIMITS
     least_tokens: int = 0
@@ -196,7 +195,7 @@ Showing: TypeAlias = Callable[[int], Sequence[LocalStep]]
 
 
 class DescribeOldMedia(Struct, frozen=True):
-    """Where bytes are short: media in tool results are described, the oldest first, but for the newest exchange."""
+    """If bytes are short, describes media in tool results, the oldest first, except in the newest exchange."""
 
     showing: Showing
     notices: Notices
@@ -236,7 +235,6 @@ class DropOldReasoning(Struct, frozen=True):
 
     notices: Notices
     messages: Callable[[ContextWindow], Iterable[TrackedMessage]] = ContextWindow.finished
-    """Which messages."""
     keep_chars: int = 2_000
     """Shorter reasoning stays: the saving would not be worth a changed prefix."""
 
@@ -295,7 +293,7 @@ class LeaveOutExchanges(Struct, frozen=True):
     task_tokens: int
     """Minimum kept of the first user message."""
     dialogue_tokens: int = 0
-    """For short requests with their answers, which go last."""
+    """Tokens for short requests with their answers, which go last."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""

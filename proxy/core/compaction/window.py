@@ -134,7 +134,7 @@ class ContextWindow(Struct, eq=False):
     is_desperate: bool = False
     """Whether even messages that must stay were to be cut, now or earlier."""
     images_at_most: int = 0
-    """How many images are kept, or more: counted as messages are added, and anew whenever a limit is applied."""
+    """How many images are kept, or more: counted as messages are added, and again whenever a limit is applied."""
     pacing: CutPacing = CutPacing()
     held_from: int | None = None
     """Index of the message from which on all count as newest; None: only the newest unit does."""
@@ -145,8 +145,8 @@ class ContextWindow(Struct, eq=False):
         return cls(base, base, counter)
 
     def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
-        """The window if other messages had stood in place of some of its own, (own, other); None if another window
-        might have come of it, although these are interchangeable."""
+        """The window with some of its messages replaced by others, (own, other); None if that could have led to a
+        different window, although these are interchangeable."""
         twin = self.copy()
         for own, other in others:
             if own.index < len(self.entries):
@@ -423,7 +423,7 @@ class ContextWindow(Struct, eq=False):
             self._gone_units.add(unit.start)
 
     def redo(self, entry: TrackedMessage) -> None:
-        """Replace a message by another preparation of it; the messages that follow its batch are made anew."""
+        """Replace a message by another preparation of it; the messages that follow its batch are rebuilt."""
         unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
         old = self.entries[entry.index]
         assert old is not None, "only what is kept is done again"
@@ -477,7 +477,6 @@ class ContextWindow(Struct, eq=False):
                     yield note
 
     def blocks(self) -> tuple[MessageReport, ...]:
-        """Reports of all messages."""
         note = self.omission_note.edit
         if note is None or note.message is None:
             return tuple(self._blocks)

@@ -159,7 +159,7 @@ def mime_by_signature(content: bytes) -> str:
 
 def mime_behind_junk(content: bytes, *, is_mp3: bool) -> str:
     """The type of a content that begins with something else. Not for texts: a text may mention PDF. `is_mp3`: whether
-    it is said to be one; cut out of a stream, it begins in the middle of a frame."""
+    it is declared as one; cut out of a stream, it begins in the middle of a frame."""
     if _LATE_PDF.search(content, 0, _PDF_SEARCH_BYTES) and b"startxref" in content[-_PDF_END_BYTES:]:
         return "application/pdf"
     found = re.finditer(b"\xff[\xe2-\xff]", content[:_JUNK_BYTES]) if is_mp3 else ()

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 _SAMPLE_BYTES: Final = 65_536
-"""From each end."""
+"""Bytes read from each end."""
 _PARSED_BYTES: Final = 4_096
 """JSON up to this size is parsed; longer JSON is recognised by its ends."""
 _BOMS: Final = (

@@ -158,7 +158,7 @@ class Part(Discreet, frozen=True):
     text: str | None = None
     attachment: Attachment | None = None
     rest: bytes = b""
-    """For media: its other members, as its wire writes them."""
+    """The other members of media, as its wire writes them."""
 
 
 class Carried(Discreet, frozen=True):

@@ -32,7 +32,7 @@ counts 3 plus those of the role."""
 REPLY_PRIMING_TOKENS: Final = 3
 """Every reply is primed with `<|start|>assistant<|message|>`. Same source."""
 OTHER_MEDIA_TOKENS: Final = 765
-"""For audio and files, whose cost cannot be known from outside: as much as an image of usual size."""
+"""Tokens for audio and files, whose cost cannot be known from outside: as much as an image of usual size."""
 _IMAGE_HEAD_CHARACTERS: Final = 87_384
 """Base64 of the first 64 KiB: JPEG has its dimensions after the EXIF block, which is at most that long."""
 
@@ -303,7 +303,7 @@ def before_a_user(last: TrackedMessage, counter: Counter) -> TrackedMessage:
 
 
 def done_again(entries: Iterable[TrackedMessage], counter: Counter) -> Iterator[TrackedMessage]:
-    """The messages of a unit after some were prepared anew, with the messages that follow its batches made again."""
+    """The messages of a unit after some were prepared again, with the messages that follow its batches rebuilt."""
     moved: tuple[Moved, ...] = ()
     for entry in entries:
         moved += entry.moved

@@ -87,7 +87,7 @@ class MediaPlacement(Struct, frozen=True):
 
     @property
     def noted(self) -> RoutedMedia:
-        """For the log."""
+        """Logged details."""
         return RoutedMedia(self.found.kind.value, self.found.mime, self.route.value, self.byte_count, self.reason)
 
 

@@ -1,10 +1,10 @@
 """Facts learned about a model, the tenants they bind, and the search for a limit that no refusal names.
 
 Rule: what one tenant has met binds that tenant; it binds all others once a second tenant has met it, or the server
-itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. An
-unnamed limit lies between what was accepted and what was refused: what was refused is never sent again, and after a
-refusal nothing is sent but what was accepted before, or half of what was refused beside the parts that have to stay.
-Only a prompt that comes near the guess raises it, so that running conversations are seldom cut anew.
+itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. An unnamed limit
+lies between what was accepted and what was refused: what was refused is never sent again, and after a refusal nothing
+is sent but what was accepted before, or half of what was refused beside the parts that have to stay. Only a prompt that
+comes near the guess raises it, so that running conversations are seldom cut again.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def has_lessons_of(facts: Facts, by: str) -> bool:
 
 
 def with_values(facts: Facts, by: str, new: Mapping[str, float], now: float, stated: float = 0) -> Facts:
-    """With what a tenant has just met: newer than what it met before, whatever the clock of that host said."""
+    """Add what a tenant has just met: newer than its earlier lessons, whatever the clock of that host says."""
     found: dict[str, Mapping[str, Fact]] = {}
     for name, value in new.items():
         before = facts.get(name, {}).get(by)
@@ -109,7 +109,7 @@ def with_values(facts: Facts, by: str, new: Mapping[str, float], now: float, sta
 
 
 def refuted(facts: Facts, name: str, is_wrong: Iterable[str], now: float) -> Facts:
-    """With this fact refuted for these tenants."""
+    """The facts with this one refuted for these tenants."""
     for by in is_wrong:
         facts = with_values(facts, by, {name: 0}, now)
     return facts

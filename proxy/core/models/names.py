@@ -1,5 +1,5 @@
-"""When two names mean one model: spellings, packaging and deployments of the same weights. And who serves and who made
-a model, by addresses and names; providers have their names from models.dev.
+"""Decides when two names mean one model: spellings, packaging and deployments of the same weights. Also, who serves and
+who made a model, by addresses and names; providers have their names from models.dev.
 
 Rule: a name is only made plainer, never guessed. Anything that may distinguish two models (`-mini`, `-32k`, a size, a
 month such as `-2407`) is kept, because a wrong model is worse than none. A host or name in no table has no provider; a

@@ -53,7 +53,8 @@ class Certainty(StrEnum):
     LEARNED = "learned"
     """A refusal printed it, or usage has shown it: it was true at that time."""
     INFERRED = "inferred"
-    """From refusals that name no window: requests are fitted to it, but it is no evidence against another refusal."""
+    """Inferred from refusals that name no window: requests are fitted to it, but it is no evidence against another
+    refusal."""
     GUESSED = "guessed"
     """The default, or another provider's: good enough for shares and hints, but nothing is refused or left out because
     of it."""

@@ -227,7 +227,7 @@ def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
 
 
 def _hint_suffices(report: ErrorReport, best: TextEvidence, against: frozenset[VerdictKind]) -> bool:
-    """Advice alone counts if nothing else is said; "body too large" is no veto if its limit is in tokens."""
+    """Advice alone counts if the text says nothing else; "body too large" is no veto if its limit is in tokens."""
     if report.asks_to_wait or not against <= ({VerdictKind.BYTES} if best.figures.limit else set()):
         return False
     if report.status == 413:  # if tokens are not mentioned, the limit is in bytes

@@ -204,7 +204,7 @@ class ErrorCode(Struct, frozen=True):
     path: str
     text: str
     place: Place | None = None
-    """For a word that names the refused member, the part of the request; None for a word that names the cause."""
+    """The part of the request that a word names as refused; None if the word names the cause."""
 
 
 class ErrorReport(Struct):
@@ -231,7 +231,7 @@ class ErrorReport(Struct):
     is_silent: bool = False
     """Whether it is a success without a reply: nothing, comments, objects without a choice."""
     has_output: bool = False
-    """Whether a success holds anything that the model said."""
+    """Whether a success holds any output of the model."""
 
     @property
     def is_success(self) -> bool:

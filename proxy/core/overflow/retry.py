@@ -109,7 +109,7 @@ class Attempt(Struct, frozen=True):
 
     kind: AttemptKind
     terms: Terms | None = None
-    """The terms of its plan; None: nothing is planned anew."""
+    """The terms of its plan; None keeps the plan."""
     reply_tokens: int | None = None
     """The maximum reply limit, instead of the request's own."""
     goal_tokens: int | None = None

@@ -203,12 +203,12 @@ def _problem(error: ProxyError, language: Language) -> str:
 
 
 def stopped(rounds: int, language: Language) -> str:
-    """Shown to the client if the model has said nothing and would read pages forever."""
+    """Shown to the client if the model wrote nothing and would read pages forever."""
     return say(READING, "stopped", language, rounds=rounds)
 
 
 def withheld(language: Language) -> str:
-    """Shown to the client if the model has said nothing and its page does not fit."""
+    """Shown to the client if the model wrote nothing and its page does not fit."""
     return say(READING, "withheld", language)
 
 

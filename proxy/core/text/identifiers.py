@@ -18,7 +18,7 @@ beyond ASCII only Latin ones: Chinese has no spaces around a name."""
 _BETWEEN_NAMES: Final = re.compile(r"[^\w\u00c0-\u024f./:-]", re.ASCII)
 _RUN: Final = re.compile(r"[\w\u00c0-\u024f./:-]{6,}", re.ASCII)
 _TO_BLANKS: Final = {code: " " if _BETWEEN_NAMES.match(chr(code)) else chr(code) for code in range(128)}
-"""For ASCII, which is most text: translating and splitting takes an eighth of the time of a search."""
+"""ASCII only, which is most text: translating and splitting takes an eighth of the time of a search."""
 _TO_BLANKS_OF_LINES: Final = _TO_BLANKS | {ord("\n"): "\n"}
 _SLICE_CHARACTERS: Final = 16 * 1024
 """Searched at a time, because no other thread runs during a search: 0.2 ms in ASCII, otherwise 1 ms."""

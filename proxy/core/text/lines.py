@@ -69,7 +69,7 @@ PAGE_BYTES: Final = 48_000
 """Limit of a page: with its header it stays under the 51 200 bytes over which a tool result is cut."""
 
 Span: TypeAlias = tuple[int, int]
-"""From one byte position to another, which is not included."""
+"""Byte positions, start and exclusive end."""
 _WANTED: Final = re.compile(
     r"(?P<first>[0-9]{1,12})(?::(?P<skipped>[0-9]{1,12}))?(?P<open>-(?P<last>[0-9]{1,12})?)?|-(?P<end>[0-9]{1,12})"
 )

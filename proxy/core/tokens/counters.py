@@ -51,8 +51,8 @@ shorter words."""
 
 
 _MIXED_TURN: Final = 1000
-"""For each capital or digit directly after a lower-case letter: rare in words, at every fourth byte in base64 and hex.
-More than one token here would break the rule about joined texts."""
+"""Cost of each capital or digit directly after a lower-case letter: rare in words, at every fourth byte in base64 and
+hex. More than one token here would break the rule about joined texts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -135,8 +135,8 @@ _GEMINI_LEAST_TOKENS: Final = 1_100
 """Gemini 3 takes about this many for an image of any size: huggingface.co/datasets/JOHNISKING/image-token-cost"""
 _QWEN_PATCH_PIXELS: Final = 28
 _QWEN_TOKENS: Final = (4, 16_384)
-"""For `min_pixels` 3136 and `max_pixels` 12845056: huggingface.co/Qwen/Qwen2-VL-7B-Instruct/discussions/47 and its
-preprocessor_config.json. Qwen3-VL has patches of 32 pixels."""
+"""Corresponds to `min_pixels` 3136 and `max_pixels` 12845056: huggingface.co/Qwen/Qwen2-VL-7B-Instruct/discussions/47
+and its preprocessor_config.json. Qwen3-VL has patches of 32 pixels."""
 _QWEN_FRAME_TOKENS: Final = 2
 """`<|vision_start|>` and `<|vision_end|>`."""
 

@@ -125,7 +125,7 @@ class _Shortening(Struct, frozen=True):
     def of(
         cls, text: str, response: Mapping[str, Raw], limits: ExcerptLimits, artifact: Artifact, notices: Notices
     ) -> _Shortening:
-        """With as many of the other members as there is room for."""
+        """Keep as many of the other members as fit."""
         name = max(_SHORTENED, key=lambda name: len(bytes(response.get(name, b""))))
         written = bytes(response[name]).decode("utf-8", "surrogatepass")
         opened = jsontext.value(response[name])
@@ -193,8 +193,8 @@ class _Shortening(Struct, frozen=True):
 def _frames(
     response: Mapping[str, Raw], bulk: str, limits: ExcerptLimits
 ) -> Iterator[tuple[Mapping[str, bytes], Mapping[str, Any], str, bool]]:
-    """Members of the new response, what is put beside the preview, and what is said after the note, from everything to
-    the minimum."""
+    """Members of the new response, what is put beside the preview, and the text after the note, from everything to the
+    minimum."""
     aside_bytes = limits.max_bytes * _ASIDE_SHARE
     text = jsontext.value(response.get("text", b"null"))
     is_shown = bulk != "text" and isinstance(text, str) and 0 < utf8_length(text) <= aside_bytes

@@ -152,7 +152,6 @@ class TruncateToolOutput(Struct, frozen=True):
             yield from self._text_edits(index, at, text, tool, limits, notices)
 
     def limits_of(self, tool: str) -> ExcerptLimits:
-        """The limits for one tool."""
         return self.tools.get(tool, self.limits)
 
     def _text_edits(
