@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import os
 import re
 import sys
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print(NOT_ON_WINDOWS, file=sys.stderr)
         return 1
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error: some terminals lack an arrow or a dash
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
         close = meant(unknown[0].partition("=")[0], [f"--{name.replace('_', '-')}" for name in vars(options)])

@@ -264,7 +264,7 @@ class ArtifactSettings(Section):
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
     agent_path: AgentPath | None = None
     """Path under which agents see that folder, if it differs, as with a volume. Empty: its own path, for clients on
-    this machine; others get the proxy's address instead."""
+    this machine; others, and all if it contains an apostrophe, get the proxy's address instead."""
     public_url: PublicUrl | None = None
     """How agents reach this proxy, without `/v1`: `https://proxy.example`. Empty: the `Host` of each request."""
     shared: bool = False

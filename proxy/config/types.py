@@ -86,8 +86,13 @@ def _state_url(url: SecretStr) -> SecretStr:
     return SecretStr(address)
 
 
+def fits_into_quotes(path: str) -> bool:
+    """Whether a notice can put the path into a shell command, between apostrophes."""
+    return path.isprintable() and "'" not in path
+
+
 def _agent_path(path: str) -> str:
-    if not path.isprintable() or "'" in path or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
+    if not fits_into_quotes(path) or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
         raise ValueError("must be an absolute path, without quotes and control characters")
     return path
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.types import Scope
 
 from proxy.config.settings import ArtifactSettings, Settings
+from proxy.config.types import fits_into_quotes
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.shell.artifacts.folder import META, TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
 from proxy.shell.resources.logs import logger
@@ -198,7 +199,7 @@ class AccessResolver:
     def __init__(self, settings: ArtifactSettings, folder: str | None) -> None:
         """`folder`: where the artifacts are on this machine; None: in a bucket."""
         self._settings = settings
-        self._folder = folder
+        self._folder = folder if folder is not None and fits_into_quotes(folder) else None
         self._way = functools.lru_cache(1024)(self._build)
 
     def of(self, scope: Scope) -> ArtifactAccess:

@@ -66,6 +66,12 @@ def test_a_client_on_this_machine_gets_the_path_and_others_the_url() -> None:
     assert way(scope(), folder=None) == ArtifactAccess(None, url, keys)
 
 
+@pytest.mark.parametrize("folder", ["/home/o'brien/kept", "/tmp/a\nb", "/tmp/\udcff"])
+def test_a_path_that_no_shell_command_can_quote_is_not_named(folder: str) -> None:
+    assert way(scope(), folder=folder) == way(scope("10.0.0.6"))
+    assert way(scope(), folder="/home/o brien/ü").folder == "/home/o brien/ü"
+
+
 def test_what_the_operator_states_holds_for_everybody() -> None:
     stated = {"agent_path": "/mnt/kept", "public_url": "https://p.example/x/v1/"}
     for client in ("127.0.0.1", "10.0.0.6"):
