@@ -25,6 +25,8 @@ class VerdictKind(StrEnum):
     BYTES = "bytes"
     COUNT = "count"
     FIELD = "field"
+    NOT_FOUND = "not_found"
+    """An unknown model, or a path that the upstream does not serve."""
     RATE = "rate"
     QUOTA = "quota"
     PAIRING = "pairing"

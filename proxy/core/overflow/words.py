@@ -342,6 +342,7 @@ _OTHER_CODES: Final = [
         ),
         (VerdictKind.POLICY, r"data_inspection"),
         (VerdictKind.AUTH, r"auth|api_key|permission|forbidden|access_denied|invalid_token"),
+        (VerdictKind.NOT_FOUND, r"model_not_found|not_found_error$"),
         (VerdictKind.COUNT, r"array_above_max_length|too_many_(?:images|tools|messages|files)"),
         (VerdictKind.FIELD, r"string_above_max_length|string_too_long|oversized"),
         (VerdictKind.FIELD, r"(?:media|image|video|audio)_(?:budget|size|dimension)"),

@@ -256,7 +256,7 @@ def test_an_empty_refusal_is_unknown_whatever_the_estimate(status: int):
         (503, True, VerdictKind.TRANSIENT),
         (401, False, VerdictKind.AUTH),
         (500, False, VerdictKind.TRANSIENT),
-        (404, False, VerdictKind.UNKNOWN),
+        (404, False, VerdictKind.NOT_FOUND),
         (413, False, VerdictKind.BYTES),
         (429, False, VerdictKind.RATE),
     ],
@@ -268,6 +268,15 @@ def test_an_answer_that_says_nothing_is_known_by_its_status(status: int, waits: 
 def test_texts_speak_before_codes_and_codes_before_the_status():
     assert refused(429, "This request requires more credits", code="rate_limit_exceeded").kind is VerdictKind.QUOTA
     assert refused(400, "No", code="content_filter").kind is VerdictKind.POLICY
+
+
+@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize("code", ["model_not_found", "NotFoundError"])
+def test_an_unknown_model_is_not_found_whatever_member_the_error_names(status: int, code: str):
+    said = "The model `x` does not exist or you do not have access to it."
+    for place in (None, Place.ELSEWHERE):
+        assert refused(status, said, place=place, code=code).kind is VerdictKind.NOT_FOUND
+    assert refused(404, "No endpoints found that support image input", code=code).kind is VerdictKind.MEDIA
 
 
 def test_the_message_is_the_upstreams_and_bounded():

@@ -131,7 +131,7 @@ NATIVE = json.dumps(
         (200, b'{"error":"prompt too long; exceeded max context length by 451 tokens"}\n', VerdictKind.PROMPT),
         (400, json.dumps({"error": NATIVE}).encode(), VerdictKind.PROMPT),
         (500, b'{"error":"no user query found in messages"}', VerdictKind.PROMPT),
-        (404, b'{"error":"model \'x\' not found"}', VerdictKind.UNKNOWN),
+        (404, b'{"error":"model \'x\' not found"}', VerdictKind.NOT_FOUND),
     ],
 )
 def test_a_response_is_judged_by_its_words_and_never_by_the_models(status, reported, kind):
