@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from msgspec import Struct, field
 
 from proxy.config.settings import Settings
-from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.reloading import Load, Reloader
 from proxy.shell.artifacts.access import AccessResolver, Tenants, create_folder, create_tenants, look_after
@@ -30,7 +29,7 @@ from proxy.shell.endpoints.services import Current, Note, Readiness, Services, u
 from proxy.shell.models.catalogue import Prices
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.operator.explaining import Destination, Explainer
+from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview, Priced
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
@@ -38,14 +37,12 @@ from proxy.shell.planning.planner import Planner
 from proxy.shell.references.resolver import Downloads, FetchCache, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
-from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.resources.waiting import WaitingRoom
 from proxy.shell.resources.workload import Workload, give_memory_back, tune_interpreter
 from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
     from proxy.shell.endpoints.mcp_server import McpEndpoint
@@ -128,15 +125,16 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     mcp = _mcp(settings, tools, rights := _rights(settings, tenants))
-    backends = [
-        Backend.of(settings.before(one), one, shared, name if settings.upstreams else "")
-        for name, one in settings.named_upstreams.items()
-    ]
-    contact, sharers = _state(settings, backends, tenants, metrics, history)
-    priced = [backend.priced(name) for name, backend in zip(settings.named_upstreams, backends, strict=True)]
-    metrics.follow([backend.learning for backend in backends], {one.host: one.prices.of for one in reversed(priced)})
-    routes = Routes([backend.route for backend in backends], settings.server.max_body_bytes)
-    readiness = _readiness(settings, backends, store)
+    named = settings.named_upstreams
+    routes = Routes(
+        [_route(settings.before(one), shared, name if settings.upstreams else "") for name, one in named.items()],
+        settings.server.max_body_bytes,
+    )
+    models = [route.planner.models for route in routes.all]
+    contact, sharers = _state(settings, models, tenants, metrics, history)
+    priced = [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in zip(named, models, strict=True)]
+    metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
+    readiness = _readiness(settings, routes, store)
 
     @contextlib.asynccontextmanager
     async def running() -> AsyncIterator[None]:
@@ -144,16 +142,16 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, even if closing another fails
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
-            for backend in backends:
-                at_the_end.push_async_callback(backend.upstream.aclose)
-                at_the_end.push_async_callback(backend.models.close)
+            for one in models:
+                at_the_end.push_async_callback(one.upstream.aclose)
+                at_the_end.push_async_callback(one.close)
             at_the_end.callback(reader.close)
             at_the_end.callback(room.close)
             for close in (store.close, resolver.aclose, readiness.close, history.close):
                 at_the_end.push_async_callback(close)
-            for backend in backends:
-                backend.models.start()
-                at_the_end.callback(asyncio.create_task(_follow(backend.learning)).cancel)
+            for one in models:
+                one.start()
+                at_the_end.callback(asyncio.create_task(_follow(one.learning)).cancel)
             await at_the_end.enter_async_context(_sharing(contact, sharers))
             for work in (
                 history.write_for_ever(),
@@ -174,7 +172,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         notes["state"] = lambda: contact.problem
     return Services(
         settings.server,
-        routes.default.base_path,
+        routes.default.upstream.base_path,
         guard,
         FittedEndpoint(routes, recorder, ways, settings.server, workload, room),
         PassThrough(routes, settings.server.body_timeout_seconds),
@@ -191,7 +189,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
             state=notes.get("state"),
             mode=settings.mode if settings.enabled else "off",
         ),
-        Explainer(settings, [backend.destination for backend in backends], store.place_of, ways.here),
+        Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
         ArtifactRoute(reader, rights, inherited.replacements),
         running,
     )
@@ -208,39 +206,13 @@ class Shared(Struct, frozen=True):
     resolver: Resolver
 
 
-class Backend(Struct, frozen=True):
-    """Parts that serve requests to one upstream."""
-
-    upstream: Upstream
-    learning: Learning
-    models: ModelResolver
-    route: Route
-
-    @classmethod
-    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared, name: str) -> Backend:
-        """`settings`: those of a proxy that has only the upstream `one`. `name`: its place in the settings, if there
-        are several."""
-        learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-        upstream = Upstream(one)
-        models = ModelResolver(settings, upstream, learned=learning)
-        hidden = HiddenCallMemory(shared.store, shared.reader)
-        planner = Planner(Pipelines(settings), models.profile, learning.ratio, shared.resolver, hidden, models.settle)
-        retrieval = Retrieval(
-            planner, shared.tools, shared.recorder, settings.language, settings.overflow.keepalive_seconds
-        )
-        relay = Relay(
-            settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
-        )
-        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one, name))
-
-    def priced(self, name: str) -> Priced:
-        """Prices of this upstream for the overview; `name`: of its check."""
-        return Priced(self.upstream.host, name, Prices(self.models.catalogue))
-
-    @property
-    def destination(self) -> Destination:
-        """Parts of this upstream that a dry run uses."""
-        return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
+def _route(settings: Settings, shared: Shared, name: str) -> Route:
+    """The parts that serve requests to one upstream. `settings`: those of a proxy that has only this one. `name`: its
+    place in the settings, if there are several."""
+    models, hidden = ModelResolver(settings), HiddenCallMemory(shared.store, shared.reader)
+    planner = Planner(Pipelines(settings), models, shared.resolver, hidden)
+    relay = Relay(settings, planner, shared.store, shared.tenants, shared.recorder, shared.tools)
+    return Route(relay, planner, models.upstream, name)
 
 
 def _history(settings: Settings, inherited: Inherited) -> History:
@@ -276,14 +248,14 @@ def _compress_api(
     return CompressApi(routes, shared.tenants, guard, kept_by_hash, settings.server, workload)
 
 
-def _readiness(settings: Settings, backends: Sequence[Backend], store: ArtifactStore) -> Readiness:
-    checks = [upstream_check(backend.route.relay) for backend in backends]
+def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Readiness:
+    checks = [upstream_check(route.relay) for route in routes.all]
     upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
     return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
 def _state(
-    settings: Settings, backends: Sequence[Backend], tenants: Tenants, metrics: Metrics, history: History
+    settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics, history: History
 ) -> tuple[StateContact | None, list[SharedLearning | SharedDecisions]]:
     """The server through which replicas share, if there is one, and what shares lessons and decisions."""
     if settings.state.url is None:
@@ -295,7 +267,7 @@ def _state(
     contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.state_failures.inc)
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
-        found.append(SharedLearning(contact, {backend.learning.upstream: backend.learning for backend in backends}))
+        found.append(SharedLearning(contact, {one.learning.upstream: one.learning for one in models}))
     if history.unsent is not None:
         found.append(SharedDecisions(contact, history, history.unsent))
     return contact, found

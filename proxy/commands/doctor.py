@@ -36,7 +36,6 @@ from proxy.reloading import leads_here
 from proxy.shell.artifacts.access import OWNER_FILE, create_folder
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, reason_of
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
-from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.resources.logs import configure_logging
@@ -129,8 +128,7 @@ def _examined_upstream(
     upstream = one if api is None else RoutedUpstream.model_construct(**{**dict(one), "wire": api})
     status, reached = asyncio.run(_upstream(place, upstream))
     yield reached
-    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings.before(upstream), Upstream(upstream), learned=learning)
+    resolver = ModelResolver(settings.before(upstream))
     if status is not None:
         yield _key(place, one, status)
         failure = asyncio.run(resolver.ask_now(model))

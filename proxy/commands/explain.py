@@ -21,7 +21,6 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.config.settings import Settings
-from proxy.config.upstreams import UpstreamSettings
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.conversation.tracked_message import MessageReport, Reason
 from proxy.core.text import jsontext
@@ -29,13 +28,11 @@ from proxy.errors import MalformedRequest
 from proxy.shell.artifacts.access import AccessResolver, create_folder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
-from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.operator.explaining import PROFILE_VALUES, Destination, Explainer, Explanation
+from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.upstream.client import Upstream
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""
@@ -49,15 +46,9 @@ def create_explainer(settings: Settings) -> Explainer:
     folder, kept = create_folder(settings), settings.artifacts
     store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
     here = AccessResolver(kept, folder.place_of("")).here
-    destinations = [_destination(settings.before(one), one) for one in settings.named_upstreams.values()]
-    return Explainer(settings, destinations, store.place_of, here)
-
-
-def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
-    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, Upstream(one), learned=learning)
-    planner = Planner(Pipelines(settings), models.profile, learning.ratio, settle=models.settle)
-    return Destination(one, planner, models, learning.ratio)
+    each = map(settings.before, settings.named_upstreams.values())
+    planners = [Planner(Pipelines(alone), ModelResolver(alone)) for alone in each]
+    return Explainer(settings, planners, store.place_of, here)
 
 
 def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, as_diff: bool) -> int:

@@ -33,7 +33,6 @@ from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.upstream.client import Upstream
 
 MAX_TOOLS: Final = 12
 """Tools shown with their own limits; the JSON has all of them."""
@@ -118,12 +117,11 @@ class _UpstreamModels(Struct, frozen=True):
 
 
 def _models_of(settings: Settings, upstream: UpstreamSettings, name: str | None) -> _UpstreamModels:
-    learning = Learning(settings.data_dir, upstream.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings.before(upstream), Upstream(upstream), learned=learning)
+    resolver = ModelResolver(settings.before(upstream))
     failure = asyncio.run(resolver.ask_now(name))
-    names = (name,) if name is not None else _names(settings, upstream, resolver, learning)
+    names = (name,) if name is not None else _names(settings, upstream, resolver)
     profiles = [resolver.profile(one) for one in names]
-    ratios = [learning.ratio(one.known_as, counter_for(one.tokenizer, one.model).name) for one in profiles]
+    ratios = [resolver.learning.ratio(one.known_as, counter_for(one.tokenizer, one.model).name) for one in profiles]
     limits_of = Pipelines(settings).result_limits
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
     return _UpstreamModels(upstream, failure, profiles, ratios, limits)
@@ -145,13 +143,11 @@ def _print(found: _UpstreamModels, name: str | None, console: Console) -> None:
         console.print(Text(f"{found.upstream.base_url} did not list its models: {found.failure}", style="yellow"))
 
 
-def _names(
-    settings: Settings, upstream: UpstreamSettings, resolver: ModelResolver, learning: Learning
-) -> tuple[str, ...]:
+def _names(settings: Settings, upstream: UpstreamSettings, resolver: ModelResolver) -> tuple[str, ...]:
     """Names of the models whose requests go to this upstream. Patterns name no model; the models that match them appear
     under their own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
-    names = dict.fromkeys((*written, *learning.models, *resolver.discovery.names))
+    names = dict.fromkeys((*written, *resolver.learning.models, *resolver.discovery.names))
     return tuple(name for name in names if settings.paths_to(upstream, window_in_name(name).plain))
 
 

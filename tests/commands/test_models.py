@@ -21,7 +21,7 @@ BASE = "https://llm.example.org/v1"
 
 @pytest.fixture(autouse=True)
 def _upstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.commands.models.Upstream", RespxUpstream)
+    monkeypatch.setattr("proxy.shell.models.profiles.Upstream", RespxUpstream)
 
 
 def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) -> str:

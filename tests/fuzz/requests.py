@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from support.planners import Models
+
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
@@ -115,6 +117,5 @@ def without(complaints: Callable[[Any], Sequence[str]]) -> Callable[[bytes], boo
 def _planner(window: int, tokenizer: str) -> Planner:
     return Planner(
         Pipelines(Settings()),
-        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
-        lambda *_: (1.0, False),
+        Models(lambda model, _: ModelProfile(model, window, tokenizer=tokenizer)),
     )

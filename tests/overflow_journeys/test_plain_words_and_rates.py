@@ -20,7 +20,7 @@ from support.overflow_words import (
 )
 from support.scripted_upstream import Connection, Request
 
-from proxy import app
+from proxy.shell.models import profiles
 from proxy.shell.models.learning import Learning
 
 ZAI = b'{"error": {"code": "1261", "message": "Prompt exceeds max length"}}'
@@ -129,7 +129,7 @@ class Hours:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now, self._made = time.time(), list[Learning]()
-        monkeypatch.setattr(app, "Learning", self._learning)
+        monkeypatch.setattr(profiles, "Learning", self._learning)
 
     def _learning(self, *args: Any, **more: Any) -> Learning:
         self._made.append(Learning(*args, **more, clock=lambda: self._now))

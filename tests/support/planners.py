@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
@@ -14,11 +15,22 @@ TENANT = b"owner"
 TOOLS = [{"type": "function", "function": {"name": "run_command", "parameters": {}}}]
 
 
+class Models:
+    """What is known of the models of an upstream."""
+
+    def __init__(self, profile, ratio=(1.0, False), settle=None):
+        self.profile = profile
+        self.learning = SimpleNamespace(ratio=lambda *_: ratio)
+        self._settle = settle
+
+    async def settle(self, model, tenant):
+        return self._settle is not None and await self._settle(model, tenant)
+
+
 def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:
     return Planner(
         Pipelines(Settings(**settings)),
-        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
-        lambda *_: ratio,
+        Models(lambda model, _: ModelProfile(model, window, tokenizer=tokenizer), ratio),
     )
 
 

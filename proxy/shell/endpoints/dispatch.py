@@ -249,7 +249,7 @@ def _on(route: Route, scope: Scope, matched: PathMatch, routes: Routes) -> PathM
     """Move the match to another upstream's host."""
     if route is routes.default:
         return matched
-    return match_path(scope["method"], raw_path(scope), route.base_path) or matched
+    return match_path(scope["method"], raw_path(scope), route.upstream.base_path) or matched
 
 
 def has_dot_segment(path: str) -> bool:

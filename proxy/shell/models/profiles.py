@@ -17,7 +17,7 @@ import fnmatch
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
 from proxy.core.models.facts import Search
@@ -25,6 +25,7 @@ from proxy.core.models.names import window_in_name
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
+from proxy.shell.models.learning import Learning
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Upstream
@@ -32,30 +33,6 @@ from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
 """Returns limits of a model and a phrase that names the source; None for an unknown model."""
-
-
-class Learned(Protocol):
-    """Lessons from refusals and usage."""
-
-    @property
-    def version(self) -> int:
-        """Changes when any of it is new."""
-
-    @property
-    def models(self) -> Sequence[str]:
-        """Models about which anything is known."""
-
-    def note_allocated(self, model: str, window_tokens: int) -> None:
-        """Compare it with what a self-hosted server reports as allocated."""
-
-    def limits(
-        self, model: str, by: str | None = None, supposed: Search | None = None
-    ) -> tuple[ModelLimits, str] | None:
-        """Limits of this tenant's requests; `by=None` picks the tenant with the most recent lesson. `supposed`
-        replaces its latest lesson."""
-
-    def taught_apart(self, model: str, by: str) -> str:
-        """The tenant if it has limits of its own, otherwise ''."""
 
 
 SMALL_BODY_BYTES: Final = 8 * 1024
@@ -101,18 +78,21 @@ class ModelResolver:
     def __init__(
         self,
         settings: Settings,
-        upstream: Upstream,
         *,
-        learned: Learned | None = None,
+        upstream: Upstream | None = None,
+        learning: Learning | None = None,
         catalogue: Catalogue | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._upstream = upstream
-        self.catalogue = catalogue or Catalogue(settings.upstream.base_url)
-        is_configured = settings.defaults.context_window is not None
-        self.discovery = Discovery(upstream, self.forget, self._reconsider, clock, window_is_configured=is_configured)
+        """`settings`: those of a proxy that has only this upstream."""
+        base_url, is_configured = settings.upstream.base_url, settings.defaults.context_window is not None
+        self.upstream = upstream or Upstream(settings.upstream)
+        self.learning = learning or Learning(settings.data_dir, base_url, enabled=settings.learning.enabled)
+        self.catalogue = catalogue or Catalogue(base_url)
+        self.discovery = Discovery(
+            self.upstream, self.forget, self._reconsider, clock, window_is_configured=is_configured
+        )
         self._configured = from_configuration(settings.models)
-        self._learned = learned
         self._sources: tuple[Source, ...] = (
             from_defaults(settings),
             self.discovery.allocated,
@@ -136,11 +116,10 @@ class ModelResolver:
         """
         self.discovery.nudge()
         name = model[:MAX_NAME_CHARS]
-        apart = self._learned.taught_apart(name, by) if by and self._learned is not None else None
-        learned = self._learned.version if self._learned is not None else 0
+        version = self._generation, self.learning.version
         if supposed is not None:
-            return self._resolve(name, by, (self._generation, learned), supposed)
-        return self._remembered(name, apart, (self._generation, learned))
+            return self._resolve(name, by, version, supposed)
+        return self._remembered(name, self.learning.taught_apart(name, by) if by else None, version)
 
     async def settle(self, model: str, by: str) -> bool:
         """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed. Whether the
@@ -170,7 +149,7 @@ class ModelResolver:
     async def ask_now(self, model: str | None, timeout_seconds: float = ASK_SECONDS) -> str | None:
         """Ask the upstream for its models, and about this one by name if it says more then; why it did not list them,
         None if it did. For commands, which have no loop that asks in the background; it loads no model."""
-        async with contextlib.aclosing(self._upstream):  # each call of a command has a loop of its own
+        async with contextlib.aclosing(self.upstream):  # each call of a command has a loop of its own
             failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
             if model is not None:
                 await self.discovery.ask_for(window_in_name(model).plain)
@@ -186,13 +165,12 @@ class ModelResolver:
 
     def _reconsider(self) -> None:
         """Compare what was learned with what a self-hosted server reports now, if that is news."""
-        learned = self._learned
-        for model in learned.models if learned is not None else ():
+        for model in self.learning.models:
             named = window_in_name(model)
             window = None if named.is_stated else self.discovery.stated(named.plain)
-            if learned is not None and window is not None and self._stated.get(model) != window:
+            if window is not None and self._stated.get(model) != window:
                 self._stated.put(model, window)
-                learned.note_allocated(model, window)
+                self.learning.note_allocated(model, window)
 
     def start(self) -> None:
         """Ask the upstream, and read the catalogue in a thread; both in the background. Needs a running loop."""
@@ -243,7 +221,7 @@ class ModelResolver:
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
         certainty, taken = Certainty.GUESSED, 0
-        learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
+        learned = self.learning.limits(model, by, supposed)
         plain, named_tokens, is_stated = window_in_name(model)
         sources = [source(plain) for source in self._sources]
         configured = self._configured(model) or self._configured(plain)

@@ -14,7 +14,6 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from proxy.config.settings import Settings
-from proxy.config.upstreams import UpstreamSettings
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import in_model_tokens
 from proxy.core.conversation.tracked_message import MessageReport
@@ -23,9 +22,8 @@ from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.overflow.refusal import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.shell.models.profiles import ModelResolver, stated_by
+from proxy.shell.models.profiles import stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.entries import Block, described_blocks
@@ -134,15 +132,6 @@ class DryRun(TypedDict):
 PROFILE_VALUES: Final = tuple(Profile.__annotations__)
 
 
-class Destination(Struct, frozen=True):
-    """One upstream, as far as a dry run needs it."""
-
-    upstream: UpstreamSettings
-    planner: Planner
-    models: ModelResolver
-    ratio_of: RatioOf
-
-
 class Explanation(Struct, frozen=True):
     """A plan that is not sent, for JSON."""
 
@@ -223,13 +212,13 @@ class Explainer:
     def __init__(
         self,
         settings: Settings,
-        destinations: Sequence[Destination],
+        planners: Sequence[Planner],
         place_of: Callable[[Artifact], str],
         way: ArtifactAccess,
     ) -> None:
-        """`destinations`: in the order in which they are tried; the last one takes every request."""
+        """`planners`: of the upstreams in the order in which they are tried; the last one takes every request."""
         self._settings = settings
-        self._destinations = destinations
+        self._planners = planners
         self._place_of = place_of
         self._way = way
 
@@ -237,27 +226,29 @@ class Explainer:
         """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
         list them, None if it did. Raises MalformedRequest."""
         body = body if model is None else _for_model(body, model)
-        return await self._destination(body).models.ask_now(wire_of_body(body).model_in(body) or None)
+        return await self._planner(body).models.ask_now(wire_of_body(body).model_in(body) or None)
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
         body = body if model is None else _for_model(body, model)
-        to = self._destination(body)
-        planned = await to.planner.dry_run(wire_of_body(body), body, self._way)
+        planner = self._planner(body)
+        planned = await planner.dry_run(wire_of_body(body), body, self._way)
         profile, plan = planned.inputs.profile, planned.plan
         problem = None
         if not plan.may_be_sent:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
-        ratio = to.ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name, "", False)
-        return Explanation(planned, to.upstream.base_url, mode, places, ratio, problem)
+        counter = counter_for(profile.tokenizer, profile.model)
+        ratio = planner.models.learning.ratio(profile.model, counter.name)
+        return Explanation(planned, planner.models.upstream.settings.base_url, mode, places, ratio, problem)
 
-    def _destination(self, body: bytes) -> Destination:
+    def _planner(self, body: bytes) -> Planner:
         """Chosen by wire and model, as for a real request."""
         wire = wire_of_body(body)
-        taking = (one for one in self._destinations if one.upstream.takes(wire.path, wire.model_in(body)))
-        return next(taking, self._destinations[-1])
+        path, model = wire.path, wire.model_in(body)
+        taking = (one for one in self._planners if one.models.upstream.settings.takes(path, model))
+        return next(taking, self._planners[-1])
 
 
 def _for_model(body: bytes, model: str) -> bytes:

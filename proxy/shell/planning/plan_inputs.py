@@ -8,9 +8,9 @@ inputs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -23,23 +23,12 @@ from proxy.core.models.profile import AgentFileAccess, ModelProfile, offers_suba
 from proxy.core.overflow.retry import Terms
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of
+from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.resources.threads import while_wanted
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
-
-
-class ProfileOf(Protocol):
-    """Looks up what a model accepts."""
-
-    def __call__(self, model: str, by: str, supposed: Search | None = None, /) -> ModelProfile:
-        """For this tenant's requests. `supposed`: taken for what its latest refusal has taught."""
-
-
-RatioOf: TypeAlias = Callable[[str, str, str, bool], tuple[float, bool]]
-"""(model, name of its counter, tenant of the request, whether over 1 only as far as a refusal has confirmed it) → (the
-upstream's tokens for one of ours, whether that was measured): the same as long as the profile is the same object."""
 
 MAX_KNOWN_INPUTS: Final = 256
 """Each is for a model, a reply limit, a tool list and a kind of client; all of these are foreign input."""
@@ -112,10 +101,9 @@ class _Limits(NamedTuple):
 class KnownInputs:
     """Finds the inputs of plans; may be used from any thread."""
 
-    def __init__(self, pipelines: Pipelines, profile_of: ProfileOf, ratio_of: RatioOf) -> None:
+    def __init__(self, pipelines: Pipelines, models: ModelResolver) -> None:
         self._pipelines = pipelines
-        self._profile_of = profile_of
-        self._ratio_of = ratio_of
+        self._profile_of, self._ratio_of = models.profile, models.learning.ratio
         self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
         self._limits_by_profile: dict[tuple[int, str, int | None], tuple[ModelProfile, _Limits]] = {}
         """Keyed by the identity of a profile, which is another object as soon as anything else is known of its

@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,12 +25,13 @@ from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry import Terms
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
-from proxy.shell.models.profiles import SMALL_BODY_BYTES
+from proxy.shell.models.profiles import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, resolving
-from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, is_far_under
+from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
 from proxy.shell.planning.planned import LastSent, Planned
+from proxy.shell.references.resolver import Resolver
 from proxy.shell.resources.threads import in_thread
 from proxy.wire.protocol import Wire, repaired
 from proxy.wire.request import Request
@@ -50,20 +51,6 @@ _NOTHING: Final[Resolved] = {}
 _NO_OTHERS: Final[Mapping[int, Message]] = {}
 _COPIES: Final = 4
 """How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
-
-
-class Lookup(Protocol):
-    """Finds what is kept elsewhere: images on the web, artifacts."""
-
-    def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
-        """Whether the new bytes of a body may hold references. `may_name_images`: whether they may name an image."""
-
-    async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
-        """Resolve references."""
-
-
-Settle: TypeAlias = Callable[[str, str], Awaitable[bool]]
-"""(model, tenant) → whether more is known of the model now; it may wait a moment for that."""
 
 
 class _Incoming(Struct):
@@ -88,19 +75,16 @@ class Planner:
     def __init__(
         self,
         pipelines: Pipelines,
-        profile_of: ProfileOf,
-        ratio_of: RatioOf,
-        lookup: Lookup | None = None,
+        models: ModelResolver,
+        lookup: Resolver | None = None,
         hidden: HiddenCallMemory | None = None,
-        settle: Settle | None = None,
     ) -> None:
         self._pipelines = pipelines
-        self._inputs = KnownInputs(pipelines, profile_of, ratio_of)
-        self._profile_of = profile_of
+        self.models = models
+        self._inputs = KnownInputs(pipelines, models)
         self._lookup = lookup
         self._hidden = hidden
         """None: nothing is ever hidden."""
-        self._settle = settle
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
         self._refused = RefusedHistories()
 
@@ -130,9 +114,9 @@ class Planner:
             resolved = await self._resolved(wire, self._lookup, tenant, body, match)
             lookup_seconds = time.perf_counter() - started
         planned = await self._run(came, match, resolved)
-        if looking_up and self._settle and len(body) > SMALL_BODY_BYTES:
+        if looking_up and len(body) > SMALL_BODY_BYTES:
             started = time.perf_counter()
-            is_news = await self._settle(planned.request.known_as, planned.tenant)
+            is_news = await self.models.settle(planned.request.known_as, planned.tenant)
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
@@ -248,7 +232,7 @@ class Planner:
         return await in_thread(self._plan, came, match, resolved)
 
     async def _resolved(
-        self, wire: Wire, lookup: Lookup, tenant: bytes, body: bytes, match: Match[Planned] | None
+        self, wire: Wire, lookup: Resolver, tenant: bytes, body: bytes, match: Match[Planned] | None
     ) -> Resolved:
         """Resolve the references in the messages: the known ones, and those that new messages add."""
         known = _known(match)
@@ -287,7 +271,7 @@ class Planner:
         if known is not None and request.healed and request.model != known.request.model:
             return self._plan(came, None, resolved)  # what another model has refused
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
-        if tools is not None and self._profile_of(request.known_as, tenant.hex()).refuses_our_tool:
+        if tools is not None and self.models.profile(request.known_as, tenant.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:

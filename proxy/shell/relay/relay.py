@@ -23,9 +23,8 @@ from proxy.core.overflow.retry import AttemptKind, Outcome
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
 from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.tools import ArtifactTools
 from proxy.shell.http.bodies import Received, can_unpack, encoding_of, unpack
-from proxy.shell.models.learning import Learning
-from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.memory import HeldConversations
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
@@ -48,7 +47,7 @@ from proxy.shell.resources.threads import in_thread
 from proxy.shell.resources.waiting import Kept
 from proxy.shell.telemetry.record import RequestRecord, client_name
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse, header
+from proxy.shell.upstream.client import Headers, UpstreamResponse, header
 from proxy.shell.upstream.exchange import Outgoing
 from proxy.wire.protocol import Wire
 from proxy.wire.registry import DEFAULT
@@ -84,24 +83,22 @@ class Relay:
     def __init__(
         self,
         settings: Settings,
-        upstream: Upstream,
-        models: ModelResolver,
         planner: Planner,
         store: ArtifactStore,
         tenants: Tenants,
         recorder: Recorder,
-        learning: Learning,
-        retrieval: Retrieval,
+        tools: ArtifactTools,
     ) -> None:
         self._settings = settings
-        self._upstream = upstream
-        self._models = models
+        self._models = planner.models
+        self._upstream = planner.models.upstream
         self._planner = planner
-        self._judge = Judge(recorder, learning, settings.upstream.base_url, heals=settings.history == "heal")
+        base_url, is_healing = settings.upstream.base_url, settings.history == "heal"
+        self._judge = Judge(recorder, planner.models.learning, base_url, heals=is_healing)
         self._sends = Sends(settings, planner, store, self._judge)
         self._tenants = tenants
         self._recorder = recorder
-        self._retrieval = retrieval
+        self._retrieval = Retrieval(planner, tools, recorder, settings.language, settings.overflow.keepalive_seconds)
         self._held = HeldConversations()
         self._log = logger()
 

@@ -13,14 +13,13 @@ from typing import Final
 from msgspec import Struct
 from starlette.types import Scope, Send
 
-from proxy.config.upstreams import UpstreamSettings
 from proxy.core.text import Raw, jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest, ProxyError, UpstreamUnreachable
 from proxy.shell.http.bodies import plain_body
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.relay import Relay
 from proxy.shell.resources.threads import in_thread
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, Upstream
 from proxy.wire.protocol import Wire
 from proxy.wire.registry import whose_key
 
@@ -30,16 +29,14 @@ class Route(Struct, frozen=True):
 
     relay: Relay
     planner: Planner
-    base_path: bytes
-    """Path of the upstream's base URL."""
-    upstream: UpstreamSettings
-    """Says which requests it takes."""
+    upstream: Upstream
+    """Its settings say which requests it takes."""
     name: str = ""
     """Its place in the settings: `upstream`, `upstreams[0]`; empty if it is the only one."""
 
     def is_of(self, wire: Wire) -> bool:
         """Whether its upstream is a server whose own API this wire is, by the settings or by its own words."""
-        return self.upstream.is_only_for(wire.path) or self.relay.own_wire == wire.name
+        return self.upstream.settings.is_only_for(wire.path) or self.relay.own_wire == wire.name
 
 
 class Routes:
@@ -56,11 +53,11 @@ class Routes:
         if len(self.all) == 1:
             return self.default
         name = await in_thread(self._model_of, wire, headers, body) or model
-        return next((route for route in self.all if route.upstream.takes(wire.path, name)), self.default)
+        return next((route for route in self.all if route.upstream.settings.takes(wire.path, name)), self.default)
 
     def for_path(self, path: str) -> Route:
         """The route of a request that is passed through: the first for that wire alone (`/messages/count_tokens`)."""
-        return next((route for route in self.all if route.upstream.is_only_for(path)), self.default)
+        return next((route for route in self.all if route.upstream.settings.is_only_for(path)), self.default)
 
     def beside(self, wire: Wire) -> Route | None:
         """The first route whose upstream has this wire as its own API; None if none does."""
@@ -72,7 +69,7 @@ class Routes:
         if found is None:
             return self.default
         wire, model = found
-        return next((route for route in self.all if route.upstream.takes(wire.path, model)), self.default)
+        return next((route for route in self.all if route.upstream.settings.takes(wire.path, model)), self.default)
 
     def _model_of(self, wire: Wire, headers: Headers, body: bytes) -> str:
         """The model's name; empty if the body cannot be read: serving the request then reports what is wrong."""
@@ -104,7 +101,7 @@ async def send_models(routes: Routes, scope: Scope, send: Send) -> None:
     without_key, meant = [pair for pair in headers if pair[0] in _NO_SECRETS], routes.of_key(headers)
     lists = await asyncio.gather(
         *(
-            _listed(route, headers if route is meant or route.upstream.list_with_client_key else without_key)
+            _listed(route, headers if route is meant or route.upstream.settings.list_with_client_key else without_key)
             for route in routes.all
         )
     )

@@ -63,7 +63,7 @@ async def started(base_url: str, clock: Clock | None = None, **defaults: Any) ->
     """A resolver that queries this upstream in the background."""
     settings = Settings(upstream={"base_url": base_url}, defaults=defaults)
     async with aclosing(Upstream(settings.upstream)) as upstream:
-        found = ModelResolver(settings, upstream, clock=clock or Clock())
+        found = ModelResolver(settings, upstream=upstream, clock=clock or Clock())
         found.start()
         try:
             yield found

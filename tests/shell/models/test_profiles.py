@@ -61,8 +61,8 @@ def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
     return ModelResolver(
         made,
-        RespxUpstream(made.upstream),
-        learned=learned if isinstance(learned, Taught) else Taught(learned),
+        upstream=RespxUpstream(made.upstream),
+        learning=learned if isinstance(learned, Taught) else Taught(learned),
         catalogue=Catalogue(made.upstream.base_url, lambda: CATALOGUE),
     )
 

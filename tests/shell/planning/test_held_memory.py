@@ -26,7 +26,7 @@ def planner_for(folder: Path, window: int) -> Planner:
     settings = Settings(
         upstream={"base_url": "http://127.0.0.1:9/v1"}, data_dir=folder, defaults={"context_window": window}
     )
-    return create_explainer(settings)._destinations[0].planner
+    return create_explainer(settings)._planners[0]
 
 
 def body_of(messages: list[dict[str, Any]]) -> bytes:

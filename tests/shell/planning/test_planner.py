@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.planners import TENANT, TOOLS, body, planner, run
+from support.planners import TENANT, TOOLS, Models, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
 from proxy.config.settings import Settings
@@ -77,8 +77,7 @@ async def test_other_limits_of_the_same_conversation_start_anew():
     windows = {"m": 8_000, "large": 200_000}
     remembering = Planner(
         Pipelines(Settings()),
-        lambda model, _: ModelProfile(model, windows[model], tokenizer="bytes"),
-        lambda *_: (1.0, False),
+        Models(lambda model, _: ModelProfile(model, windows[model], tokenizer="bytes")),
     )
     assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).changed
     assert not (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80), model="large"))).changed
@@ -162,7 +161,7 @@ async def test_tenants_share_nothing():
 
 def model_planner(window: int, model: str) -> Planner:
     """A planner for a model whose vocabulary is installed."""
-    return Planner(Pipelines(Settings()), lambda *_: ModelProfile(model, window), lambda *_: (1.0, False))
+    return Planner(Pipelines(Settings()), Models(lambda *_: ModelProfile(model, window)))
 
 
 async def test_an_exact_tokenizer_counts_when_the_estimate_comes_near_the_room():
@@ -213,7 +212,7 @@ async def test_no_reply_limit_is_lowered_by_an_estimate():
 )
 async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_counted_exactly(model, tokenizer):
     sure = Planner(
-        Pipelines(Settings()), lambda *_: ModelProfile(model, 128_000, tokenizer=tokenizer), lambda *_: (1.0, True)
+        Pipelines(Settings()), Models(lambda *_: ModelProfile(model, 128_000, tokenizer=tokenizer), (1.0, True))
     )
     short = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(10, 500)))
     long = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(12, 500)))
@@ -298,7 +297,7 @@ async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known(
     def profile(model: str, _: str) -> ModelProfile:
         return ModelProfile(model, 8_000, tokenizer="bytes")
 
-    one = Planner(Pipelines(Settings()), profile, lambda *_: (1.0, False), settle=settle)
+    one = Planner(Pipelines(Settings()), Models(profile, settle=settle))
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 2_000)]), looking_up=True)
     assert models == []
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 9_000)]), looking_up=True)

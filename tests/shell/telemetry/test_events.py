@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.planners import Models
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
@@ -35,9 +36,7 @@ def conversation(turns: int, lines: int = 120) -> list[dict[str, Any]]:
 
 
 async def planned(messages: list[dict[str, Any]], window_tokens: int = 8_000, **members: Any) -> Planned:
-    planner = Planner(
-        Pipelines(Settings()), lambda model, _: ModelProfile(model, window_tokens), lambda *_: (1.0, False)
-    )
+    planner = Planner(Pipelines(Settings()), Models(lambda model, _: ModelProfile(model, window_tokens)))
     body = json.dumps({"model": "m", "messages": messages, **members}).encode()
     return await planner.plan(CHAT_COMPLETIONS, b"tenant", body)
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
+from support.planners import Models
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
@@ -38,7 +39,7 @@ def recorder(metrics: Metrics) -> Recorder:
 
 def planner(window_tokens: int = 128_000) -> Planner:
     pipelines = Pipelines(Settings())
-    return Planner(pipelines, lambda model, _: ModelProfile(model, window_tokens), lambda *_: (1.0, False))
+    return Planner(pipelines, Models(lambda model, _: ModelProfile(model, window_tokens)))
 
 
 def body(text: str, *, system: str = "canary", model: str = "m", **members: Any) -> bytes:
