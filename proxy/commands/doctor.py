@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import SecretStr
@@ -39,7 +40,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, UNTRUSTED, Upstream
+from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED, Upstream
 from proxy.wire.registry import WIRES
 
 WELL, WRONG = 0, 1
@@ -181,6 +182,8 @@ async def _upstream(place: str, one: UpstreamSettings) -> tuple[int | None, Diag
 
 
 def _how_to_reach(place: str, base_url: str, problem: str) -> str:
+    if THROUGH in problem:
+        return f"check HTTP_PROXY or HTTPS_PROXY; NO_PROXY={urlsplit(base_url).hostname} goes around it"
     if problem.endswith(NO_SUCH_HOST):
         return f"check the spelling in {place}.base_url, and the DNS of this machine"
     if problem.endswith(SPEAKS_NO_TLS):

@@ -316,6 +316,18 @@ def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path: Path) -> No
     assert "try https://" in found.advice
 
 
+def test_a_proxy_of_the_environment_that_fails_comes_with_the_way_around_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    found = reaching("http://127.0.0.1:8000/v1", tmp_path)
+    assert "proxy 127.0.0.1:9) cannot be reached" in found.text
+    assert found.advice == "check HTTP_PROXY or HTTPS_PROXY; NO_PROXY=127.0.0.1 goes around it"
+
+
 @pytest.mark.parametrize("names_no_file", [False, True])
 def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(
     names_no_file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -53,6 +53,7 @@ _NOT_SENT_WITH_A_WHOLE: Final = _NOT_SENT | {b"content-length"}
 NO_SUCH_HOST: Final = "the host name is unknown"
 SPEAKS_NO_TLS: Final = "it does not speak TLS; use http:// instead of https://"
 CLOSED: Final = "it closed the connection"
+THROUGH: Final = "through the environment's proxy"
 UNTRUSTED: Final = "its certificate is not trusted"
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 """OpenSSL's errors for a plaintext response: include/openssl/sslerr.h; the first up to 3.1, the second since."""
@@ -218,16 +219,19 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
         parts = urlsplit(settings.base_url)
-        self.host = parts.netloc.rpartition("@")[2]
+        self.host = _host_of(settings.base_url)
         """Host and port, by which people know it."""
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self.where = f"the upstream {self._origin}"
-        """How errors begin."""
         self._base_url = settings.base_url
         self._idle_seconds = _HOSTED_IDLE_SECONDS if parts.scheme == "https" else _LOCAL_IDLE_SECONDS
         # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
         proxies = {} if proxy_bypass(parts.netloc) else getproxies()
         self._proxy = proxies.get(parts.scheme) or proxies.get("all")
+        if self._proxy and "://" not in self._proxy:  # as curl takes it, and most others
+            self._proxy = f"http://{self._proxy}"
+        through = f" ({THROUGH} {_host_of(self._proxy)})" if self._proxy else ""
+        self.where = f"the upstream {self._origin}{through}"
+        """How errors begin."""
         self.base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
         """The base URL, without a trailing slash."""
         self._mark = os.urandom(8).hex().encode()
@@ -345,6 +349,11 @@ class Upstream:
             mark = LOOP_HEADER + b": " + self._mark
             self._exchanges = Exchanges(self._session, base_url, mark, *limits, self._idle_seconds)
         return self._session
+
+
+def _host_of(url: str) -> str:
+    """Host and port, without a user and a password."""
+    return urlsplit(url).netloc.rpartition("@")[2]
 
 
 class _Resolver(aiohttp.abc.AbstractResolver):

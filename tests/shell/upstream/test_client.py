@@ -194,11 +194,24 @@ async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads() -
     assert not stalled.is_set()
 
 
-async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environments_proxy_is_named_where_it_fails_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, f"http://user:{SECRET}@127.0.0.1:9")
+    async with opened("http://model.invalid/v1") as upstream:
+        with pytest.raises(UpstreamUnreachable, match="refused") as caught:
+            await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
+    assert "the upstream http://model.invalid (through the environment's proxy 127.0.0.1:9)" in caught.value.message
+    assert SECRET not in caught.value.message
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Request] = []
     async with ScriptedUpstream(answering(OK, seen=seen)) as scripted:
         for name in ("HTTP_PROXY", "http_proxy"):
-            monkeypatch.setenv(name, scripted.base_url.removesuffix("/v1"))
+            monkeypatch.setenv(name, f"{scheme}127.0.0.1:{scripted.port}")
         async with opened("http://model.invalid/v1") as upstream:
             await whole(await upstream.send("GET", b"/x", [], None))
         for name in ("NO_PROXY", "no_proxy"):
