@@ -39,6 +39,9 @@ _ESTIMATED_SHARE: Final = 0.85
 one: one part of a prompt may be a seventh denser than its whole, of which alone the count is known."""
 _UNCONFIRMED_FACTOR: Final = 1.5
 """A count may exceed an estimate that nothing has confirmed by this factor: a third of it is missing."""
+_MAY_BE_OVER: Final = 1.5
+"""An estimate that nothing has confirmed may exceed the count by this factor: prose has two thirds of it. An excess
+that a refusal states is then so much larger in our tokens."""
 _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
 
@@ -340,7 +343,11 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
     """Tokens, by our estimate, for the next send."""
     estimate = situation.estimate_tokens
     if verdict.limit is None:
-        return _blind(situation) if situation.guess_tokens is None else situation.guess_tokens
+        goal = _blind(situation) if situation.guess_tokens is None else situation.guess_tokens
+        if verdict.excess is None or verdict.unit is not Unit.TOKENS or not situation.count_may_be_wrong:
+            return goal
+        fixed = min(goal, situation.fixed_tokens)
+        return min(goal, max(estimate - int(verdict.excess * _MAY_BE_OVER), (fixed + goal) // 2))
     if verdict.unit is Unit.CHARS:
         ours_per_theirs = estimate / max(1, situation.chars)
         return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))

@@ -268,6 +268,16 @@ def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fi
     assert emergency_goal(Verdict(VerdictKind.PROMPT), replace(SENT, guess_tokens=9_000)) == 9_000
 
 
+def test_an_excess_leaves_less_of_a_prompt_that_may_have_fewer_tokens_than_estimated():
+    unsure = replace(SENT, guess_tokens=2_000, count_may_be_wrong=True, fixed_tokens=600)
+    for excess, goal in ((5_000, 2_000), (5_500, 1_750), (6_000, 1_300), (9_000, 1_300)):
+        verdict = Verdict(VerdictKind.PROMPT, excess=excess, unit=Unit.TOKENS)
+        assert emergency_goal(verdict, unsure) == goal
+        assert emergency_goal(verdict, replace(unsure, count_may_be_wrong=False)) == 2_000
+    in_characters = Verdict(VerdictKind.PROMPT, excess=9_000, unit=Unit.CHARS)
+    assert emergency_goal(in_characters, unsure) == 2_000
+
+
 def test_a_prompt_that_is_only_estimated_is_surely_under_the_limit_with_a_larger_distance():
     verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=10_000, unit=Unit.TOKENS)
     sure, *_ = after(SENT, 400, verdict)
