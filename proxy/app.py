@@ -314,7 +314,7 @@ def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics
         max_bytes=settings.artifacts.max_bytes,
         on_saved=metrics.saved,
         on_swept=metrics.stored,
-        on_failed=metrics.not_saved,
+        on_failed=metrics.store_failures.inc,
         on_emptied=tenants.agree,
     )
 

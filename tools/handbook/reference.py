@@ -315,7 +315,7 @@ def metric_families() -> list[tuple[Metric, Sequence[str]]]:
     found: list[tuple[Metric, Sequence[str]]] = []
     for metric in vars(metrics.Metrics()).values():
         if isinstance(metric, DESCRIBED) and not getattr(metric, "_labelvalues", ()):
-            (family,) = metric.describe()
+            (family,) = metric.collect()
             labels = getattr(family, "_labelnames", ()) or getattr(metric, "_labelnames", ())
             found.append((family, labels))
     return found

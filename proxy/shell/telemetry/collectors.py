@@ -63,10 +63,6 @@ class Spread(Collector):
         self._counts[bisect.bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def describe(self) -> list[Metric]:
-        """`collect`: the registry learns the names of its samples from it."""
-        return self.collect()
-
     def collect(self) -> list[Metric]:
         """The family with its values."""
         family = HistogramMetricFamily(*self._described, labels=self._labelnames)
@@ -81,41 +77,20 @@ def _written(bound: float) -> str:
     return "+Inf" if math.isinf(bound) else str(float(bound))
 
 
-class BeforeOthers(Collector):
-    """Calls a function before the collectors registered later are read."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    def describe(self) -> list[Metric]:
-        """No family."""
-        return []
-
-    def collect(self) -> list[Metric]:
-        """No family either."""
-        self._then()
-        return []
-
-
 class LearnedCollector(Collector):
     """Limits learned from refusals, read on request; the same in all workers, as they share one file."""
 
-    def __init__(self, learning: Sequence[Learning]) -> None:
-        self._learning = learning
-
-    def follow(self, learning: Sequence[Learning]) -> None:
-        """Read these from now on."""
-        self._learning = learning
-
-    def describe(self) -> list[Metric]:
-        """The family without values; it is too early for them at the start."""
-        return [self._family()]
+    learning: Sequence[Learning] = ()
 
     def collect(self) -> list[Metric]:
         """The family with a value for each model and scope."""
-        family = self._family()
+        family = GaugeMetricFamily(
+            "context_proxy_learned_limit_tokens",
+            "Limits that the upstream's refusals have taught, by model and by what they limit.",
+            labels=["model", "scope"],
+        )
         found: dict[tuple[str, str], int] = {}
-        for learning in reversed(self._learning):  # the first upstream that has a model serves it
+        for learning in reversed(self.learning):  # the first upstream that has a model serves it
             for model in learning.models:
                 limits, _ = learning.limits(model) or (NOTHING, "")
                 for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
@@ -124,13 +99,6 @@ class LearnedCollector(Collector):
         for (model, scope), tokens in found.items():
             family.add_metric([model, scope], tokens)
         return [family]
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(
-            "context_proxy_learned_limit_tokens",
-            "Limits that the upstream's refusals have taught, by model and by what they limit.",
-            labels=["model", "scope"],
-        )
 
 
 class Spending(Collector):
@@ -154,10 +122,6 @@ class Spending(Collector):
             self._prices[model, upstream] = None if price_of is None else price_of(model)
         self.unread.clear()
 
-    def describe(self) -> list[Metric]:
-        """The family without values."""
-        return [self._family()]
-
     def collect(self) -> list[Metric]:
         """The family, of the tokens of this process."""
         (usage,) = self._usage.collect()
@@ -171,7 +135,11 @@ class Spending(Collector):
             if sample.name.endswith("_total"):
                 labels = sample.labels
                 tokens[labels["client"], labels["model"], labels["upstream"]][labels["usage"]] = sample.value
-        family = self._family()
+        family = CounterMetricFamily(
+            "context_proxy_spent_dollars",
+            "What these tokens cost in US dollars by the catalogue's list prices; models without a price are left out.",
+            labels=["client", "model", "upstream"],
+        )
         for (client, model, upstream), counted in tokens.items():
             if (model, upstream) not in self._prices:
                 self.unread.add((model, upstream))
@@ -179,13 +147,6 @@ class Spending(Collector):
                 spent = price.spent(counted["prompt"], counted["cached"], counted["reply"])
                 family.add_metric([client, model, upstream], spent)
         return family
-
-    def _family(self) -> CounterMetricFamily:
-        return CounterMetricFamily(
-            "context_proxy_spent_dollars",
-            "What these tokens cost in US dollars by the catalogue's list prices; models without a price are left out.",
-            labels=["client", "model", "upstream"],
-        )
 
 
 class AllWorkers(Collector):

@@ -11,7 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -27,14 +27,11 @@ from proxy.shell.resources.waiting import Waiting
 from proxy.shell.telemetry.collectors import (
     USAGE,
     AllWorkers,
-    BeforeOthers,
     LearnedCollector,
     Spending,
     Spread,
 )
-
-if TYPE_CHECKING:
-    from proxy.shell.telemetry.record import RequestRecord
+from proxy.shell.telemetry.record import RequestRecord
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The variable from which prometheus_client reads, at its import, where the workers keep their counts."""
@@ -98,15 +95,14 @@ class _Tally(Struct):
 class Metrics:
     """The counters of one process; one set for each app, so that tests do not share them."""
 
-    def __init__(self, learning: Sequence[Learning] = ()) -> None:
+    def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self._learned = LearnedCollector(learning)
+        self._learned = LearnedCollector()
         self._tally = _Tally()
         self._series: set[tuple[str, str, str, str, str]] = set()
         self._timed: set[tuple[str, ...]] = set()
         self._is_shared = SHARED_FOLDER in os.environ
         spread = Histogram if self._is_shared else Spread
-        registry.register(BeforeOthers(self._add_up))
         ProcessCollector(registry=registry)
         registry.register(self._learned)
         self.requests = Counter(
@@ -262,7 +258,7 @@ class Metrics:
 
     def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
         """Report lessons and prices of these upstreams from now on."""
-        self._learned.follow(learning)
+        self._learned.learning = learning
         self.spending.follow(price_of)
 
     def begun(self) -> None:
@@ -369,10 +365,6 @@ class Metrics:
         self.saved_artifacts.inc()
         self.saved_bytes.inc(size)
 
-    def not_saved(self, artifacts: int) -> None:
-        """So many artifacts could not be written to the store."""
-        self.store_failures.inc(artifacts)
-
     def stored(self, artifacts: int, size: int) -> None:
         """A sweep of the store is over."""
         self.stored_artifacts.set(artifacts)
@@ -383,6 +375,7 @@ class Metrics:
         process."""
         folder = os.environ.get(SHARED_FOLDER)
         if folder is None or not os.path.isdir(folder):
+            self._add_up()
             return generate_latest(self.registry)
         together = CollectorRegistry()
         together.register(self._learned)

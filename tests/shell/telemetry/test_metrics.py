@@ -235,7 +235,8 @@ def test_what_the_store_says_is_counted(metrics: Metrics) -> None:
 
 def test_learned_limits_are_exposed_as_of_the_scrape(tmp_path: Path) -> None:
     learning = Learning(tmp_path, "http://upstream/v1")
-    metrics = Metrics([learning])
+    metrics = Metrics()
+    metrics.follow([learning], {})
     assert values(metrics) == {}
     verdict = Verdict(
         VerdictKind.PROMPT, limit=32_000, limit_scope=Scope.WINDOW, unit=Unit.TOKENS, exactness=Exactness.EXACT

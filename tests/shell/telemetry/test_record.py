@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 from support.planners import Models
 
@@ -172,17 +171,17 @@ async def test_a_request_that_fails_is_a_warning_with_its_code(recorder: Recorde
     (done,) = log
     assert (done["log_level"], done["outcome"], done["problem"]) == ("warning", "upstream_timeout", "silent for 3 s")
     assert (done["status"], done["sent_bytes"]) == (0, 0)
-    text = generate_latest(metrics.registry).decode()
+    text = metrics.exposed().decode()
     assert 'context_proxy_requests_total{outcome="upstream_timeout"} 1.0' in text
     assert "context_proxy_running_requests 0.0" in text
 
 
 async def test_a_request_under_way_is_counted_as_running(recorder: Recorder, metrics: Metrics) -> None:
     record = recorder.begin("req-1")
-    assert "context_proxy_running_requests 1.0" in generate_latest(metrics.registry).decode()
+    assert "context_proxy_running_requests 1.0" in metrics.exposed().decode()
     with capture_logs():
         recorder.finish(record)
-    assert "context_proxy_running_requests 0.0" in generate_latest(metrics.registry).decode()
+    assert "context_proxy_running_requests 0.0" in metrics.exposed().decode()
 
 
 async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: Recorder) -> None:
