@@ -181,17 +181,14 @@ def tabby_window(body: bytes) -> ModelList:
     return ModelList(any_name=_window(jsontext.object_in(answer, "parameters").get("max_seq_len")))
 
 
-def docker_window(body: bytes) -> ModelLimits:
+def docker_window(body: bytes) -> ModelList:
     """GET /engines/_configure?model=NAME of Docker Model Runner: `[].Config.context-size`, if one is configured.
     https://github.com/docker/model-runner (ModelConfigEntry)
     """
     entries = _objects(jsontext.opened(body))
     windows = [_window(jsontext.object_in(entry, "Config").get("context-size")) for entry in entries]
-    return min(
-        (limits for limits in windows if limits.window_tokens),
-        key=lambda limits: limits.window_tokens or 0,
-        default=NOTHING,
-    )
+    stated = (limits for limits in windows if limits.window_tokens)
+    return ModelList(any_name=min(stated, key=lambda limits: limits.window_tokens or 0, default=NOTHING))
 
 
 def _cut(limits: ModelLimits) -> ModelLimits:

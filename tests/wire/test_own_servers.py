@@ -153,8 +153,8 @@ def test_each_server_is_known_by_its_own_words() -> None:
 
 
 def test_docker_says_what_was_configured_and_nothing_of_the_rest() -> None:
-    assert own_servers.docker_window(json.dumps(DOCKER).encode()) == ModelLimits(8192)
-    assert own_servers.docker_window(b'[{"Model": "m", "Config": {}}, 7]') == ModelLimits()
+    assert own_servers.docker_window(json.dumps(DOCKER).encode()).any_name == ModelLimits(8192)
+    assert own_servers.docker_window(b'[{"Model": "m", "Config": {}}, 7]') == ModelList()
 
 
 READERS = [

@@ -108,7 +108,8 @@ class Discovery:
         self._was_answered = False
         self._is_worth_waiting = True
         """False after a request has waited in vain."""
-        self._is_in_doubt = False
+        self.is_in_doubt = False
+        """Whether a self-hosted server may be another one by now, and was not queried since."""
         self._last_failure: str | None = None
         self._log = logger()
 
@@ -167,16 +168,11 @@ class Discovery:
         if loop is not None and self._needs_client_key and authorization and self._clock() >= self._due:
             loop.call_soon_threadsafe(self._spawn, authorization)
 
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether a self-hosted server may be another one by now, and was not queried since."""
-        return self._is_in_doubt
-
     def doubt(self) -> None:
         """A self-hosted server refused a connection, or a prompt that its list allows: ask it again before the next
         plan. It may have come back with another window."""
-        if self._is_own and not self._is_in_doubt:
-            self._is_in_doubt = self._is_worth_waiting = True
+        if self._is_own and not self.is_in_doubt:
+            self.is_in_doubt = self._is_worth_waiting = True
             self._was_answered, self._due = False, 0.0
 
     def stated(self, model: str) -> int | None:
@@ -231,7 +227,7 @@ class Discovery:
             return f"no answer within {timeout_seconds:g} s"
         self._due = self._clock() + (LOADED_SECONDS if found.server is not None else REFRESH_SECONDS)
         self._was_answered = self._is_worth_waiting = True
-        self._is_in_doubt = False
+        self.is_in_doubt = False
         self._take(found)
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -102,95 +102,63 @@ LOAD_SECONDS: Final = 120.0
 """For loading a model, which the request for that model would wait for anyway."""
 
 
-class OwnServer(Protocol):
-    """A server of one kind at one address."""
+class OwnServer(Struct, frozen=True):
+    """A server at one address, of the kind that reports everything in one response."""
 
-    @property
-    def says(self) -> str:
-        """The phrase that names it as a source."""
-
-    @property
-    def wire(self) -> str:
-        """The wire that is its own API; empty if it has none."""
-
-    @property
-    def by_name(self) -> bool:
-        """Whether it can be queried for one model."""
-
-    @property
-    def lists_loaded(self) -> bool:
-        """Whether it reports by itself what is loaded."""
+    says: str
+    """The phrase that names it as a source."""
+    path: str
+    read: Callable[[bytes], ModelList]
+    """Reads the response."""
+    wire: str = ""
+    """The wire that is its own API; empty if it has none."""
+    by_name: bool = False
+    """Whether it can be queried for one model."""
+    lists_loaded: bool = True
+    """Whether it reports by itself what is loaded."""
 
     async def loaded(self, ask: Questions) -> ModelList:
         """Current allocations."""
-
-    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
-        """The allocation of one model, current or expected; `load`: whether it may be loaded to find out."""
-
-
-class OneAnswer(Struct, frozen=True):
-    """A server that reports everything in one response."""
-
-    says: str
-    path: str
-    read: Callable[[bytes], ModelList]
-    wire: str = ""
-    by_name: bool = False
-    lists_loaded: bool = True
-
-    async def loaded(self, ask: Questions) -> ModelList:
         return self.read(await ask.maybe(self.path))
 
-    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
-        """This model's part of `loaded`."""
+    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - for Ollama
+        """The allocation of one model, current or expected; `load`: whether it may be loaded to find out."""
         return (await self.loaded(ask)).limits(name)
 
 
-class Ollama(Struct, frozen=True):
+class Ollama(OwnServer, frozen=True):
     """Reports what it has loaded; the window with which it would load a model is known once it has."""
-
-    beside: str
-    says: str = "Ollama /api/ps"
-    wire: str = answers.OLLAMAS_OWN
-    by_name: bool = True
-    lists_loaded: bool = True
-
-    async def loaded(self, ask: Questions) -> ModelList:
-        return answers.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
         """The model's Modelfile. Without a window there: the one it is or was loaded with here; else, as a guess, the
         smallest that Ollama gives."""
-        shown = answers.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
+        api = self.path.removesuffix("ps")
+        shown = answers.ollama_model(await ask.maybe_post(f"{api}show", {"model": name}))
         if not load or shown.window_tokens is not None or shown.window_is_fixed:
             return shown
         limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
-            await ask.maybe_post(f"{self.beside}/api/generate", {"model": name}, LOAD_SECONDS)
+            await ask.maybe_post(f"{api}generate", {"model": name}, LOAD_SECONDS)
             limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
             limits = answers.OLLAMA_AT_LEAST
         return replace(shown, window_tokens=limits.window_tokens, certainty=limits.certainty)
 
 
-class ByName(Struct, frozen=True):
-    """A server queried for each model by name; it reports nothing about models that are not loaded."""
+class ByName(OwnServer, frozen=True):
+    """A server queried for each model by name, which is appended to the path; it reports nothing about models that are
+    not loaded."""
 
-    says: str
-    path: str
-    """Without the model's name, which is appended."""
-    read: Callable[[bytes], ModelLimits]
-    wire: str = ""
     by_name: bool = True
     lists_loaded: bool = False
 
-    async def loaded(self, ask: Questions) -> ModelList:  # noqa: ARG002 - of the protocol
+    async def loaded(self, ask: Questions) -> ModelList:  # noqa: ARG002 - for the others
         """Nothing without a model's name."""
         return ModelList()
 
-    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
+    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - as above
         """The model's allocation."""
-        return self.read(await ask.maybe(self.path + quote(name, safe="")))
+        return self.read(await ask.maybe(self.path + quote(name, safe=""))).any_name
 
 
 async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
@@ -203,25 +171,25 @@ async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
     # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths come first.
     if answers.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
         path = f"{beside}/api/extra/true_max_context_length"
-        return OneAnswer("KoboldCpp /api/extra/true_max_context_length", path, answers.koboldcpp_window)
+        return OwnServer("KoboldCpp /api/extra/true_max_context_length", path, answers.koboldcpp_window)
     if answers.is_ollama(await ask.maybe(f"{beside}/api/version")):
-        return Ollama(beside)
+        return Ollama("Ollama /api/ps", f"{beside}/api/ps", answers.ollama_loaded, answers.OLLAMAS_OWN, by_name=True)
     for server in _by_their_answers(base_path, beside):
         body = await ask.maybe(server.path)
         if answers.is_llama_cpp_router(body):
             path = f"{beside}/props?autoload=false&model="
-            return ByName("llama.cpp /props", path, lambda body: answers.llama_cpp_window(body).any_name)
+            return ByName("llama.cpp /props", path, answers.llama_cpp_window)
         listed = server.read(body)
         if listed.models or listed.any_name != NOTHING:
             return server
     return None
 
 
-def _by_their_answers(base_path: str, beside: str) -> tuple[OneAnswer, ...]:
+def _by_their_answers(base_path: str, beside: str) -> tuple[OwnServer, ...]:
     return (
-        OneAnswer("LM Studio /api/v1/models", f"{beside}/api/v1/models", answers.lm_studio_v1),
-        OneAnswer("LM Studio /api/v0/models", f"{beside}/api/v0/models", answers.lm_studio_v0),
-        OneAnswer("llama.cpp /props", f"{beside}/props", answers.llama_cpp_window),
-        OneAnswer("text-generation-inference /info", f"{beside}/info", answers.tgi_limits),
-        OneAnswer("TabbyAPI /v1/model", f"{base_path}/model", answers.tabby_window),
+        OwnServer("LM Studio /api/v1/models", f"{beside}/api/v1/models", answers.lm_studio_v1),
+        OwnServer("LM Studio /api/v0/models", f"{beside}/api/v0/models", answers.lm_studio_v0),
+        OwnServer("llama.cpp /props", f"{beside}/props", answers.llama_cpp_window),
+        OwnServer("text-generation-inference /info", f"{beside}/info", answers.tgi_limits),
+        OwnServer("TabbyAPI /v1/model", f"{base_path}/model", answers.tabby_window),
     )
