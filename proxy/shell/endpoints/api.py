@@ -197,18 +197,6 @@ def _find_compress_api(services: Services, scope: Scope) -> ASGIApp | None:
     return found if found is not None and found.serves(scope["path"]) else None
 
 
-def _find_pass_through(services: Services, scope: Scope) -> ASGIApp | None:
-    return None if scope[MATCH] is None else services.pass_through
-
-
-def _find_greeting(services: Services, scope: Scope) -> ASGIApp | None:
-    return services.pass_through.greet if services.pass_through.greets(scope) else None
-
-
-def _find_mcp(services: Services, scope: Scope) -> ASGIApp | None:
-    return services.mcp if scope["path"] == "/mcp" else None
-
-
 def _find_artifact(services: Services, scope: Scope) -> ASGIApp | None:
     place, _, name = scope["path"].rpartition("/")
     return services.artifacts if name and f"{place}/" == ARTIFACTS_PATH else None
@@ -218,14 +206,24 @@ _OTHER_ROUTES: Final = (
     RawRoute("/v1/compress", _find_compress_api, _not_described, include_in_schema=False),
     RawRoute(
         "/v1/{path}",
-        _find_pass_through,
+        lambda services, scope: None if scope[MATCH] is None else services.pass_through,
         _passed_through,
         summary="The rest of the upstream's API",
         tags=["agents"],
         responses=_FORWARDED,
     ),
-    RawRoute("/", _find_greeting, _not_described, include_in_schema=False),
-    RawRoute("/mcp", _find_mcp, _not_described, include_in_schema=False),
+    RawRoute(
+        "/",
+        lambda services, scope: services.pass_through.greet if services.pass_through.greets(scope) else None,
+        _not_described,
+        include_in_schema=False,
+    ),
+    RawRoute(
+        "/mcp",
+        lambda services, scope: services.mcp if scope["path"] == "/mcp" else None,
+        _not_described,
+        include_in_schema=False,
+    ),
     RawRoute(
         ARTIFACTS_PATH + "{name}",
         _find_artifact,

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl
 
 from fastapi import Header, Path
 from fastapi import Query as InQuery
-from msgspec import Struct
 from pydantic import WithJsonSchema
 from starlette.types import Receive, Scope, Send
 
@@ -39,8 +38,8 @@ from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
 from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.endpoints.guard import ArtifactRights
-from proxy.shell.endpoints.responses import REFUSED, ResponseSender, request_id_of, shaped
-from proxy.shell.http.clients import UntilClientLeaves
+from proxy.shell.endpoints.responses import REFUSED, OwnResponse, ResponseSender, request_id_of, shaped
+from proxy.shell.http.clients import UntilClientLeaves, content_headers
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers, header
 
@@ -137,18 +136,6 @@ async def artifact(
     text."""
 
 
-class _Body(Struct, frozen=True):
-    """The body to send."""
-
-    status: int
-    headers: Headers
-    pieces: AsyncIterator[bytes]
-    size: int
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        return self.pieces
-
-
 class ArtifactRoute:
     """Serves the content of the store."""
 
@@ -182,7 +169,7 @@ class ArtifactRoute:
                 sent_bytes=sender.sent_bytes,
             )
 
-    async def _answered(self, scope: Scope, own: Headers) -> _Body:
+    async def _answered(self, scope: Scope, own: Headers) -> OwnResponse:
         if scope["method"] not in ("GET", "HEAD"):
             own.append((b"allow", b"GET, HEAD"))
             raise MethodNotAllowed("artifacts are read with GET and HEAD")
@@ -190,8 +177,8 @@ class ArtifactRoute:
         is_head = scope["method"] == "HEAD"
         if INSTEAD in parameters:
             text = self._instead(scope, parameters).encode("utf-8", "replace")
-            described = _described(b"text/plain; charset=utf-8", len(text))
-            return _Body(200, [*own, *described], _once(b"" if is_head else text), len(text))
+            described = content_headers(b"text/plain; charset=utf-8", len(text))
+            return OwnResponse(200, [*own, *described], _once(b"" if is_head else text))
         query = Query.parse(parameters)
         stored = await self._found(scope)
         if query is not None:
@@ -199,17 +186,17 @@ class ArtifactRoute:
                 raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
             page = await self._reader.page(stored, query)
             kind = b"application/json" if query.stat else b"text/plain; charset=utf-8"
-            return _Body(200, [*own, *_described(kind, len(page))], _once(b"" if is_head else page), len(page))
+            return OwnResponse(200, [*own, *content_headers(kind, len(page))], _once(b"" if is_head else page))
         own += [(b"accept-ranges", b"bytes"), (b"etag", b'"' + stored.name.encode() + b'"')]
         byte_range = b"" if is_head else header(scope["headers"], b"range")
         start, stop = _requested_bytes(byte_range, stored.size, own)
-        headers = [*own, *_described(_type_of(stored), stop - start), _disposition(stored)]
+        headers = [*own, *content_headers(_type_of(stored), stop - start), _disposition(stored)]
         status = 200
         if byte_range.startswith(b"bytes="):
             status = 206
             headers.append((b"content-range", b"bytes %d-%d/%d" % (start, stop - 1, stored.size)))
         pieces = _once(b"") if is_head else self._reader.pieces(stored, start, stop)
-        return _Body(status, headers, pieces, stop - start)
+        return OwnResponse(status, headers, pieces)
 
     def _instead(self, scope: Scope, parameters: Mapping[str, str]) -> str:
         """The replacement text in a request."""
@@ -272,10 +259,6 @@ def _requested_bytes(byte_range: bytes, size: int, own: Headers) -> tuple[int, i
         own.append((b"content-range", b"bytes */%d" % size))
         raise RangeOutside(f"`Range` must be one range within its {size:,} bytes, such as bytes=0-1023 or bytes=-500")
     return start, stop
-
-
-def _described(kind: bytes, size: int) -> Headers:
-    return [(b"content-type", kind), (b"content-length", str(size).encode())]
 
 
 def _type_of(stored: Stored) -> bytes:

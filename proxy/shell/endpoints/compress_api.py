@@ -30,8 +30,8 @@ from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.tools import ArtifactsByHash, Record
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.responses import request_id_of
-from proxy.shell.http.bodies import plain_body, read_body
-from proxy.shell.http.clients import UntilClientLeaves
+from proxy.shell.http.bodies import announced_bytes, plain_body, read_body
+from proxy.shell.http.clients import UntilClientLeaves, content_headers, respond
 from proxy.shell.relay.routes import Routes
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
@@ -97,10 +97,9 @@ class CompressApi:
             status, answer = 503, compress_api.error_body(_failure(request_id))
         finally:
             share.release()
-        described = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
         own += [(b"x-request-id", request_id), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": status, "headers": [*described, *own]})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer})
+        described = [*content_headers(b"application/json", len(answer)), *own]
+        await respond(send, status, described, b"" if scope["method"] == "HEAD" else answer)
 
     async def _answered(self, scope: Scope, receive: Receive, share: Share, request_id: str) -> bytes:
         await self._guard.admit(scope)
@@ -114,9 +113,7 @@ class CompressApi:
                 return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), tenant, share, request_id)
         if method != "POST":
             raise MethodNotAllowed("this path takes POST")
-        announced = header(headers, b"content-length")
-        length = int(announced) if announced.isdigit() else 0
-        body = await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share)
+        body = await read_body(receive, announced_bytes(headers), self._max_body_bytes, self._pause_seconds, share)
         async with UntilClientLeaves(receive):
             if path == RETRIEVE_PATH:
                 digest = compress_api.hash_in(await in_thread(plain_body, body, headers, self._max_body_bytes))

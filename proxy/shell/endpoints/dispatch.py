@@ -22,8 +22,8 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
-from proxy.shell.http.bodies import BodyStream, Received, read_body
-from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of
+from proxy.shell.http.bodies import BodyStream, Received, announced_bytes, read_body
+from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of, content_headers, respond
 from proxy.shell.relay.relay import Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
@@ -83,7 +83,7 @@ class FittedEndpoint:
         kept = Kept(self._room, share, record.request_id)
         connection = connection_of(scope)
         is_here = connection is not None and connection.has_whole_request
-        announced, pause_seconds = (0, None) if is_here else (_announced_bytes(headers), self._pause_seconds)
+        announced, pause_seconds = (0, None) if is_here else (announced_bytes(headers), self._pause_seconds)
         UNDER_WAY.count += 1
         try:
             received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
@@ -220,14 +220,8 @@ class PassThrough:
     async def greet(self, scope: Scope, _: Receive, send: Send) -> None:
         """Answer as the server does."""
         words = self._greeting or b""
-        described = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(words)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": described})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else words})
-
-
-def _announced_bytes(headers: Headers) -> int:
-    announced = header(headers, b"content-length")
-    return int(announced) if announced.isdigit() else 0
+        described = content_headers(b"text/plain; charset=utf-8", len(words))
+        await respond(send, 200, described, b"" if scope["method"] == "HEAD" else words)
 
 
 def _has_body(headers: Headers) -> bool:

@@ -25,15 +25,14 @@ from proxy import __version__
 from proxy.config.settings import ServerSettings
 from proxy.core.retrieval_tool.tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
 from proxy.core.text.lines import utf8_length
-from proxy.errors import ClientLeft, MethodNotAllowed, NotFromHere, ProxyError
+from proxy.errors import MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
-from proxy.shell.http.bodies import read_body
+from proxy.shell.http.bodies import announced_bytes, read_body
 from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import header
 
-MCP_PATH: Final = "/mcp"
 MAX_CALL_BYTES: Final = 256 * 1024
 """Limit of a request: a call has a name and a pattern."""
 PAGE_BYTES: Final = 24 * 1024
@@ -114,11 +113,8 @@ class McpEndpoint:
                 )
             if header(scope["headers"], b"origin"):
                 raise NotFromHere("no web page may speak MCP here")
-            length = header(scope["headers"], b"content-length")
-            announced = int(length) if length.isdigit() else 0
+            announced = announced_bytes(scope["headers"])
             body = await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds)
-        except ClientLeft:
-            return
         except ProxyError as error:
             allowed = [(b"allow", b"POST")] if isinstance(error, MethodNotAllowed) else []
             await sender.refuse(error, allowed)

@@ -35,7 +35,7 @@ from proxy.shell.endpoints.responses import (
     shaped,
 )
 from proxy.shell.endpoints.services import SERVICES, NotReady, Ready, Reload, Services, services_of
-from proxy.shell.http.bodies import plain_body, read_body
+from proxy.shell.http.bodies import announced_bytes, plain_body, read_body
 from proxy.shell.http.clients import STATE_KEY
 from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
@@ -373,12 +373,10 @@ async def decision(request: Request, request_id: str) -> Response:
 )
 async def explain(request: Request) -> Response:
     """A dry run: nothing is sent or stored."""
-    services = services_of(request)
+    services, headers = services_of(request), request.scope["headers"]
     max_body_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
-    announced = request.headers.get("content-length", "")
-    length = int(announced) if announced.isdigit() else 0
-    body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
-    explanation = await services.explainer.explain(plain_body(body, request.scope["headers"], max_body_bytes))
+    body = await read_body(request.receive, announced_bytes(headers), max_body_bytes, pause_seconds)
+    explanation = await services.explainer.explain(plain_body(body, headers, max_body_bytes))
     return json_response(explanation.described())
 
 

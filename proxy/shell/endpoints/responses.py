@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, NotRequired, Protocol
+from typing import Annotated, Any, Final, NotRequired
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -35,7 +35,7 @@ from proxy.errors import (
     RequestTimeout,
     UpstreamError,
 )
-from proxy.shell.http.clients import KeepAlive, Losable, UntilClientLeaves
+from proxy.shell.http.clients import KeepAlive, Losable, UntilClientLeaves, content_headers, respond
 from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import AnyResponse
@@ -56,19 +56,16 @@ _HANDING_ON: Final = (UpstreamResponse, PeekedResponse, StreamedResponse)
 """Responses that pass as they arrive."""
 
 
-class Passable(Protocol):
-    """A response whose body arrives in pieces."""
+class OwnResponse(Struct, frozen=True):
+    """A response of the proxy itself, in pieces."""
 
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-
-    @property
-    def headers(self) -> Headers:
-        """Headers as they are sent."""
+    status: int
+    headers: Headers
+    pieces: AsyncIterator[bytes]
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body."""
+        return self.pieces
 
 
 class ResponseSender(Struct, eq=False):
@@ -98,7 +95,7 @@ class ResponseSender(Struct, eq=False):
         """The headers of a response, with the proxy's `own`."""
         return [*self._with_request_id(headers), *own]
 
-    async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers) -> None:
+    async def pass_on(self, answer: AnyResponse | OwnResponse, client: UntilClientLeaves, own: Headers) -> None:
         """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
         headers = self.head(answer.headers, own)
         self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
@@ -172,15 +169,14 @@ class ResponseSender(Struct, eq=False):
         if self.status or isinstance(error, ClientLeft):
             return
         body = self._wire.error(error, self._request_id.decode())
-        described = [(b"content-type", self._wire.content_type), (b"content-length", str(len(body)).encode())]
+        described = content_headers(self._wire.content_type, len(body))
         if isinstance(error, RequestTimeout):
             described.append((b"connection", b"close"))  # no other request can follow in the middle of one
         headers = [*self._with_request_id(described), *(own or [])]
         if all(name != self._wire.id_header for name, _ in headers):
             headers.append((self._wire.id_header, self._request_id))
         self.status = error.status
-        await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await respond(self._send, error.status, headers, body)
 
     def _with_request_id(self, headers: Headers) -> Headers:
         """The upstream's own id stays visible under another name: its support asks for it."""

@@ -20,7 +20,7 @@ from starlette.types import Receive
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources.workload import Share
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, header
 
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
@@ -44,6 +44,12 @@ async def read_body(
             raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def announced_bytes(headers: Headers) -> int:
+    """The length of a body by its `Content-Length`; 0 if there is none."""
+    announced = header(headers, b"content-length")
+    return int(announced) if announced.isdigit() else 0
 
 
 class Received:

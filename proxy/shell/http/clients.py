@@ -55,6 +55,17 @@ def connection_of(scope: Scope) -> Losable | None:
     return found
 
 
+def content_headers(kind: bytes, size: int) -> Headers:
+    """Type and length of a body."""
+    return [(b"content-type", kind), (b"content-length", b"%d" % size)]
+
+
+async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole response."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 class UntilClientLeaves(Struct, eq=False):
     """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client leaves.
 

@@ -23,11 +23,9 @@ from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
 from proxy.core.models.names import reply_is_apart, usual_tool_images
 from proxy.core.models.profile import AgentFileAccess, Certainty, Modality, ModelProfile, ToolImages
-from proxy.core.notices.catalogue import Language
 from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_output import SanitiseText, TruncateToolOutput
@@ -58,6 +56,12 @@ class Pipelines:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.language = settings.language
+        """Language of the notices that models read."""
+        self.retrieval_policy = settings.artifacts.retrieval_tool
+        """Which agents are offered the proxy's own tool."""
+        self.forbids_silent_cuts = settings.overflow.forbid_silent_cuts
+        """Whether to have the upstream refuse what it would cut."""
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
@@ -68,21 +72,6 @@ class Pipelines:
             max_request_chars=defaults.max_request_chars,
             max_request_bytes=defaults.max_request_bytes,
         )
-
-    @property
-    def language(self) -> Language:
-        """Language of the notices that models read."""
-        return self._settings.language
-
-    @property
-    def retrieval_policy(self) -> RetrievalPolicy:
-        """Which agents are offered the proxy's own tool."""
-        return self._settings.artifacts.retrieval_tool
-
-    @property
-    def forbids_silent_cuts(self) -> bool:
-        """Whether to have the upstream refuse what it would cut."""
-        return self._settings.overflow.forbid_silent_cuts
 
     def reply_is_apart(self, model: str) -> bool:
         """Whether its upstream accepts a reply limit that goes beyond the window."""
@@ -135,7 +124,7 @@ class Pipelines:
         was_refused = not is_replayed or profile.certainty is Certainty.INFERRED
         entry = entry_of(self._settings.models, capabilities.model)
         page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
-        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
+        notices = Notices(self.language, way, reach, keeping, subagent, clean, page)
         limit = entry.max_images if entry is not None else None
         showing = _Showing(local)
         return Pipeline(

@@ -16,6 +16,7 @@ from starlette.types import Scope, Send
 from proxy.core.text import Raw, jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest, ProxyError, UpstreamUnreachable
 from proxy.shell.http.bodies import plain_body
+from proxy.shell.http.clients import content_headers, respond
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.relay import Relay
 from proxy.shell.resources.threads import in_thread
@@ -112,9 +113,7 @@ async def send_models(routes: Routes, scope: Scope, send: Send) -> None:
     if all(listed is None for listed in lists):
         raise UpstreamUnreachable("no upstream sent its list of models")
     body = jsontext.join_object({"object": b'"list"', "data": jsontext.join_array(list(entries.values()))})
-    described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": described})
-    await send({"type": "http.response.body", "body": body})
+    await respond(send, 200, content_headers(b"application/json", len(body)), body)
 
 
 async def _listed(route: Route, headers: Headers) -> Sequence[Raw] | None:
