@@ -22,6 +22,8 @@ from support.overflow_words import (
     without_numbers,
 )
 
+from proxy.shell.models.tokenizer import counter_for
+
 
 @pytest.mark.parametrize("named", ["max_tokens", "max_completion_tokens"])
 async def test_only_the_reply_limit_is_lowered_when_the_prompt_fits(tmp_path: Path, named: str) -> None:
@@ -54,6 +56,26 @@ async def test_the_reply_of_a_second_send_fits_beside_its_prompt(tmp_path: Path,
         reply = json.loads(second)["max_tokens"]
         assert 512 <= reply < max_tokens
         assert estimate(second) * 9_000 / estimate(stage.model.bodies[0]) + reply <= 8_192
+
+
+@pytest.mark.parametrize(
+    ("model", "share", "denser"), [("gpt-4o", 0.7, 1.0), ("m", 0.8, 1.1)], ids=["counted roughly", "now denser"]
+)
+async def test_the_reply_of_a_second_send_fits_beside_a_prompt_that_has_more_tokens_than_estimated(
+    tmp_path: Path, model: str, share: float, denser: float
+) -> None:
+    counter = counter_for(None, model)
+
+    def count(body: bytes) -> int:
+        return int(1.3 * sum(4 + counter.count(json.dumps(message)) for message in json.loads(body)["messages"]))
+
+    async with staged(tmp_path) as stage:
+        limit = int(share * count(conversation(30_000, model=model)))
+        body = conversation(30_000, model=model, max_tokens=limit // 2)
+        stage.model.plays(saying(400, too_long(limit, count(body))), accepting)
+        assert (await stage.ask(body)).status == 200
+        second = stage.model.bodies[1]
+        assert count(second) * denser + json.loads(second)["max_tokens"] <= limit
 
 
 @pytest.mark.parametrize("limit", [8_000, 9_400])

@@ -34,7 +34,7 @@ MIN_USEFUL_REPLY_TOKENS: Final = 256
 _LIMIT_SHARE: Final = 0.95
 """Share of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted
 it, so the rest only has to cover the error of an estimate."""
-_ESTIMATED_SHARE: Final = 0.85
+ESTIMATED_SHARE: Final = 0.85
 """Share of the true limit for such a prompt where tokens are only estimated, or were estimated wrongly for the refused
 one: one part of a prompt may be a seventh denser than its whole, of which alone the count is known."""
 _UNCONFIRMED_FACTOR: Final = 1.5
@@ -118,8 +118,8 @@ class Attempt(Struct, frozen=True):
     goal_tokens: int | None = None
     """The maximum size of the prompt, by our estimate: a larger one gives way to the next attempt, if there is one."""
     is_sure: bool = False
-    """Whether a prompt of that size surely fits, by the upstream's count of the one before: then the reply limit of the
-    plan, if it sets one, is better than `reply_tokens`."""
+    """Whether a prompt of that size surely fits, by the upstream's count of the one before: then the room that the plan
+    leaves for the reply is better than `reply_tokens`."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
 
@@ -371,7 +371,7 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
     is_off = abs(ours_per_theirs - 1) > 1 - _LIMIT_SHARE
     ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
     most = int((verdict.limit - (reply or 0)) * _LIMIT_SHARE * ours_per_theirs)
-    share = _ESTIMATED_SHARE if situation.count_may_be_wrong or is_off else _LIMIT_SHARE
+    share = ESTIMATED_SHARE if situation.count_may_be_wrong or is_off else _LIMIT_SHARE
     sure = min(verdict.limit * share * ours_per_theirs, situation.estimate_tokens * ALWAYS_SMALLER)
     return most, reply, int(sure) if is_exact else None
 

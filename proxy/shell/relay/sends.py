@@ -19,7 +19,16 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Certainty
 from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry import ALWAYS_SMALLER, Attempt, AttemptKind, Outcome, Situation, Terms, next_attempts
+from proxy.core.overflow.retry import (
+    ALWAYS_SMALLER,
+    ESTIMATED_SHARE,
+    Attempt,
+    AttemptKind,
+    Outcome,
+    Situation,
+    Terms,
+    next_attempts,
+)
 from proxy.core.text import Discreet
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
@@ -224,8 +233,10 @@ class Sends:
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
         attempt = replace(attempt, goal_tokens=goal)
-        if attempt.is_sure and planned.plan.budget.max_reply_tokens is not None:
-            attempt = replace(attempt, reply_tokens=None)
+        budget = planned.plan.budget
+        if attempt.is_sure and attempt.reply_tokens is not None and budget.max_reply_tokens is not None:
+            left = budget.max_reply_tokens - int(planned.tokens_after / ESTIMATED_SHARE)
+            attempt = replace(attempt, reply_tokens=max(left, budget.reserved_reply_tokens))
         return attempt, planned
 
     async def _made(self, pending: PendingRequest, terms: Terms, verdict: Verdict) -> Planned:
@@ -233,9 +244,9 @@ class Sends:
         again, refused = pending.again or self._planner.again, pending.planned
         planned = await again(refused, terms)
         if planned.inputs.counted_by != refused.inputs.counted_by:
+            self._judge.learn_from_recount(verdict, refused, planned)
             terms = self._recounted(terms, refused, planned, verdict)
-            if terms != planned.inputs.terms:
-                planned = await again(refused, terms)
+            planned = await again(refused, terms)
         return planned if await self._is_safe(planned, pending.tenant) else await again(refused, _unkept(terms))
 
     def _recounted(self, terms: Terms, refused: Planned, planned: Planned, verdict: Verdict) -> Terms:
@@ -254,7 +265,6 @@ class Sends:
             self._judge.learn_search(verdict, refused, planned)
         if refused.members:  # it was asked at once
             planned = planned.left_to_the_upstream() or planned
-        self._judge.learn_from_recount(verdict, refused, planned)
         return planned
 
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
