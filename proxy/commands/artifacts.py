@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import datetime
 import json
 import os
@@ -32,6 +31,7 @@ from proxy.shell.artifacts.folder import (
     artifact_of,
     is_artifact,
     reason_of,
+    remove_all,
 )
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants
@@ -164,12 +164,7 @@ def _removed(folder: ArtifactFolder, name: str) -> bool:
     """Remove the content first: after a crash, the rest is still found by its metadata."""
     if not is_artifact(name) or not folder.is_used():
         return False
-    gone = False
-    for key in (name, *[one.key for one in folder.listed(f"{META}/{name}.")]):
-        with contextlib.suppress(FileNotFoundError):
-            folder.remove(key)
-            gone = True
-    return gone
+    return remove_all(folder, (name, *[one.key for one in folder.listed(f"{META}/{name}.")]))
 
 
 def _moment(unix_seconds: float) -> str:

@@ -17,7 +17,7 @@ import re
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.types import Scope
 
@@ -29,9 +29,6 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 from proxy.shell.upstream.client import Headers
 
-if TYPE_CHECKING:
-    from proxy.shell.artifacts.bucket import Bucket
-
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""
 OWNER_FILE: Final = "owner-secret"
@@ -41,7 +38,7 @@ SECRET_KEY: Final = f"{META}/{OWNER_FILE}"
 _SECRET_BYTES: Final = 32
 
 
-def create_folder(settings: Settings) -> PrivateFolder | Bucket:
+def create_folder(settings: Settings) -> ArtifactFolder:
     """Where the artifacts are kept; nothing is created or requested yet."""
     scheme, _, path = (settings.artifacts.url or "").partition("://")
     if scheme and scheme != "file":
@@ -167,7 +164,7 @@ class Tenants:
         return not self._shared and not any(name in KEY_HEADERS for name, _ in headers)
 
 
-def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
+def create_tenants(settings: Settings, folder: ArtifactFolder) -> Tenants:
     """The secret that distinguishes the owners of artifacts."""
     if settings.artifacts.url is None:
         return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property
@@ -24,8 +23,8 @@ from proxy.shell.artifacts.folder import (
     NO_ANSWER,
     TRIAL_KEY,
     TROUBLE,
+    ArtifactFolder,
     BucketTrouble,
-    Cooldown,
     Kept,
     Listed,
     NoAnswer,
@@ -48,78 +47,59 @@ _LISTED_AT_ONCE: Final = 1000
 """Largest page of S3."""
 
 
-class Bucket:
+class Bucket(ArtifactFolder):
     """A bucket, or a prefix in one. Credentials come from where its provider's tools look for them."""
 
     at_once = 64
     """A call only waits: 60 new artifacts take as long as one."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self.cooldown = Cooldown(time.monotonic)
-
-    @property
-    def address(self) -> str:
-        """Its URL, which holds no credentials."""
-        return self._url
-
-    def place_of(self, key: str) -> None:
-        """Nothing in a bucket has a path."""
-
-    def is_used(self) -> bool:
-        """Always true: only a request to the bucket can tell."""
-        return True
-
-    def opened(self) -> ObjectStore:
-        """Connects at the first use. Raises one of TROUBLE if the URL or the credentials are malformed."""
-        return self._opened
+        super().__init__(url.rstrip("/"))  # which holds no credentials
 
     @cached_property
-    def _opened(self) -> ObjectStore:
+    def opened(self) -> ObjectStore:
+        """Connects at the first use. Raises one of TROUBLE if the URL or the credentials are malformed."""
         with _as_trouble():
-            return from_url(self._url, client_options=CLIENT, retry_config=RETRY)
+            return from_url(self.address, client_options=CLIENT, retry_config=RETRY)
 
     def get(self, key: str) -> Kept:
         """Read an object. Raises one of TROUBLE."""
         with self._calling():
-            found = obstore.get(self.opened(), key)
+            found = obstore.get(self.opened, key)
         with self._calling(found.meta["size"]):
             return Kept(bytes(found.bytes()), found.meta["last_modified"].timestamp())
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
         """Read a part of an object. Raises one of TROUBLE."""
         with self._calling(stop - start):
-            return bytes(obstore.get_range(self.opened(), key, start=start, end=stop))
+            return bytes(obstore.get_range(self.opened, key, start=start, end=stop))
 
     def stat(self, key: str) -> Listed:
         """Its size, and when it last changed. Raises one of TROUBLE."""
         with self._calling():
-            found = obstore.head(self.opened(), key)
+            found = obstore.head(self.opened, key)
             return Listed(key, found["last_modified"].timestamp(), found["size"])
 
     def remove(self, key: str) -> None:
         """Remove an object. Raises one of TROUBLE."""
         with self._calling():
-            obstore.delete(self.opened(), key)
-
-    def is_surely_there(self, key: str, size: int) -> None:
-        """Only asking can tell, which takes longer than a whole request."""
+            obstore.delete(self.opened, key)
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it. Raises one of TROUBLE."""
         with self._calling(len(content)):
-            obstore.put(self.opened(), key, content)
+            obstore.put(self.opened, key, content)
 
     def agreed(self, key: str, fresh: bytes) -> bytes:
         """The content of an object, which becomes `fresh` if there was none; if several replicas offer one at once, one
         of them wins. It asks even a bucket that is left alone. Raises one of TROUBLE."""
         with _as_trouble():
             with contextlib.suppress(FileNotFoundError):
-                return bytes(obstore.get(self.opened(), key).bytes())
+                return bytes(obstore.get(self.opened, key).bytes())
             try:
-                obstore.put(self.opened(), key, fresh, mode="create")
+                obstore.put(self.opened, key, fresh, mode="create")
             except AlreadyExistsError:
-                return bytes(obstore.get(self.opened(), key).bytes())
+                return bytes(obstore.get(self.opened, key).bytes())
         return fresh
 
     def try_writing(self) -> None:
@@ -127,7 +107,7 @@ class Bucket:
         a response."""
         try:
             with _as_trouble():
-                obstore.put(self.opened(), TRIAL_KEY, b"ok\n")
+                obstore.put(self.opened, TRIAL_KEY, b"ok\n")
         except NoAnswer:
             raise
         except TROUBLE:
@@ -137,16 +117,13 @@ class Bucket:
         """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""
         folder = beginning.rpartition("/")[0] or None
         with self._calling():
-            pages = obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE)
+            pages = obstore.list(self.opened, prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE)
             for found in itertools.chain.from_iterable(pages):
                 if found["path"] < beginning:
                     continue  # where to begin is a hint: servers of Azure's API that do not know `startFrom` ignore it
                 if not found["path"].startswith(beginning):
                     return
                 yield Listed(found["path"], found["last_modified"].timestamp(), found["size"])
-
-    def remove_staged(self, before: float) -> None:
-        """Nothing is staged; the bucket itself removes the parts of interrupted uploads."""
 
     @contextlib.contextmanager
     def _calling(self, size: int = 0) -> Iterator[None]:

@@ -14,9 +14,10 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -127,52 +128,63 @@ class Kept(NamedTuple):
     """Unix time of its last change."""
 
 
-class ArtifactFolder(Protocol):
+class ArtifactFolder(ABC):
     """A local folder or a bucket. Its methods block, and raise one of TROUBLE."""
 
-    at_once: int
+    at_once: ClassVar[int]
     """Calls that are worth making at the same time."""
-    cooldown: Cooldown
 
-    @property
-    def address(self) -> str:
+    def __init__(self, address: str) -> None:
+        self.address = address
         """For logs: a path or a URL."""
+        self.cooldown = Cooldown(time.monotonic)
 
-    def place_of(self, key: str) -> str | None:
+    def place_of(self, key: str) -> str | None:  # noqa: ARG002 - for folders
         """The absolute path of an object on this machine; None if it has none."""
+        return None
 
     def is_used(self) -> bool:
-        """Whether anything has been put here."""
+        """Whether anything has been put here, as far as can be told without asking."""
+        return True
 
+    @abstractmethod
     def get(self, key: str) -> Kept:
         """Read an object."""
 
+    @abstractmethod
     def get_range(self, key: str, start: int, stop: int) -> bytes:
         """Read a part of an object that holds at least one byte; a shorter object gives what it has of it."""
 
+    @abstractmethod
     def stat(self, key: str) -> Listed:
         """Its size, and when it last changed."""
 
+    @abstractmethod
     def remove(self, key: str) -> None:
         """Remove an object."""
 
-    def is_surely_there(self, key: str, size: int) -> bool | None:
-        """Whether an object stored within the last hour is still there; None: only asking can tell. Called on the event
-        loop."""
+    def is_surely_there(self, key: str, size: int) -> bool | None:  # noqa: ARG002 - as above
+        """Whether an object stored within the last hour is still there; None: only asking can tell, which takes longer
+        than a whole request. Called on the event loop."""
+        return None
 
+    @abstractmethod
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; a reader finds a whole one or none."""
 
+    @abstractmethod
     def agreed(self, key: str, fresh: bytes) -> bytes:
-        """The content of an object, which becomes `fresh` if there was none."""
+        """The content of an object, which becomes `fresh` if there was none; if several processes offer one at once,
+        one of them wins, and none reads half of it."""
 
-    def try_writing(self) -> None:
+    def try_writing(self) -> None:  # noqa: B027 - a folder responds, or is noticed to hang
         """Raises NoAnswer if a bucket that is left alone still does not respond."""
 
+    @abstractmethod
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this."""
 
-    def remove_staged(self, before: float) -> None:
+    def remove_staged(self, before: float) -> None:  # noqa: B027 - a bucket stages nothing
         """Remove what a worker left behind when it died while writing; `before` is Unix time."""
 
 
@@ -203,6 +215,16 @@ def finding_key(address_sha256: str, tenant: str) -> str:
     if not _FINDING.fullmatch(key):
         raise ValueError("not the hash of an address, or not a tenant")
     return key
+
+
+def remove_all(folder: ArtifactFolder, keys: Iterable[str]) -> bool:
+    """Remove these objects; whether any was there. Raises one of TROUBLE."""
+    gone = False
+    for key in keys:
+        with contextlib.suppress(FileNotFoundError):
+            folder.remove(key)
+            gone = True
+    return gone
 
 
 def is_artifact(name: str) -> bool:
@@ -256,7 +278,7 @@ _STAGED: Final = re.compile(r"[0-9a-f]+\.part(#\d+)?")
 """Names of half-written files; earlier versions wrote them as `NAME#1`."""
 
 
-class PrivateFolder:
+class PrivateFolder(ArtifactFolder):
     """A folder that is created when something is first put into it.
 
     What it creates only its user can read. A folder that already exists keeps its mode, which was chosen (it may
@@ -268,12 +290,7 @@ class PrivateFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.abspath(path))
-        self.cooldown = Cooldown(time.monotonic)
-
-    @property
-    def address(self) -> str:
-        """The absolute path."""
-        return str(self._path)
+        super().__init__(str(self._path))
 
     def place_of(self, key: str) -> str:
         """The absolute path of an object."""
@@ -332,9 +349,6 @@ class PrivateFolder:
         with contextlib.suppress(FileExistsError):
             create_file(path, fresh)
         return path.read_bytes()
-
-    def try_writing(self) -> None:
-        """A folder responds, or is noticed to hang."""
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The files of the folder and of its metadata whose keys begin like this; no others, and no links.

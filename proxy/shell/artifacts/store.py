@@ -39,6 +39,7 @@ from proxy.shell.artifacts.folder import (
     index_key,
     metadata_key,
     reason_of,
+    remove_all,
 )
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
@@ -92,7 +93,6 @@ class ArtifactStore:
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
-        self._log = logger()
         self._on_saved = on_saved
         """Called with the size in bytes when an artifact is new."""
         self._on_failed = on_failed
@@ -153,7 +153,7 @@ class ArtifactStore:
                 await self._threads.run(KEEP_SECONDS, self._folder.stat, key)
         except FileNotFoundError:
             self._known.clear()
-            self._log.warning("artifacts_gone", folder=self._folder.address, artifact=name)
+            logger().warning("artifacts_gone", folder=self._folder.address, artifact=name)
             with contextlib.suppress(TooSlow):
                 await self._threads.run(KEEP_SECONDS, self._on_emptied)
             await self._kept(stored, tenant)
@@ -199,7 +199,7 @@ class ArtifactStore:
     def _note_kept(self, artifact: Artifact, tenant: str, is_new: bool) -> None:
         name = artifact.id
         if is_new and (name, tenant) not in self._known:
-            self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
+            logger().info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self._on_saved(len(artifact.content))
         self._known.put((name, tenant), self._clock())
 
@@ -278,7 +278,7 @@ class ArtifactStore:
             return
         if self._closing.is_set():
             return  # the sweep was cut short: its figures mean nothing
-        self._log.info(
+        logger().info(
             "artifacts_swept",
             removed=swept.removed,
             removed_bytes=swept.removed_bytes,
@@ -291,7 +291,7 @@ class ArtifactStore:
         now = self._clock()
         if not 0 <= now - self._warned < WARN_SECONDS:
             self._warned = now
-            self._log.warning(
+            logger().warning(
                 "artifact_store_failed",
                 during=during,
                 artifacts=artifacts,
@@ -388,12 +388,7 @@ def _remove(folder: ArtifactFolder, artifact: _Found) -> bool:
     """
     if any(used > artifact.used for used in _last_uses(folder, artifact.keys)):
         return False
-    gone = False
-    for key in artifact.keys:
-        with contextlib.suppress(FileNotFoundError):
-            folder.remove(key)
-            gone = True
-    return gone
+    return remove_all(folder, artifact.keys)
 
 
 def _last_uses(folder: ArtifactFolder, keys: list[str]) -> Iterator[float]:

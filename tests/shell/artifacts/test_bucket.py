@@ -362,7 +362,7 @@ def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, conte
     with capture_logs() as logs:
         Tenants.of_store(bucket, tmp_path)
     assert logs[0]["reason"] == f"it has {len(content)} bytes, not 32"
-    assert bytes(obstore.get(bucket.opened(), SECRET_KEY).bytes()) == content
+    assert bytes(obstore.get(bucket.opened, SECRET_KEY).bytes()) == content
 
 
 async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(
