@@ -27,7 +27,6 @@ from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
 from proxy.shell.endpoints.services import Current, Note, Readiness, Services, upstream_check
 from proxy.shell.models.catalogue import Prices
-from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview, Priced
@@ -65,16 +64,10 @@ async def _prepare_for_refusals() -> None:
     await asyncio.to_thread(prepare)
 
 
-async def _show_load(workload: Workload, room: WaitingRoom, metrics: Metrics) -> None:
+async def _every(seconds: float, work: Callable[[], None]) -> None:
     while True:
-        metrics.load(workload.queued, room.waiting)
-        await asyncio.sleep(SHOW_SECONDS)
-
-
-async def _follow(learning: Learning) -> None:
-    while True:
-        await asyncio.sleep(REFRESH_SECONDS)
-        learning.refresh()
+        await asyncio.sleep(seconds)
+        work()
 
 
 class Inherited(Struct):
@@ -151,12 +144,12 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
                 at_the_end.push_async_callback(close)
             for one in models:
                 one.start()
-                at_the_end.callback(asyncio.create_task(_follow(one.learning)).cancel)
+                at_the_end.callback(asyncio.create_task(_every(REFRESH_SECONDS, one.learning.refresh)).cancel)
             await at_the_end.enter_async_context(_sharing(contact, sharers))
             for work in (
                 history.write_for_ever(),
                 give_memory_back(workload),
-                _show_load(workload, room, metrics),
+                _every(SHOW_SECONDS, lambda: metrics.load(workload.queued, room.waiting)),
                 _prepare_for_refusals(),
                 look_after(settings.data_dir, tenants),
             ):

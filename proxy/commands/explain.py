@@ -55,7 +55,7 @@ def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, 
     """Explain the request in a file, or in standard input for `-`, with the limits that its upstream states now; the
     exit status."""
     configure_logging(settings.log, sys.stderr)
-    explainer, console = create_explainer(settings), _console()
+    explainer, console = create_explainer(settings), create_console()
     try:
         body = _read(file, settings.server.max_body_bytes)
         failure = asyncio.run(explainer.ask(body, model))
@@ -80,7 +80,7 @@ def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, 
     return FITS if explanation.problem is None else DOES_NOT_FIT
 
 
-def _console() -> Console:
+def create_console() -> Console:
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, MIN_WIDTH)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands.explain import MIN_WIDTH, number
+from proxy.commands.explain import create_console, number
 from proxy.config.settings import Settings
 from proxy.config.types import StateUrl
 from proxy.config.upstreams import UpstreamSettings
@@ -55,10 +55,7 @@ _LABELS: Final[Mapping[str, str]] = {
 def models(settings: Settings, name: str | None, *, as_json: bool) -> int:
     """Print profiles; the exit status."""
     configure_logging(settings.log, sys.stderr)
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, MIN_WIDTH)
-    print_models(settings, name, console, as_json=as_json)
+    print_models(settings, name, create_console(), as_json=as_json)
     return 0
 
 

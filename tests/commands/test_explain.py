@@ -174,7 +174,7 @@ def test_a_lowered_reply_limit_and_every_limit_of_the_room_are_shown(explain, mo
 
 
 def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
-    monkeypatch.setattr("proxy.commands.explain._console", lambda: Console(width=40))
+    monkeypatch.setattr("proxy.commands.explain.create_console", lambda: Console(width=40))
     assert explain(conversation())[0] == 0
 
 

@@ -143,7 +143,6 @@ class ArtifactRoute:
         self._reader = reader
         self._rights = rights
         self._replacements = replacements
-        self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = request_id_of(scope["headers"])
@@ -161,7 +160,7 @@ class ArtifactRoute:
             await sender.refuse(error, own)
         finally:
             name = _name(scope)
-            self._log.info(
+            logger().info(
                 "artifact_read",
                 request_id=request_id.decode(),
                 artifact=name if is_artifact(name) else None,

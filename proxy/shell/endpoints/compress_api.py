@@ -73,7 +73,6 @@ class CompressApi:
         self._most_seconds = most_seconds
         self._retrievals: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_COUNTED)
         """Counts since this process began, by tenant and hash."""
-        self._log = logger()
 
     def serves(self, path: str) -> bool:
         """Whether a path is served here."""
@@ -93,7 +92,7 @@ class CompressApi:
             status, answer = error.status, compress_api.error_body(error)
             own = _headers_of(error)
         except Exception:
-            self._log.exception("request_failed", request_id=request_id.decode())
+            logger().exception("request_failed", request_id=request_id.decode())
             status, answer = 503, compress_api.error_body(_failure(request_id))
         finally:
             share.release()
@@ -134,7 +133,7 @@ class CompressApi:
         made = await planner.compressed(compress_api.WIRE, tenant, parsed.request, protected, parsed.most_tokens)
         taken = await in_thread(_records, made)
         made = made.without(await self._kept.keep(taken, tenant))
-        self._log.info(
+        logger().info(
             "messages_compressed",
             request_id=request_id,
             model=parsed.request.model[:200],
@@ -164,7 +163,7 @@ class CompressApi:
             lines=record.lines,
             count=count,
         )
-        self._log.info("artifact_read", request_id=request_id, artifact=stored.name, status=200, sent_bytes=len(answer))
+        logger().info("artifact_read", request_id=request_id, artifact=stored.name, status=200, sent_bytes=len(answer))
         return answer
 
 

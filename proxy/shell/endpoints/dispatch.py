@@ -28,7 +28,7 @@ from proxy.shell.relay.relay import Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.resources.threads import UNDER_WAY
+from proxy.shell.resources.threads import UnderWay
 from proxy.shell.resources.waiting import Kept, WaitingRoom
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.record import RequestRecord
@@ -65,7 +65,6 @@ class FittedEndpoint:
         self._pause_seconds = server.body_timeout_seconds
         self._workload = workload
         self._room = room
-        self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         matched: PathMatch = scope[MATCH]
@@ -84,7 +83,7 @@ class FittedEndpoint:
         connection = connection_of(scope)
         is_here = connection is not None and connection.has_whole_request
         announced, pause_seconds = (0, None) if is_here else (announced_bytes(headers), self._pause_seconds)
-        UNDER_WAY.count += 1
+        UnderWay.count += 1
         try:
             received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
             record.note_body(len(received.body))
@@ -101,7 +100,7 @@ class FittedEndpoint:
                 record.note_error(error)
                 await sender.refuse(error, record.headers())
         except Exception:
-            self._log.exception("request_failed", request_id=record.request_id)
+            logger().exception("request_failed", request_id=record.request_id)
             failure = ProxyError(f"the proxy failed; its log says why under request id {record.request_id}")
             record.note_error(failure)
             await sender.refuse(failure)
@@ -109,7 +108,7 @@ class FittedEndpoint:
             record.note_error(ServerStopping("the proxy was stopped before the response was complete"))
             raise
         finally:
-            UNDER_WAY.count -= 1
+            UnderWay.count -= 1
             kept.close()
             share.release()
             record.note_response(sender.status, sender.sent_bytes)
@@ -156,7 +155,6 @@ class PassThrough:
     def __init__(self, routes: Routes, body_pause_seconds: float) -> None:
         self._routes = routes
         self._pause_seconds = body_pause_seconds
-        self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         matched: PathMatch = scope[MATCH]
@@ -191,7 +189,7 @@ class PassThrough:
         except ProxyError as error:
             if sender.is_whole:
                 return  # the client left with all that it wanted
-            self._log.warning(
+            logger().warning(
                 "passthrough_failed",
                 request_id=request_id.decode(),
                 method=scope["method"],

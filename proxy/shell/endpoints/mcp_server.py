@@ -70,7 +70,13 @@ def create_server(tools: ArtifactTools, tenants_of: TenantsOf) -> Server[Any]:
             log.exception("request_failed", request_id=str(context.request_id)[:100])
             result = ToolText("the proxy failed; its log says why", is_failure=True)
         known = params.name if params.name in (SPEC.name, SEARCH) else None
-        log.info("artifact_read", tool=known, artifact=artifact, failed=result.is_failure, sent_bytes=_length(result))
+        log.info(
+            "artifact_read",
+            tool=known,
+            artifact=artifact,
+            failed=result.is_failure,
+            sent_bytes=utf8_length(result.text),
+        )
         content = types.TextContent(type="text", text=result.text)
         return types.CallToolResult(content=[content], is_error=result.is_failure)
 
@@ -153,7 +159,3 @@ def _described(spec: ToolSpec) -> types.Tool:
     return types.Tool(
         name=spec.name, description=spec.description, input_schema=dict(spec.schema), annotations=_READS_ONLY
     )
-
-
-def _length(result: ToolText) -> int:
-    return utf8_length(result.text)

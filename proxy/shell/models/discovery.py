@@ -111,7 +111,6 @@ class Discovery:
         self.is_in_doubt = False
         """Whether a self-hosted server may be another one by now, and was not queried since."""
         self._last_failure: str | None = None
-        self._log = logger()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -265,15 +264,15 @@ class Discovery:
         if failure is None:
             self._last_failure = None
             states = self._found.listed.states_a_window
-            self._log.debug("models_listed", models=len(self.names), with_window=states)
+            logger().debug("models_listed", models=len(self.names), with_window=states)
         elif failure == self._last_failure or (self._needs_client_key and authorization is None):
-            self._log.debug("models_not_listed", upstream=upstream, reason=failure)
+            logger().debug("models_not_listed", upstream=upstream, reason=failure)
         elif self._window_is_configured:
             self._last_failure = failure
-            self._log.info("models_not_listed", upstream=upstream, reason=failure)
+            logger().info("models_not_listed", upstream=upstream, reason=failure)
         else:
             self._last_failure = failure
-            self._log.warning("models_not_listed", upstream=upstream, reason=failure, advice=HOW_TO_STATE_A_WINDOW)
+            logger().warning("models_not_listed", upstream=upstream, reason=failure, advice=HOW_TO_STATE_A_WINDOW)
 
     def _spawn(self, authorization: bytes | None) -> None:
         is_asking = self._question is not None and not self._question.done()  # `close` knows of one question
@@ -339,7 +338,7 @@ class Discovery:
 
     def _tell(self, model: str, limits: ModelLimits, server: OwnServer) -> None:
         if limits.window_tokens is not None:
-            self._log.info("window_allocated", model=model, window_tokens=limits.window_tokens, server=server.says)
+            logger().info("window_allocated", model=model, window_tokens=limits.window_tokens, server=server.says)
 
 
 def key_headers(upstream: UpstreamSettings) -> Mapping[bytes, bytes]:

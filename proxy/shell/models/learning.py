@@ -69,8 +69,8 @@ class Learning:
         self._enabled = enabled
         self._clock = clock
         """Unix time."""
-        self._known: Known = {}
-        """Replaced as a whole, never changed: planning threads read it."""
+        self.known: Known = {}
+        """All that is known. Replaced as a whole, never changed: planning threads read it."""
         self._checked, self._until = 0.0, math.inf
         """Unix time of the last look at what is too old, and of the next; a clock set back causes one."""
         self._samples: dict[tuple[str, str, str], Samples] = {}
@@ -79,7 +79,6 @@ class Learning:
         """The largest accepted prompts, by model and tenant; per worker."""
         self._suspected: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
         """The smallest prompts refused without a word since something was accepted."""
-        self._log = logger()
         self.version = 0
         """Changes when a limit or a ratio is new, from this worker or another."""
         self.on_lesson: Callable[[], None] = lambda: None
@@ -89,12 +88,7 @@ class Learning:
     @property
     def models(self) -> tuple[str, ...]:
         """The models about which anything is known."""
-        return tuple(model for model in self._known if model != key_of(None))
-
-    @property
-    def known(self) -> Known:
-        """All that is known; never changed in place."""
-        return self._known
+        return tuple(model for model in self.known if model != key_of(None))
 
     @property
     def kept_at(self) -> float:
@@ -104,9 +98,8 @@ class Learning:
     def merge(self, others: Known) -> None:
         """Take over what other replicas have learned."""
         found = unexpired(others, self._clock())
-        if self._enabled and merged(self._known, found) != self._known:
+        if self._enabled and merged(self.known, found) != self.known:
             self._change(lambda known: merged(known, found))
-            self.version += 1
 
     def limits(
         self, model: str, by: str | None = None, supposed: Search | None = None
@@ -168,8 +161,7 @@ class Learning:
         else:
             self._teach_tenant(model, by, lambda found: found.with_limit(limit, scope, unit))
         named = {"limit_chars": limit} if unit is Unit.CHARS else {"limit_tokens": limit}
-        self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value, for_all=is_seen_by_others)
-        self.version += 1
+        logger().info("limit_learned", model=key_of(model), **named, scope=scope.value, for_all=is_seen_by_others)
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None, by: str = "") -> None:
         """Keep the window to which the upstream has silently cut a prompt, as its usage proves."""
@@ -181,17 +173,16 @@ class Learning:
             return
         now = self._clock()
         self._adopt(model, lambda found: found.with_cut(by, window_tokens, certain_window_tokens, now))
-        self._log.info(
+        logger().info(
             "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, evidence="usage"
         )
-        self.version += 1
 
     def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int, by: str = "") -> None:
         """Keep that a prompt far larger than a guess was accepted: the window is at least that large."""
         if not self._enabled or not guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS:
             return
         if self._learn(model, by, {facts.TAKEN: prompt_tokens}, is_news=lambda known, new: new > known):
-            self._log.info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
+            logger().info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
 
     def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
         """Compare an accepted prompt with the learned limits."""
@@ -209,8 +200,7 @@ class Learning:
 
         if without(known) is not known:
             self._adopt(model, without)
-            self._log.info("limit_learned", model=key_of(model), limit_tokens=None, allocated_tokens=window_tokens)
-            self.version += 1
+            logger().info("limit_learned", model=key_of(model), limit_tokens=None, allocated_tokens=window_tokens)
 
     def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, by: str = "") -> None:
         """Compare the prompt of a refusal, as the upstream counted it exactly, with our own estimate of it, before the
@@ -230,7 +220,7 @@ class Learning:
     def note_images(self, model: str, tokens: Mapping[str, int], by: str = "") -> None:
         """Keep measured costs of images, by `image_key`."""
         if self._learn(model, by, {f"{facts.IMAGE}{image}": cost for image, cost in tokens.items()}):
-            self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
+            logger().info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
 
     def search(self, model: str | None, by: str | None = "") -> Search | None:
         """The search for a limit that no refusal of this tenant, or of two others, has named; for every model: for one
@@ -291,7 +281,7 @@ class Learning:
         suspected = self._suspected.get(key)
         if suspected is not None and prompt_tokens >= suspected:
             self._suspected.pop(key)
-        known = self._known.get(key[0], _NOTHING)
+        known = self.known.get(key[0], _NOTHING)
         if known is _NOTHING or not (self._enabled and is_first):
             return
         if known.after_pass_of(by, prompt_tokens) is not known:
@@ -301,7 +291,7 @@ class Learning:
     def _log_search(self, model: str | None, search: Search | None, *, for_all: bool) -> None:
         limit = None if search is None else search.guess
         named = {"limit_bytes": limit} if model is None else {"limit_tokens": limit}
-        self._log.info(
+        logger().info(
             "limit_learned",
             model=key_of(model),
             **named,
@@ -309,17 +299,16 @@ class Learning:
             inferred=True,
             for_all=for_all,
         )
-        self.version += 1
 
     def note_refused_media(self, model: str, modalities: frozenset[Modality], by: str = "") -> None:
         """Keep which media a model cannot read, once the same request was accepted without them."""
         if self._learn(model, by, dict.fromkeys([f"{facts.REFUSES}{kind}" for kind in modalities], 1)):
-            self._log.info("media_refusal_learned", model=key_of(model), refused=sorted(modalities))
+            logger().info("media_refusal_learned", model=key_of(model), refused=sorted(modalities))
 
     def note_media_refused_in_results(self, model: str, by: str = "") -> None:
         """Keep that an upstream accepts only text in tool results."""
         if self._learn(model, by, {facts.RESULTS_HOLD_TEXT: 1}):
-            self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
+            logger().info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
 
     def note_bytes(self, refused: int, taken: int, by: str = "") -> None:
         """Keep that a body was refused for its bytes and accepted with fewer."""
@@ -331,12 +320,12 @@ class Learning:
         counted."""
         is_rate = SMALLEST_WINDOW_TOKENS <= tokens <= LARGEST_TOKENS
         if is_rate and self._learn(model, by, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: tokens}):
-            self._log.info("limit_learned", model=key_of(model), limit_tokens=tokens, per="minute")
+            logger().info("limit_learned", model=key_of(model), limit_tokens=tokens, per="minute")
 
     def note_tool_refused(self, model: str, by: str = "") -> None:
         """Keep that an upstream does not accept the proxy's own tool."""
         if self._learn(model, by, {facts.REFUSES_OUR_TOOL: 1}):
-            self._log.info("tool_refusal_learned", model=key_of(model))
+            logger().info("tool_refusal_learned", model=key_of(model))
 
     def note_usage(
         self,
@@ -360,7 +349,7 @@ class Learning:
             return
         ratio, (known, is_measured) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by, by)
         if indicates_truncation(ratio, known if may_cut and is_measured else None):
-            self._log.warning(
+            logger().warning(
                 "upstream_truncated_silently",
                 request_id=request_id,
                 model=key_of(model),
@@ -378,7 +367,7 @@ class Learning:
         is_news = self._file.is_news()
         if not is_news and self._checked <= self._clock() < self._until:
             return
-        before = self._known
+        before = self.known
         if is_news:
             try:
                 everything = self._file.read()
@@ -387,9 +376,9 @@ class Learning:
                 return
             if everything is None:
                 self._samples = {}
-            self._known = (everything or {}).get(self.upstream, {})
+            self.known = (everything or {}).get(self.upstream, {})
         self._let_go()
-        if self._known != before:
+        if self.known != before:
             self.version += 1
 
     def erase(self, model: str | None = None) -> Sequence[tuple[str, str]]:
@@ -410,13 +399,12 @@ class Learning:
                 self._file.change(rest)
         except (OSError, ValueError) as error:
             self._warn("learning_not_erased", error)
-        self._known = {} if gone is None else {name: one for name, one in self._known.items() if name != gone}
+        self.known = {} if gone is None else {name: one for name, one in self.known.items() if name != gone}
         self._samples = {}
-        self.version += 1
         return forgotten
 
     def _of(self, model: str | None) -> Knowledge:
-        return self._known.get(key_of(model), _NOTHING) if self._known else _NOTHING
+        return self.known.get(key_of(model), _NOTHING) if self.known else _NOTHING
 
     def _sample(self, model: str, counted_by: str, by: str, ratio: float, needed: int = MIN_SAMPLES) -> None:
         """Take one more sample of a tenant's ratio, and adopt what follows if it is news."""
@@ -434,7 +422,7 @@ class Learning:
     def _adopt_ratio(self, model: str, counted_by: str, by: str, ratio: float, *, is_confirmed: bool) -> None:
         confirmed = {f"{facts.CONFIRMED}{counted_by}": ratio} if is_confirmed else {}
         if self._learn(model, by, {f"{facts.RATIO}{counted_by}": ratio, **confirmed}):
-            self._log.info("ratio_learned", model=key_of(model), ratio=ratio)
+            logger().info("ratio_learned", model=key_of(model), ratio=ratio)
 
     def _learn(
         self,
@@ -455,7 +443,6 @@ class Learning:
             return False
         now = self._clock()
         self._adopt(model, lambda found: replace(found, facts=facts.with_values(found.facts, by, changed, now)))
-        self.version += 1
         return True
 
     def _refute(self, model: str, prompt_tokens: int, by: str) -> None:
@@ -463,14 +450,13 @@ class Learning:
         if known is _NOTHING or known.refuted_by(prompt_tokens, by, now) is known:
             return
         self._adopt(model, lambda found: found.refuted_by(prompt_tokens, by, now))
-        self._log.info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
-        self.version += 1
+        logger().info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
 
     def _let_go(self) -> None:
         """Forget what is too old; the file forgets it at the next lesson."""
         self._checked = self._clock()
-        self._known = unexpired(self._known, self._checked)
-        self._until = min([known.until for known in self._known.values()], default=math.inf)
+        self.known = unexpired(self.known, self._checked)
+        self._until = min([known.until for known in self.known.values()], default=math.inf)
 
     def _teach(self, model: str | None, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what refusals have taught about a model."""
@@ -498,9 +484,10 @@ class Learning:
 
         def changed(everything: Contents | None) -> Contents:
             # What could not be written earlier is known only here.
-            self._known = change(merged(self._known, (everything or {}).get(self.upstream, {})))
+            self.known = change(merged(self.known, (everything or {}).get(self.upstream, {})))
             self._let_go()
-            return {**(everything or {}), self.upstream: dict(self._known)}
+            self.version += 1
+            return {**(everything or {}), self.upstream: dict(self.known)}
 
         try:
             self._file.change(changed)
@@ -510,4 +497,4 @@ class Learning:
 
     def _warn(self, event: str, error: OSError | ValueError) -> None:
         reason = error.strerror if isinstance(error, OSError) else "not what was written"
-        self._log.warning(event, file=str(self._file.path), reason=reason)
+        logger().warning(event, file=str(self._file.path), reason=reason)

@@ -98,7 +98,7 @@ class SharedLearning:
         if self.problem is None:
             await self.compare()
         for learning in self._learning.values():
-            learning.on_lesson = _nobody
+            learning.on_lesson = lambda: None
 
     async def compare(self) -> None:
         """Sync both sides; never raises."""
@@ -188,10 +188,6 @@ def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
     except TROUBLE as error:
         return f"{place_of(url)}: {reason_of(error)}"
     return None
-
-
-def _nobody() -> None:
-    pass
 
 
 def _seconds(written: bytes | str | None) -> float:

@@ -78,7 +78,6 @@ class Resolver:
         self._max_bytes = max_bytes
         self._cooldown = Cooldown(clock)
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
-        self._log = logger()
 
     def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
         """Whether the new bytes of a request may hold a reference: most hold none. `may_name_images`: whether they may
@@ -142,7 +141,7 @@ class Resolver:
             self._cooldown.begin()
             return None
         except Exception:
-            self._log.exception("reference_failed", origin=reference.origin.value)
+            logger().exception("reference_failed", origin=reference.origin.value)
             return None
 
     async def _held(self, reference: Reference, tenant: str) -> Fetched | None:
@@ -195,7 +194,7 @@ class Resolver:
         digest, host = address_sha256(address), host_of(address)
         if isinstance(found, Unfetched):
             reason = found.obstacle.value
-            self._log.info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
+            logger().info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
             details = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
             await self._findings.note(Finding(digest, "", "", "", *details), tenant)
             return found
@@ -203,7 +202,7 @@ class Resolver:
         artifact = Artifact(found.content, FETCHED, kind.suffix)
         if await self._store.keep((artifact,), tenant):
             return None
-        self._log.info("image_fetched", host=host, type=kind.mime, bytes=len(found.content), artifact=artifact.id)
+        logger().info("image_fetched", host=host, type=kind.mime, bytes=len(found.content), artifact=artifact.id)
         await self._findings.note(Finding(digest, artifact.id, found.declared, found.name), tenant)
         return found
 

@@ -44,7 +44,6 @@ class Judge:
         self._recorder = recorder
         self._learning = learning
         self._is_own_server = is_own_server(upstream_url)
-        self._log = logger()
 
     def outcome(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
         """The outcome of a send; `is_first`: whether nothing was sent before. A defect in judging must not cost a
@@ -52,7 +51,7 @@ class Judge:
         try:
             return self._judged(answer, planned, record, is_first=is_first)
         except Exception:
-            self._log.exception("judging_failed", request_id=record.request_id)
+            logger().exception("judging_failed", request_id=record.request_id)
             return Outcome(answer.status, ACCEPTED)
 
     def _judged(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
@@ -81,7 +80,7 @@ class Judge:
         try:
             verdict = _verdict(answer, planned, planned.plan.before)
         except Exception:
-            self._log.exception("judging_failed", request_id=record.request_id)
+            logger().exception("judging_failed", request_id=record.request_id)
             return
         record.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:

@@ -100,7 +100,6 @@ class Relay:
         self._recorder = recorder
         self._retrieval = Retrieval(planner, tools, recorder, settings.language, settings.overflow.keepalive_seconds)
         self._held = HeldConversations()
-        self._log = logger()
 
     async def serve(
         self,
@@ -388,7 +387,7 @@ class Relay:
         body = received.body
         if encoding:
             if not can_unpack(encoding):
-                self._log.info("request_not_read", request_id=record.request_id, reason="content_encoding")
+                logger().info("request_not_read", request_id=record.request_id, reason="content_encoding")
                 return None
             body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
@@ -398,7 +397,7 @@ class Relay:
         except ProxyError:
             raise
         except Exception:
-            self._log.exception("planning_failed", request_id=record.request_id)
+            logger().exception("planning_failed", request_id=record.request_id)
             return None
         record.note_plan(planned)
         if not encoding:

@@ -145,7 +145,6 @@ class Sends:
         self._store = store
         self._judge = judge
         self._trials = Trials()
-        self._log = logger()
 
     def first(self, pending: PendingRequest) -> Send:
         """The first send of a request. Raises ContextOverflow if nothing may be sent."""
@@ -307,7 +306,7 @@ class Sends:
         if larger is None or not larger.plan.fits or not await self._is_safe(larger, tenant):
             return None
         record.note_plan(larger)
-        self._log.info(
+        logger().info(
             "window_tried",
             request_id=record.request_id,
             model=larger.inputs.profile.model,

@@ -64,7 +64,6 @@ class StateContact:
         self._problems: dict[str, str] = {}
         self._has_strangers = False
         self._meetings = Recurring(self._meet_when_due, "state-fleets")
-        self._log = logger()
 
     @property
     def problem(self) -> str | None:
@@ -88,7 +87,7 @@ class StateContact:
         except TROUBLE as error:
             reason = reason_of(error)
         except Exception as error:  # a defect must not end the exchanges
-            self._log.exception("state_failed", server=self.place)
+            logger().exception("state_failed", server=self.place)
             reason = type(error).__name__
         self._note(user, reason)
 
@@ -112,7 +111,7 @@ class StateContact:
             pipe.zcard(_FLEETS)
             *_, fleets = await pipe.execute()
         if fleets > 1 and not self._has_strangers:
-            self._log.warning("state_not_shared", server=self.place, reason=STRANGERS)
+            logger().warning("state_not_shared", server=self.place, reason=STRANGERS)
         self._has_strangers = fleets > 1
 
     async def close(self) -> None:
@@ -129,9 +128,9 @@ class StateContact:
             self._problems[user] = reason
             self._on_failure()
         if was_well and reason is not None:
-            self._log.warning("state_lost", server=self.place, reason=reason)
+            logger().warning("state_lost", server=self.place, reason=reason)
         elif not was_well and not self._problems:
-            self._log.info("state_found", server=self.place)
+            logger().info("state_found", server=self.place)
 
 
 def key_of(fleet: str, name: str) -> str:

@@ -239,11 +239,7 @@ _given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=N
 class UnderWay:
     """The requests that the event loop of this process serves, counted by it alone."""
 
-    def __init__(self) -> None:
-        self.count = 0
-
-
-UNDER_WAY: Final = UnderWay()
+    count = 0
 
 
 class NotWanted(Exception):
@@ -273,6 +269,6 @@ def while_wanted(_: int, __: Message, ___: str, ____: Notices) -> Iterator[Edit]
         return iter(())  # on the event loop
     if given_up.is_set():
         raise NotWanted
-    if UNDER_WAY.count > 1:
+    if UnderWay.count > 1:
         time.sleep(0)
     return iter(())

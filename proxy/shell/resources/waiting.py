@@ -81,7 +81,6 @@ class WaitingRoom:
         self._dead_until = 0.0
         """Time of `time.monotonic`."""
         self._threads = DaemonThreads(_THREADS, "waiting")
-        self._log = logger()
 
     @property
     def waiting(self) -> Waiting:
@@ -149,7 +148,7 @@ class WaitingRoom:
             self._dead_until = time.monotonic() + DEAD_SECONDS
         # A system's error names what is wrong with the disk; another one may quote content.
         problem = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-        self._log.error("waiting_request_lost", request_id=kept.request_id, problem=problem)
+        logger().error("waiting_request_lost", request_id=kept.request_id, problem=problem)
 
     def close(self) -> None:
         """End the threads; requests that wait can no longer be put into files."""

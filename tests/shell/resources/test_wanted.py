@@ -32,7 +32,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def test_a_thread_lets_other_requests_go_first_at_each_message(
     turns: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads.UNDER_WAY, "count", 2)
+    monkeypatch.setattr(threads.UnderWay, "count", 2)
     assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
     assert turns == [0, 0, 0]
 
@@ -74,12 +74,12 @@ def test_each_request_that_is_served_counts_once(tmp_path: Path) -> None:
     counts: list[int] = []
 
     async def answer(_: Received, __: Send) -> bool:
-        counts.append(threads.UNDER_WAY.count)
+        counts.append(threads.UnderWay.count)
         return False
 
-    before = threads.UNDER_WAY.count
+    before = threads.UnderWay.count
     with world(tmp_path, 128_000, answer, [{}]) as built:
         built.ask(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
         built.ask(b"no JSON")
     assert counts == [before + 1]
-    assert threads.UNDER_WAY.count == before
+    assert threads.UnderWay.count == before
