@@ -231,7 +231,7 @@ class Output:
     def write_whole(self, head: bytes, body: bytes) -> None:
         """Write a whole response, of which no head is held."""
         self.write = self._socket.write
-        self._socket.writelines((head, body))
+        self._socket.writelines((head, body) if body else (head,))
 
     def hold_next(self) -> None:
         """Hold the next write: it is the head of a response."""
@@ -245,7 +245,7 @@ class Output:
     def _send_with_head(self, data: bytes) -> None:
         head, self._head = self._head or b"", None
         self.write = self._socket.write
-        self._socket.writelines((head, data))
+        self._socket.writelines((head, data) if data else (head,))  # asyncio of Python 3.12: see Exchange.run
 
     def _send_head(self) -> None:
         if self._head is not None:

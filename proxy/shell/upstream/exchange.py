@@ -70,7 +70,9 @@ class Exchange:
             max_headers=MAX_HEADERS,
         )
         self._tap = Tap.of(protocol, transport)
-        transport.writelines((request, body.take()))  # one system call, and no copy of both together
+        content = body.take()
+        # One system call, and no copy of both together. asyncio of Python 3.12 would write an empty piece for ever.
+        transport.writelines((request, content) if content else (request,))
         await body.written()
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
