@@ -14,7 +14,6 @@ from time import monotonic
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Struct
 from typing_extensions import TypedDict
 
 from proxy.core.artifact_reading.pages import Query, read
@@ -55,7 +54,7 @@ _TEXT_SUFFIXES: Final = ("+json", "+xml", "yaml", "toml", "sql", "ndjson")
 Result = TypeVar("Result")
 
 
-class Stored(Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True):
     """An artifact that this client may read."""
 
     name: str

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec import Struct, field
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
@@ -319,7 +318,7 @@ _BLOCK_BYTES: Final = 4096
 """Disk space of a small file on most disks; counted like this, the limit bounds the number of files, too."""
 
 
-class Swept(Struct, frozen=True):
+class Swept(msgspec.Struct, frozen=True):
     """How many artifacts a sweep removed and kept, and their disk space with metadata."""
 
     removed: int = 0
@@ -328,13 +327,13 @@ class Swept(Struct, frozen=True):
     kept_bytes: int = 0
 
 
-class _Found(Struct):
+class _Found(msgspec.Struct):
     """An artifact, as listed."""
 
     used: float = 0.0
     """Unix time of the newest of its objects."""
     disk_bytes: int = 0
-    keys: list[str] = field(default_factory=list)
+    keys: list[str] = msgspec.field(default_factory=list)
     """Its objects, the content first: after a crash, the rest is still found by its metadata."""
 
 

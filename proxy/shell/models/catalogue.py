@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.core.models.names import (
     is_own_server,
@@ -174,7 +173,7 @@ class Catalogue:
         notes = [why] if why else []
         if self._own_server:
             notes.append("a server of your own may be set to less")
-        limits = replace(entry.limits, certainty=Certainty.GUESSED) if guessed else entry.limits
+        limits = msgspec.structs.replace(entry.limits, certainty=Certainty.GUESSED) if guessed else entry.limits
         return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
 
 

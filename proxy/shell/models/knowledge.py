@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Final, Self, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import facts
@@ -57,7 +56,7 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
         """With the time of the change if there was one: newer than the version before, whatever the clock says."""
         if _limits(self) == _limits(before):
             return self
-        return replace(self, at=max(now, (before.at or before.taught) + 0.001))
+        return msgspec.structs.replace(self, at=max(now, (before.at or before.taught) + 0.001))
 
     @property
     def inferred_tokens(self) -> int | None:
@@ -79,18 +78,22 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def with_limit(self, limit: int, scope: Scope, unit: Unit = Unit.TOKENS) -> Self:
         """With a limit that a refusal printed; it replaces what was doubted or inferred."""
-        found = replace(self, doubted_tokens=None, unnamed=None)
+        found = msgspec.structs.replace(self, doubted_tokens=None, unnamed=None)
         if unit is Unit.CHARS:
-            return replace(found, input_chars=limit)
-        return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
+            return msgspec.structs.replace(found, input_chars=limit)
+        return (
+            msgspec.structs.replace(found, input_tokens=limit)
+            if scope is Scope.INPUT
+            else msgspec.structs.replace(found, window_tokens=limit)
+        )
 
     def refuted_by(self, prompt_tokens: int) -> Self:
         """Without the limits that an accepted prompt has exceeded, by the upstream's count."""
         found = self
         if self.window_tokens is not None and prompt_tokens > self.window_tokens:
-            found = replace(found, window_tokens=None)
+            found = msgspec.structs.replace(found, window_tokens=None)
         if self.input_tokens is not None and prompt_tokens > self.input_tokens:
-            found = replace(found, input_tokens=None)
+            found = msgspec.structs.replace(found, input_tokens=None)
         return found
 
     def without_under(self, window_tokens: int) -> Self:
@@ -98,12 +101,12 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
         limits = (self.window_tokens, self.input_tokens, self.inferred_tokens)
         if not any(limit is not None and limit < window_tokens for limit in limits):
             return self
-        return replace(self, window_tokens=None, input_tokens=None, doubted_tokens=None, unnamed=None)
+        return msgspec.structs.replace(self, window_tokens=None, input_tokens=None, doubted_tokens=None, unnamed=None)
 
     def after_pass(self, size: int) -> Self:
         """After a prompt of this size was accepted, as far as that moves the search for a limit."""
         unnamed = self.unnamed and self.unnamed.after_pass(size)
-        return self if unnamed is self.unnamed else replace(self, unnamed=unnamed)
+        return self if unnamed is self.unnamed else msgspec.structs.replace(self, unnamed=unnamed)
 
 
 class Knowledge(Refusals, frozen=True, omit_defaults=True):
@@ -118,7 +121,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         """The limits from refusals that bind this tenant's requests, and their source; None if there are none. `by`
         None: those of the tenant taught last. `supposed`: taken for what its latest refusal has taught."""
         own = self.newest if by is None else self.of(by)
-        own = own if supposed is None else replace(own, unnamed=supposed)
+        own = own if supposed is None else msgspec.structs.replace(own, unnamed=supposed)
         refusals: Refusals = own if own.bounds_tokens else self
         cut = facts.binding(self.facts, facts.CUT_TO, by)
         if cut is not None and refusals.bounds_tokens and int(cut.at) <= refusals.taught:
@@ -167,7 +170,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         others = facts.standing(self.facts, now, STANDS_SECONDS)
         if abs(now - self.dated) < STANDS_SECONDS:
             is_same = len(of_keys) == len(self.of_keys) and others is self.facts
-            return self if is_same else replace(self, of_keys=of_keys, facts=others)
+            return self if is_same else msgspec.structs.replace(self, of_keys=of_keys, facts=others)
         return Knowledge(of_keys=of_keys, facts=others)
 
     @property
@@ -181,7 +184,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
     def taught_by(self, by: str, own: Refusals) -> Knowledge:
         """With what a tenant has just met."""
-        return replace(self, of_keys=with_newest(self.of_keys, {by: own}, MAX_KEYS))
+        return msgspec.structs.replace(self, of_keys=with_newest(self.of_keys, {by: own}, MAX_KEYS))
 
     def is_seen_by_others(self, by: str, limit: int, scope: Scope, unit: Unit) -> bool:
         """Whether another tenant's refusals have printed the same limit."""
@@ -196,14 +199,14 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         of_keys = {
             by: own if own != own.with_limit(limit, scope, unit) else _NO_REFUSALS for by, own in self.of_keys.items()
         }
-        return replace(self.with_limit(limit, scope, unit), of_keys=of_keys)
+        return msgspec.structs.replace(self.with_limit(limit, scope, unit), of_keys=of_keys)
 
     def without_limits_under(self, window_tokens: int) -> Knowledge:
         """Without what the refusals of any tenant have taught that the server's own later word contradicts."""
         of_keys = {by: own.without_under(window_tokens) for by, own in self.of_keys.items()}
         is_same = all(own is self.of_keys[by] for by, own in of_keys.items())
         found = self.without_under(window_tokens)
-        return found if is_same else replace(found, of_keys=of_keys)
+        return found if is_same else msgspec.structs.replace(found, of_keys=of_keys)
 
     def after_pass_of(self, by: str, size: int) -> Knowledge:
         """After a prompt of this tenant was accepted, as far as that moves a search for a limit."""
@@ -215,7 +218,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         taught; `stated_tokens`: the certain window at the time. The server's own word binds all."""
         whose = facts.THE_SERVER if window_tokens == stated_tokens else by
         cut = facts.with_values(self.facts, whose, {facts.CUT_TO: window_tokens}, now, stated_tokens or 0)
-        return replace(
+        return msgspec.structs.replace(
             self, facts=cut, of_keys={**self.of_keys, **dict.fromkeys(self.of_keys.keys() & {by}, _NO_REFUSALS)}
         )
 
@@ -223,7 +226,9 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         """Without the windows found that way of which this is true."""
         found = self.facts.get(facts.CUT_TO, {})
         wrong = [by for by, cut in found.items() if cut.value and is_wrong(cut)]
-        return replace(self, facts=facts.refuted(self.facts, facts.CUT_TO, wrong, now)) if wrong else self
+        return (
+            msgspec.structs.replace(self, facts=facts.refuted(self.facts, facts.CUT_TO, wrong, now)) if wrong else self
+        )
 
     def refuted_by(self, prompt_tokens: int, by: str = "", now: float = 0.0) -> Knowledge:
         """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""
@@ -232,7 +237,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         for name in (facts.RATE, facts.RATE_OF_PROMPTS):
             rate = facts.binding(self.facts, name, by)
             if rate is not None and rate.value < prompt_tokens:  # of this account, which says nothing of others
-                found = replace(found, facts=facts.refuted(found.facts, name, [by], now))
+                found = msgspec.structs.replace(found, facts=facts.refuted(found.facts, name, [by], now))
         return found if own.refuted_by(prompt_tokens) is own else found.taught_by(by, own.refuted_by(prompt_tokens))
 
     @property
@@ -284,7 +289,7 @@ def with_model(known: Known, model: str | None, change: Callable[[Knowledge], Kn
     before = known.get(key_of(model), _NOTHING)
     found = change(before)
     of_keys = {by: own.changed_since(before.of(by), now) for by, own in found.of_keys.items()}
-    return _newest({**known, key_of(model): replace(found.changed_since(before, now), of_keys=of_keys)})
+    return _newest({**known, key_of(model): msgspec.structs.replace(found.changed_since(before, now), of_keys=of_keys)})
 
 
 def unexpired(known: Known, now: float) -> Known:
@@ -314,7 +319,7 @@ def _merged_model(one: Knowledge, other: Knowledge) -> Knowledge:
     for by in one.of_keys.keys() & other.of_keys.keys():
         of_keys[by] = max(one.of(by), other.of(by), key=_version)
     kept = sorted(of_keys, key=lambda by: (_version(of_keys[by]), by))[-MAX_KEYS:]
-    return replace(
+    return msgspec.structs.replace(
         max(one, other, key=_version),
         of_keys={by: of_keys[by] for by in kept},
         facts=facts.joined(one.facts, other.facts),

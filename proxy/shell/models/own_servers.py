@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.text import jsontext
 from proxy.errors import ClientError, UpstreamError
@@ -142,7 +141,7 @@ class Ollama(OwnServer, frozen=True):
             limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
             limits = answers.OLLAMA_AT_LEAST
-        return replace(shown, window_tokens=limits.window_tokens, certainty=limits.certainty)
+        return structs.replace(shown, window_tokens=limits.window_tokens, certainty=limits.certainty)
 
 
 class ByName(OwnServer, frozen=True):

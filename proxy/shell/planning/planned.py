@@ -14,8 +14,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.message import Message
@@ -149,7 +148,7 @@ class Planned(Struct):
         content = _Content(self.request, self.plan, self.resolved)
         self._last_sent = weakref.ref(self.last_sent)  # as long as the conversation is remembered
         self.request, self.resolved, self.progress = self.request.outline(), {}, None
-        self.plan = replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
+        self.plan = structs.replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
         self.last_sent = LastSent(conversation=self.last_sent.conversation)
         self.is_here = False
         return content
@@ -158,7 +157,7 @@ class Planned(Struct):
         """Restore what `set_aside` returned, or a copy of it."""
         assert isinstance(content, _Content), "what was taken out"
         request, self.plan, self.resolved = content
-        self.request = replace(request, shape=self.request.shape)  # wires know theirs by identity
+        self.request = structs.replace(request, shape=self.request.shape)  # wires know theirs by identity
         self.last_sent = (self._last_sent and self._last_sent()) or self.last_sent
         self.is_here = True
 
@@ -186,7 +185,7 @@ class Planned(Struct):
         if not members:
             return None
         reasons = {**self.reasons, Reason.UPSTREAM_TRUNCATION.value: 1}
-        return replace(self, members=members, reasons=reasons)
+        return structs.replace(self, members=members, reasons=reasons)
 
     @property
     def new_edits(self) -> tuple[Edit, ...]:
@@ -198,7 +197,7 @@ class Planned(Struct):
         own = self.reply_tokens or self.request.reply_tokens
         if reply_tokens is None or (own is not None and own <= reply_tokens):
             return self
-        return replace(self, reply_tokens=reply_tokens)
+        return structs.replace(self, reply_tokens=reply_tokens)
 
     def body(self) -> bytes:
         """The body to send: the request's bytes if nothing changes."""

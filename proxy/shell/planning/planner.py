@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
@@ -125,9 +124,9 @@ class Planner:
                 if match and match.remembered.knowledge.unknown:  # known messages may lack what was found
                     came.beginning, match = None, None
                 planned = await self._run(came, match, resolved)
-            planned = replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
+            planned = structs.replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:
-            planned = replace(planned, lookup_seconds=lookup_seconds)
+            planned = structs.replace(planned, lookup_seconds=lookup_seconds)
         if will_be_known:
             self._remember(planned, tenant, match)
             planned = copy.copy(planned)  # its content may be put elsewhere; what is remembered stays as it is
@@ -183,7 +182,7 @@ class Planner:
         calls = (call.name for message in request.conversation for call in message.calls)
         if not request.put_in or RETRIEVAL_TOOL not in calls:  # what a repair has put in stays
             return request
-        plain = replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
+        plain = structs.replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
         return self._healed(wire, planned.tenant, plain, 0)
 
     def note_healed(self, refused: Planned, healed: Planned, *, unsealed: bool) -> None:
@@ -198,7 +197,7 @@ class Planner:
         match = self._memory.find((healed.wire.path, tenant), healed.request.body)
         if match is not None and not healed.request.ends:
             self._memory.forget(match)  # no turn can continue from the repaired request, and none must from this one
-        self._remember(replace(healed, last_sent=refused.last_sent), tenant, match)
+        self._remember(structs.replace(healed, last_sent=refused.last_sent), tenant, match)
 
     def _healed(self, wire: Wire, tenant: str, request: Request, known: int) -> Request:
         """The request without what its upstream is known to refuse; no seals are looked for in its first messages."""
@@ -265,9 +264,9 @@ class Planner:
             begun, begun_messages = came.beginning, len(came.beginning.conversation)
         request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
-            request = replace(request, model=came.model)
+            request = structs.replace(request, model=came.model)
         if came.is_lifted:
-            request = replace(request, is_lifted=True)
+            request = structs.replace(request, is_lifted=True)
         if known is not None and request.healed and request.model != known.request.model:
             return self._plan(came, None, resolved)  # what another model has refused
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
@@ -275,7 +274,7 @@ class Planner:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
-            access = replace(access, tool=True)
+            access = structs.replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
                 if known is not None and known.unknown:
@@ -306,7 +305,7 @@ class Planner:
             others,
             goes_on=goes_on,
         )
-        return replace(planned, unknown=unknown) if unknown else planned
+        return structs.replace(planned, unknown=unknown) if unknown else planned
 
     def made(
         self,

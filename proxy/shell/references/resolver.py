@@ -17,7 +17,6 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
 
 from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import media_type
@@ -254,7 +253,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.obstacle is not None
 
 
-class _Remembered(Struct):
+class _Remembered(msgspec.Struct):
     finding: Finding
     used: float
     noted: float

@@ -10,8 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final, TypeAlias, get_args
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.config.settings import Settings
 from proxy.config.types import Mode
@@ -219,7 +218,7 @@ class Relay:
         planned = await self._sends.kept(pending.planned, pending.tenant, record)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, pending.tenant, record)
-        response, send, _ = await self._climb(replace(pending, planned=planned, larger=None), record)
+        response, send, _ = await self._climb(structs.replace(pending, planned=planned, larger=None), record)
         await pending.kept.rest()
         return response, send.planned
 

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Certainty
@@ -113,7 +112,7 @@ class PendingRequest(Discreet, frozen=True):
         has the beginning of a response, uncompressed."""
         headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
         cures, unproven = (*self.cures, send.attempt), (*self.unproven, send)
-        return replace(
+        return structs.replace(
             self, headers=headers, planned=send.planned, larger=None, again=None, cures=cures, unproven=unproven
         )
 
@@ -163,7 +162,7 @@ class Sends:
             )
             if send.attempt.kind is AttemptKind.REPAIRED and send.refused.is_here and send.planned.is_here:
                 self._planner.note_healed(send.refused, send.planned, unsealed=send.heals_seals)
-        return replace(pending, unproven=())
+        return structs.replace(pending, unproven=())
 
     async def following(self, pending: PendingRequest, sent: Send, outcome: Outcome) -> Send | None:
         """The send after this one; None if the client gets the response to it. Raises ContextOverflow if nothing is
@@ -231,11 +230,11 @@ class Sends:
             goal = None if goal is None else _as_counted(goal, pending.planned, planned)
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
-        attempt = replace(attempt, goal_tokens=goal)
+        attempt = structs.replace(attempt, goal_tokens=goal)
         budget = planned.plan.budget
         if attempt.is_sure and attempt.reply_tokens is not None and budget.max_reply_tokens is not None:
             left = budget.max_reply_tokens - int(planned.tokens_after / ESTIMATED_SHARE)
-            attempt = replace(attempt, reply_tokens=max(left, budget.reserved_reply_tokens))
+            attempt = structs.replace(attempt, reply_tokens=max(left, budget.reserved_reply_tokens))
         return attempt, planned
 
     async def _made(self, pending: PendingRequest, terms: Terms, verdict: Verdict) -> Planned:

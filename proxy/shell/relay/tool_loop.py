@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial, reduce
 from typing import Final, NamedTuple, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation.tracked_message import Size
@@ -114,7 +113,7 @@ class ToolLoop(Struct):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
             again = partial(self._again, message)
-            round_of = replace(self.pending, planned=read.planned, again=again, is_last=is_last)
+            round_of = structs.replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
                 answer, self.planned = await self.send(round_of, self.record.request_id)
             except ContextOverflow:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Final, NotRequired
 
 import msgspec
-from msgspec import Meta, Struct
-from msgspec.structs import asdict
 from typing_extensions import TypedDict
 
 from proxy.core.compaction.budget import Budget
@@ -127,7 +125,7 @@ class Conversation(TypedDict):
     """The latest, the oldest of them first."""
 
 
-class Entry(Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True):
     """The record kept of a finished request."""
 
     ended: Sum
@@ -137,13 +135,13 @@ class Entry(Struct, frozen=True):
     """The last messages, one by one; None: they are not kept."""
     sums: dict[str, Sum]
     """Its share of the sums of its five minutes, by name."""
-    trouble: Annotated[int, Meta(ge=0, le=2)] = 0
+    trouble: Annotated[int, msgspec.Meta(ge=0, le=2)] = 0
     """2 if it failed or was refused, 1 if that was cured, else 0."""
     id: Count | None = None
     """In the file of another replica; None: it was served here."""
 
 
-class Finished(Struct, frozen=True):
+class Finished(msgspec.Struct, frozen=True):
     """A request as it ended. The entry of it is made later, in another thread."""
 
     ended: float
@@ -273,7 +271,7 @@ def packed(entry: Entry, number: int) -> bytes | None:
     even its line is too large."""
     sums = {name: +found for name, found in entry.sums.items() if found}  # the sign makes numbers of truths
     for blocks in (entry.blocks, None) if entry.summary.get("edits") else (None,):
-        whole = jsontext.dump(asdict(entry) | {"id": number, "sums": sums, "blocks": blocks})
+        whole = jsontext.dump(msgspec.structs.asdict(entry) | {"id": number, "sums": sums, "blocks": blocks})
         if len(whole) <= MAX_UNPACKED_BYTES and len(message := zlib.compress(whole, 1)) <= MAX_BYTES:
             return message
     return None
