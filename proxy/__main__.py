@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from proxy import __version__
-from proxy.config.settings import Settings, SettingsError, load
-from proxy.config.sources import meant
-from proxy.config.upstreams import WIRE_PATHS
+from proxy.config import WIRE_PATHS, Settings, SettingsError, load, meant
 
 NOT_ON_WINDOWS: Final = (
     "context-proxy runs on Linux and macOS: Windows lacks its file locks and shared ports. "

@@ -12,22 +12,25 @@ from typing import TYPE_CHECKING, Final
 from fastapi import FastAPI
 from msgspec import Struct, field
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.overflow import prepare
 from proxy.reloading import Load, Reloader
+from proxy.shell.artifacts import (
+    ArtifactFolder,
+    ArtifactReader,
+    ArtifactsByHash,
+    ArtifactStore,
+    ArtifactTools,
+    Replacements,
+)
 from proxy.shell.artifacts.access import AccessResolver, Tenants, create_folder, create_tenants, look_after
-from proxy.shell.artifacts.folder import ArtifactFolder
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Replacements
 from proxy.shell.endpoints.api import EachRequest, create_api
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
 from proxy.shell.endpoints.services import Current, Note, Readiness, Services, upstream_check
-from proxy.shell.models.catalogue import Prices
-from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.models import ModelResolver, Prices
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview, Priced
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
@@ -36,9 +39,7 @@ from proxy.shell.planning.planner import Planner
 from proxy.shell.references.resolver import Downloads, FetchCache, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
-from proxy.shell.resources.logs import configure_logging, logger
-from proxy.shell.resources.waiting import WaitingRoom
-from proxy.shell.resources.workload import Workload, give_memory_back, tune_interpreter
+from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
 from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder

@@ -14,12 +14,11 @@ from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from proxy.config.settings import Settings, SettingsError
-from proxy.config.upstreams import UpstreamSettings
+from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
-from proxy.shell.artifacts.access import unwritable
+from proxy.shell.artifacts import unwritable
 from proxy.shell.endpoints.services import Current, Reloaded, Services
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import logger
 
 Load: TypeAlias = Callable[[], Settings]
 """Reads the settings again. Raises SettingsError."""

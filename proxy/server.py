@@ -21,12 +21,12 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy.app import create_app
-from proxy.config.settings import ServerSettings, Settings
+from proxy.config import ServerSettings, Settings
 from proxy.errors import SettingsRefused
 from proxy.reloading import Load, leads_here, loaded_again
-from proxy.shell.artifacts.access import unwritable
+from proxy.shell.artifacts import unwritable
 from proxy.shell.http.connection import Connection, Connections
-from proxy.shell.resources.logs import configure_logging, logger
+from proxy.shell.resources import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 KEEP_ALIVE_SECONDS: Final = 75

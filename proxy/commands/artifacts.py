@@ -18,24 +18,24 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
-from proxy.config.settings import Settings
-from proxy.config.types import client_keys, missing_extra
+from proxy.config import Settings, client_keys, missing_extra
 from proxy.core.artifact_reading.pages import Query
 from proxy.errors import BadArtifactQuery, ProxyError
-from proxy.shell.artifacts.access import create_folder, create_tenants
-from proxy.shell.artifacts.folder import (
+from proxy.shell.artifacts import (
     META,
     TROUBLE,
     ArtifactFolder,
+    ArtifactReader,
     PrivateFolder,
     artifact_of,
+    create_folder,
+    create_tenants,
     is_artifact,
     reason_of,
     remove_all,
 )
-from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants
-from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources import configure_logging
 
 DONE: Final = 0
 NOT_DONE: Final = 1

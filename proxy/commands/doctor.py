@@ -28,20 +28,15 @@ from rich.text import Text
 
 from proxy.app import create_app
 from proxy.commands.explain import number, plain
-from proxy.config.settings import LogSettings, Settings
-from proxy.config.types import VARIABLES
-from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
-from proxy.core.models.profile import ModelProfile
+from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
+from proxy.core.models import ModelProfile
 from proxy.errors import ProxyError
 from proxy.reloading import leads_here
-from proxy.shell.artifacts.access import OWNER_FILE, create_folder
-from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, reason_of
-from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
-from proxy.shell.models.profiles import ModelResolver, stated_by
-from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.resources.logs import configure_logging
+from proxy.shell.artifacts import OWNER_FILE, TRIAL_KEY, TROUBLE, create_folder, reason_of
+from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, key_headers, stated_by
+from proxy.shell.resources import configure_logging
 from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED, Upstream
-from proxy.wire.registry import WIRES
+from proxy.wire import WIRES
 
 WELL, WRONG = 0, 1
 """The exit status."""

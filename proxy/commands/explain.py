@@ -20,19 +20,16 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from proxy.config.settings import Settings
-from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.conversation.tracked_message import MessageReport, Reason
+from proxy.config import Settings
+from proxy.core.conversation import TOOL_ROLES, Message, MessageReport, Reason
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.shell.artifacts.access import AccessResolver, create_folder
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
-from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.artifacts import AccessResolver, ArtifactStore, create_folder
+from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver
 from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
-from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources import configure_logging
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""

@@ -18,21 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.explain import create_console, number
-from proxy.config.settings import Settings
-from proxy.config.types import StateUrl
-from proxy.config.upstreams import UpstreamSettings
-from proxy.core.models.names import window_in_name
-from proxy.core.models.profile import ModelProfile
+from proxy.config import Settings, StateUrl, UpstreamSettings
+from proxy.core.models import ModelProfile, window_in_name
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.tool_output import TruncateToolOutput
-from proxy.shell.artifacts.access import create_folder, create_tenants
-from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
-from proxy.shell.models.knowledge import key_of
-from proxy.shell.models.learning import Learning
-from proxy.shell.models.profiles import ModelResolver, stated_by
-from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.artifacts import create_folder, create_tenants
+from proxy.shell.models import HOW_TO_STATE_A_WINDOW, Learning, ModelResolver, counter_for, key_of, stated_by
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources import configure_logging
 
 MAX_TOOLS: Final = 12
 """Tools shown with their own limits; the JSON has all of them."""

@@ -50,11 +50,11 @@ from proxy.config.types import (
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.compaction.budget import LOW_MARK
 from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS
-from proxy.core.models.profile import ToolImages
+from proxy.core.models import ToolImages
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import HEAD_SHARE, Direction
 from proxy.core.truncation.tool_output import Sanitise
-from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
+from proxy.wire import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
 
 ENV_PREFIX: Final = "CONTEXT_PROXY_"
 

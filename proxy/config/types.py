@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
 
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 
 STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from proxy.config.types import BaseUrl, KeyFile, Section, SentKey, key_from_file
-from proxy.wire.registry import WIRES, wire_beside
+from proxy.wire import WIRES, wire_beside
 
 WIRE_PATHS: Final[Mapping[str, str]] = {wire.name: wire.path for wire in WIRES.values() if wire.name}
 """The wires by their names in settings."""

@@ -23,7 +23,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from proxy.demo.incident import ChatMessage, Policy, Reply
-from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.models import counter_for
 
 ENCODING: Final = "o200k_base"
 """The vocabulary of gpt-4o and later; if it is not installed, `counter_for` estimates."""

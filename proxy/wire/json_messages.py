@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from proxy.core.conversation.message import (
+from proxy.core.conversation import (
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from proxy.core.models.profile import Certainty, Modality
+from proxy.core.models import Certainty, Modality
 from proxy.core.text import jsontext
 
 MAX_NAME_CHARS: Final = 256

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from proxy.core.models.profile import Certainty, Modality
+from proxy.core.models import Certainty, Modality
 from proxy.core.text import jsontext
 from proxy.wire.model_list import (
     MAX_MODELS,

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final, NotRequired, Protocol
 from msgspec.structs import replace
 from typing_extensions import TypedDict
 
-from proxy.core.conversation.exchange import unpaired
-from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.conversation import Message, ToolCall, unpaired
 from proxy.core.overflow import Counted, Sent, Verdict
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy

@@ -15,10 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.exchange import Unpaired
-from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.models.names import stating
-from proxy.core.models.profile import LIFTED
+from proxy.core.conversation import Conversation, Message, ToolCall, Unpaired
+from proxy.core.models import LIFTED, stating
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest

@@ -35,7 +35,7 @@ class Room:
     name: str
     """Below `proxy`, such as `core.text` or `app`."""
     modules: int
-    """Python files, without an `__init__` that has only a docstring."""
+    """Python files, without an `__init__` that has only a docstring and the names that its package offers."""
     purpose: str
     """The first sentence of its docstring."""
     imports: frozenset[str]
@@ -123,8 +123,18 @@ def _room(name: str, paths: Sequence[Path], others: Set[str]) -> Room:
     trees = {path: ast.parse(path.read_text()) for path in paths}
     says = min(paths, key=lambda path: (path.name != "__init__.py", len(path.parts)))
     imports = {room_of(module) or "" for path, tree in trees.items() for module in _imported(path, tree)}
-    modules = sum(path.name != "__init__.py" or len(tree.body) > 1 for path, tree in trees.items())
+    modules = sum(path.name != "__init__.py" or _has_code(tree) for path, tree in trees.items())
     return Room(name, modules, _first_sentence(trees[says]), frozenset(imports & others))
+
+
+def _has_code(tree: ast.Module) -> bool:
+    """Whether a file has more than a docstring, imports and `__all__`."""
+    _, *rest = tree.body
+    return any(
+        not isinstance(one, ast.Import | ast.ImportFrom)
+        and not (isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__all__")
+        for one in rest
+    )
 
 
 def _imported(path: Path, tree: ast.Module) -> Iterator[str]:

@@ -19,8 +19,7 @@ from msgspec import Struct, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.search import CONTEXT, HITS, MAX_POINTER_CHARACTERS, Hits, Search, hits_of
-from proxy.core.notices.catalogue import FOUND, MARK, PAGES, QUOTED, Language, framed, say
-from proxy.core.notices.writing import ArtifactAccess
+from proxy.core.notices import FOUND, MARK, PAGES, QUOTED, ArtifactAccess, Language, framed, say
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of, utf8_length
 from proxy.errors import BadArtifactQuery

@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from proxy.core.conversation.tracked_message import MessageReport, Size
-from proxy.core.models.profile import Certainty, ModelProfile
+from proxy.core.conversation import MessageReport, Size
+from proxy.core.models import Certainty, ModelProfile
 
 REPLY_SHARE: Final = 16
 """A sixteenth of the window is reserved for the reply if the request sets no reply limit."""

@@ -16,9 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.conversation.exchange import is_quotable
-from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.conversation.tracked_message import MESSAGE_TOKENS, Size, TrackedMessage
+from proxy.core.conversation import MESSAGE_TOKENS, TOOL_ROLES, Message, Size, TrackedMessage, is_quotable
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in, names_of_lines
 from proxy.core.tokens.counters import Counter

@@ -20,9 +20,19 @@ from msgspec import Struct, field, structs
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.line_pool import LinePool, is_never_quoted, traces_of
-from proxy.core.conversation.message import TOOL_ROLES, Address, Content, Message
-from proxy.core.conversation.tracked_message import NOTHING, Edit, Reason, Size, TrackedMessage, size_of
-from proxy.core.notices.writing import Notices
+from proxy.core.conversation import (
+    NOTHING,
+    TOOL_ROLES,
+    Address,
+    Content,
+    Edit,
+    Message,
+    Reason,
+    Size,
+    TrackedMessage,
+    size_of,
+)
+from proxy.core.notices import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter

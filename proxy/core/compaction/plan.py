@@ -21,20 +21,24 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE, NoteRoom
 from proxy.core.compaction.steps import CompactionStep, sparing
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.exchange import Change, are_interchangeable
-from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
-from proxy.core.conversation.tracked_message import (
+from proxy.core.conversation import (
     NOTHING,
+    SYSTEM_ROLES,
+    Change,
+    Conversation,
     Edit,
     LocalStep,
+    Message,
     MessageReport,
     Reason,
     Size,
     TrackedMessage,
+    are_interchangeable,
+    beginning,
     prepared,
+    tool_of,
 )
-from proxy.core.notices.resume import PageRead, page_read
-from proxy.core.notices.writing import Notices
+from proxy.core.notices import Notices, PageRead, page_read
 from proxy.core.text import Discreet
 from proxy.core.tokens.counters import Counter
 

@@ -14,10 +14,8 @@ from msgspec import Struct, structs
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import TOOL_ROLES, Address, Argument
-from proxy.core.conversation.tracked_message import Edit, LocalStep, Reason, TrackedMessage
-from proxy.core.notices.writing import Notices, is_ours
+from proxy.core.conversation import TOOL_ROLES, Address, Argument, Change, Edit, LocalStep, Reason, TrackedMessage
+from proxy.core.notices import Notices, is_ours
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits, excerpt
 from proxy.core.text.lines import utf8_length

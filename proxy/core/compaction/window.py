@@ -15,10 +15,21 @@ from msgspec import Struct, structs
 
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.note import NoteRoom, OmissionNote
-from proxy.core.conversation.exchange import (
+from proxy.core.conversation import (
+    SYSTEM_ROLES,
+    TOOL_ROLES,
     Change,
+    Edit,
+    Message,
+    MessageReport,
+    Moved,
+    Reason,
+    Size,
     ToolExchange,
+    TrackedMessage,
+    before_a_user,
     dialogue,
+    done_again,
     first_request,
     is_quotable,
     last_request,
@@ -27,20 +38,9 @@ from proxy.core.conversation.exchange import (
     opens_as_output,
     removable,
     separator,
-)
-from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
-from proxy.core.conversation.tracked_message import (
-    Edit,
-    MessageReport,
-    Moved,
-    Reason,
-    Size,
-    TrackedMessage,
-    before_a_user,
-    done_again,
     with_media,
 )
-from proxy.core.notices.writing import Notices
+from proxy.core.notices import Notices
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.lines import utf8_length
 from proxy.core.tokens.counters import Counter

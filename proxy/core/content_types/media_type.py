@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from proxy.core.content_types.signatures import KEPT_IN_OLE, OLE_STORAGE, mime_behind_junk, mime_by_signature
 from proxy.core.content_types.texts import is_text, may_be_text, mime_of_text
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 
 BINARY: Final = "application/octet-stream"
 PLAIN: Final = "text/plain"

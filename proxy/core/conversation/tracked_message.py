@@ -20,8 +20,7 @@ import msgspec
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import SYSTEM_ROLES, Address, Content, ImageView, Item, Message
-from proxy.core.notices.resume import PageRead
-from proxy.core.notices.writing import Notices
+from proxy.core.notices import Notices, PageRead
 from proxy.core.text import Discreet, Raw
 from proxy.core.tokens.counters import Counter
 from proxy.core.tokens.images import image_size, tokens_of_image

@@ -13,8 +13,8 @@ from typing import Final
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.conversation.references import Unfetched
-from proxy.core.notices.catalogue import (
+from proxy.core.conversation import Unfetched
+from proxy.core.notices import (
     FETCH_LIMITS,
     FETCHES,
     KINDS,
@@ -24,9 +24,9 @@ from proxy.core.notices.catalogue import (
     WHY_NOT_FETCHED,
     WHY_NOT_SHOWN,
     Language,
+    Notices,
     say,
 )
-from proxy.core.notices.writing import Notices
 
 _UNITS: Final = ("KB", "MB", "GB")
 

@@ -23,12 +23,10 @@ from proxy.core.content_types import (
     plain_mime,
 )
 from proxy.core.content_types.texts import decoded, text_of
-from proxy.core.conversation.message import Attachment, Message, Route, Shape, Shown
-from proxy.core.conversation.references import Unfetched
-from proxy.core.conversation.tracked_message import RoutedMedia
+from proxy.core.conversation import Attachment, Message, Route, RoutedMedia, Shape, Shown, Unfetched
 from proxy.core.media.descriptions import OmissionReason, default_name, description, named, not_fetched
-from proxy.core.models.profile import Modality
-from proxy.core.notices.writing import Notices
+from proxy.core.models import Modality
+from proxy.core.notices import Notices
 from proxy.core.tokens.images import image_size
 
 MAX_IMAGE_PIXELS: Final = 89_478_485

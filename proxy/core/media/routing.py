@@ -12,26 +12,30 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.message import (
+from proxy.core.conversation import (
     TOOL_ROLES,
     Address,
     Attachment,
     Carried,
+    Edit,
     Item,
     Message,
+    Moved,
     Part,
     Parts,
+    Reason,
     Replacement,
+    Resolved,
+    RoutedMedia,
     Shape,
+    Unfetched,
     Words,
+    references_in,
 )
-from proxy.core.conversation.references import Resolved, Unfetched, references_in
-from proxy.core.conversation.tracked_message import Edit, Moved, Reason, RoutedMedia
 from proxy.core.media.descriptions import fetched_here, label, named_file, shown
 from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place
-from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.notices.catalogue import MEDIA, say
-from proxy.core.notices.writing import Notices
+from proxy.core.models import Modality, ToolImages
+from proxy.core.notices import MEDIA, Notices, say
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text import Discreet
 

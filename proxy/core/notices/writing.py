@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
-from proxy.core.models.profile import AgentFileAccess
+from proxy.core.models import AgentFileAccess
 from proxy.core.notices.catalogue import CUTS, MARK, Language, framed, say
 from proxy.core.notices.resume import PageRead, PageSize, Resume
 from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt

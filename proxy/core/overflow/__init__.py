@@ -6,6 +6,7 @@ knows how an error is encoded.
 
 from __future__ import annotations
 
+from proxy.core.overflow.refusal import does_not_fit, empty_twice, refused_twice, sizes_of, unkept
 from proxy.core.overflow.report import (
     Counted,
     ErrorCode,
@@ -21,23 +22,48 @@ from proxy.core.overflow.report import (
     Verdict,
     VerdictKind,
 )
+from proxy.core.overflow.retry import (
+    ALWAYS_SMALLER,
+    ESTIMATED_SHARE,
+    Attempt,
+    AttemptKind,
+    Outcome,
+    Situation,
+    Terms,
+    next_attempts,
+    room_in_rate,
+)
 
 __all__ = [
+    "ALWAYS_SMALLER",
+    "ESTIMATED_SHARE",
+    "Attempt",
+    "AttemptKind",
     "Counted",
     "ErrorCode",
     "ErrorReport",
     "ErrorText",
     "Exactness",
     "Figures",
+    "Outcome",
     "Place",
     "Scope",
     "Sent",
     "SentText",
+    "Situation",
+    "Terms",
     "Unit",
     "Verdict",
     "VerdictKind",
+    "does_not_fit",
+    "empty_twice",
     "judge",
+    "next_attempts",
     "prepare",
+    "refused_twice",
+    "room_in_rate",
+    "sizes_of",
+    "unkept",
 ]
 
 

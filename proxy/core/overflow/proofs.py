@@ -12,8 +12,7 @@ from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import seen
+from proxy.core.conversation import Message, seen
 from proxy.core.overflow.report import Counted, SentText, Verdict
 from proxy.core.tokens.counters import Counter
 from proxy.core.tokens.images import ImageCounter, image_key, tokens_of_image

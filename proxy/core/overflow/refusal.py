@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from proxy.core.compaction.plan import Plan
-from proxy.core.conversation.tracked_message import REPLY_PRIMING_TOKENS
-from proxy.core.notices.catalogue import Language
+from proxy.core.conversation import REPLY_PRIMING_TOKENS
+from proxy.core.notices import Language
 from proxy.core.overflow.report import Unit, Verdict, VerdictKind
 
 _OPENAI_TOKENS: Final = (

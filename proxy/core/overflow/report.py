@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 
 
 class VerdictKind(StrEnum):

@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
-from proxy.core.models.facts import Search
-from proxy.core.models.profile import Modality
-from proxy.core.notices.writing import NOWHERE, ArtifactAccess
+from proxy.core.models import Modality, Search
+from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
 MAX_SENDS: Final = 3

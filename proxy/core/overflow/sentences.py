@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 from proxy.core.overflow import words
 from proxy.core.overflow.numbers import read
 from proxy.core.overflow.patterns import NOISE

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 from proxy.core.overflow.report import ErrorCode, VerdictKind
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.message import SYSTEM_ROLES, Message
+from proxy.core.conversation import SYSTEM_ROLES, Message
 from proxy.core.text import Discreet, jsontext
 
 RETRIEVAL_TOOL: Final = "read_artifact"

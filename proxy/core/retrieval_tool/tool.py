@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, beginning_of
 from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
-from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.models.profile import AgentFileAccess, reach_with
-from proxy.core.notices.catalogue import (
+from proxy.core.conversation import TOOL_ROLES, Message
+from proxy.core.models import AgentFileAccess, reach_with
+from proxy.core.notices import (
     BAD_QUERIES,
     HISTORY,
     NOT_READ,
@@ -31,9 +31,9 @@ from proxy.core.notices.catalogue import (
     TOOL,
     Language,
     framed,
+    is_ours,
     say,
 )
-from proxy.core.notices.writing import is_ours
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.text import jsontext
 from proxy.errors import BadArtifactQuery, ProxyError

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxy.core.models.names import last_part, vendor_of
+from proxy.core.models import last_part, vendor_of
 from proxy.core.tokens.counters import Counter
 
 _HEIF_BRANDS: Final = frozenset(

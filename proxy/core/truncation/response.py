@@ -15,10 +15,8 @@ from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import quoted
-from proxy.core.conversation.message import Address
-from proxy.core.conversation.tracked_message import Edit, Reason
-from proxy.core.notices.resume import Resume, written_length
-from proxy.core.notices.writing import Notices
+from proxy.core.conversation import Address, Edit, Reason
+from proxy.core.notices import Notices, Resume, written_length
 from proxy.core.text import Raw, jsontext
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.lines import count_lines, utf8_length

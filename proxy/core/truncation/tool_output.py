@@ -17,10 +17,8 @@ from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import quoted, shorter_page
-from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Address, Message
-from proxy.core.conversation.tracked_message import Edit, Reason
-from proxy.core.notices.resume import PageSize
-from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason
+from proxy.core.notices import NAMES_WORDS_BYTES, Notices, PageSize, is_ours
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in

@@ -21,12 +21,10 @@ from typing import Final
 
 from starlette.types import Scope
 
-from proxy.config.settings import ArtifactSettings, Settings
-from proxy.config.types import fits_into_quotes
-from proxy.core.notices.writing import ArtifactAccess
+from proxy.config import ArtifactSettings, Settings, fits_into_quotes
+from proxy.core.notices import ArtifactAccess
 from proxy.shell.artifacts.folder import META, TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
+from proxy.shell.resources import UNFINISHED, logger, remove_unfinished
 from proxy.shell.upstream.client import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))

@@ -22,7 +22,7 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.shell.resources.whole_files import create_file, remove_unfinished, replace_file
+from proxy.shell.resources import create_file, remove_unfinished, replace_file
 
 COOLDOWN_SECONDS: Final = 30.0
 """Pause after a call without a response: the store is skipped, and nothing waits for it."""

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from proxy.core.artifact_reading.pages import Query, read
 from proxy.core.artifact_reading.search import part_at
-from proxy.core.notices.catalogue import Language
+from proxy.core.notices import Language
 from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import (
@@ -34,7 +34,7 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.store import INDEXED_BYTES
-from proxy.shell.resources.threads import DaemonThreads, TooSlow
+from proxy.shell.resources import DaemonThreads, TooSlow
 
 PIECE_BYTES: Final = 1024 * 1024
 """Part of a whole artifact that is read and sent at a time."""

@@ -40,9 +40,7 @@ from proxy.shell.artifacts.folder import (
     reason_of,
     remove_all,
 )
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.threads import DaemonThreads, TooSlow
+from proxy.shell.resources import BoundedMap, DaemonThreads, TooSlow, logger
 
 KEEP_SECONDS: Final = 10.0
 """For all artifacts of a request together, from when a thread is free for the first; the request then continues without

@@ -18,16 +18,15 @@ import msgspec
 
 from proxy.core.artifact import Artifact, beginning_of
 from proxy.core.artifact_reading.pages import Query, listing_header, quoted, search_header
-from proxy.core.conversation.message import Carried, Content, Shown, Words
-from proxy.core.conversation.tracked_message import Edit, Reason
-from proxy.core.notices.catalogue import Language
+from proxy.core.conversation import Carried, Content, Edit, Reason, Shown, Words
+from proxy.core.notices import Language
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, notice
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
 from proxy.shell.artifacts.reader import SEARCH_SECONDS, ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.resources.bounded import BoundedMap
+from proxy.shell.resources import BoundedMap
 
 RECORD_TOOL: Final = "retrieve"
 """The tool in the names of records."""

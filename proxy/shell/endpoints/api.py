@@ -32,9 +32,8 @@ from proxy.shell.endpoints.responses import (
     request_id_of,
 )
 from proxy.shell.endpoints.services import SERVICES, Current, Services
-from proxy.shell.resources.logs import logger
-from proxy.wire.protocol import Wire
-from proxy.wire.registry import DEFAULT, VERSION, WIRES, PathMatch, match_path, wire_over
+from proxy.shell.resources import logger
+from proxy.wire import DEFAULT, VERSION, WIRES, PathMatch, Wire, match_path, wire_over
 
 _ABOUT: Final = (
     "The API for agents is under `/v1`, and is the upstream's own API. Everything else is what the proxy tells people "

@@ -34,13 +34,11 @@ from proxy.errors import (
     ProxyError,
     RangeOutside,
 )
-from proxy.shell.artifacts.folder import is_artifact
-from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
-from proxy.shell.artifacts.tools import Replacements
+from proxy.shell.artifacts import ArtifactReader, ArtifactStat, Replacements, Stored, is_artifact
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import REFUSED, OwnResponse, ResponseSender, request_id_of, shaped
 from proxy.shell.http.clients import UntilClientLeaves, content_headers
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import logger
 from proxy.shell.upstream.client import Headers, header
 
 ARTIFACTS_PATH: Final = "/artifacts/"

@@ -12,7 +12,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.config.settings import ServerSettings
+from proxy.config import ServerSettings
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.plan import Compressed
 from proxy.core.text.lines import count_lines
@@ -26,17 +26,14 @@ from proxy.errors import (
     ProxyError,
     RequestTimeout,
 )
+from proxy.shell.artifacts import ArtifactsByHash, Record
 from proxy.shell.artifacts.access import Tenants
-from proxy.shell.artifacts.tools import ArtifactsByHash, Record
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.responses import request_id_of
 from proxy.shell.http.bodies import announced_bytes, plain_body, read_body
 from proxy.shell.http.clients import UntilClientLeaves, content_headers, respond
 from proxy.shell.relay.routes import Routes
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.resources.threads import in_thread
-from proxy.shell.resources.workload import Share, Workload
+from proxy.shell.resources import BoundedMap, Share, Workload, in_thread, logger, write_lines_for
 from proxy.shell.upstream.client import Headers, header
 from proxy.wire import compress_api
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.config.settings import ServerSettings
+from proxy.config import ServerSettings
 from proxy.errors import (
     MalformedRequest,
     ProxyError,
@@ -20,22 +20,18 @@ from proxy.errors import (
     UnknownPath,
     UpgradeRefused,
 )
-from proxy.shell.artifacts.access import AccessResolver
+from proxy.shell.artifacts import AccessResolver
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, announced_bytes, read_body
 from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of, content_headers, respond
 from proxy.shell.relay.relay import Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
-from proxy.shell.resources.logs import logger, write_lines_for
-from proxy.shell.resources.threads import UnderWay
-from proxy.shell.resources.waiting import Kept, WaitingRoom
-from proxy.shell.resources.workload import Workload
+from proxy.shell.resources import Kept, UnderWay, WaitingRoom, Workload, logger, write_lines_for
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath, header
-from proxy.wire.protocol import Wire
-from proxy.wire.registry import WIRES, PathMatch, like, match_path, wire_beside, wire_over
+from proxy.wire import WIRES, PathMatch, Wire, like, match_path, wire_beside, wire_over
 
 MATCH: Final = "context_proxy.match"
 """The key in a request's scope: where it goes, or None if it belongs to no API."""

@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 from proxy.errors import KeyNeeded, NotFromHere, WrongKey
 from proxy.shell.artifacts.access import Tenants, front_header, is_loopback
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import logger
 from proxy.shell.upstream.client import Headers, header
 
 WRONG_KEY_SECONDS: Final = 1.0

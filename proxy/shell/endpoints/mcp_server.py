@@ -22,7 +22,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy import __version__
-from proxy.config.settings import ServerSettings
+from proxy.config import ServerSettings
 from proxy.core.retrieval_tool.tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
 from proxy.core.text.lines import utf8_length
 from proxy.errors import MethodNotAllowed, NotFromHere, ProxyError
@@ -30,7 +30,7 @@ from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import announced_bytes, read_body
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import logger
 from proxy.shell.upstream.client import header
 
 MAX_CALL_BYTES: Final = 256 * 1024

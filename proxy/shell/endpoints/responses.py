@@ -42,9 +42,7 @@ from proxy.shell.relay.relay import AnyResponse
 from proxy.shell.relay.tool_loop import StreamedResponse
 from proxy.shell.telemetry.ledger import MAX_DECISIONS
 from proxy.shell.upstream.client import Headers, UpstreamResponse, header
-from proxy.wire.protocol import Refusal, Wire, error_body
-from proxy.wire.registry import DEFAULT
-from proxy.wire.streams import TAIL_BYTES, Tail
+from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, error_body
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """A client's own id is copied into logs and headers only if it is visible ASCII of bounded length."""

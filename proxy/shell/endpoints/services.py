@@ -22,7 +22,7 @@ from msgspec import Struct
 from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
-from proxy.config.settings import ServerSettings
+from proxy.config import ServerSettings
 from proxy.errors import ProxyError
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
@@ -31,7 +31,7 @@ from proxy.shell.endpoints.guard import Guard
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview
 from proxy.shell.relay.relay import Relay
-from proxy.shell.resources.workload import forget_what_is_gone
+from proxy.shell.resources import forget_what_is_gone
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 

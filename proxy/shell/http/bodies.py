@@ -19,7 +19,7 @@ from typing import Final
 from starlette.types import Receive
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
-from proxy.shell.resources.workload import Share
+from proxy.shell.resources import Share
 from proxy.shell.upstream.client import Headers, header
 
 _DISCARDED_BYTES: Final = 1024 * 1024

@@ -20,7 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import ClientLeft
 from proxy.shell.upstream.client import Headers
-from proxy.wire.protocol import Wire
+from proxy.wire import Wire
 
 STATE_KEY: Final = "connection"
 """Key of the client's connection in `scope["state"]`."""

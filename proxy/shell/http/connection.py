@@ -22,8 +22,8 @@ from uvicorn.server import ServerState
 
 from proxy.errors import HeadTooLarge, MalformedRequest, ProxyError, RequestTimeout, TooManyConnections, UnknownCoding
 from proxy.shell.http.clients import STATE_KEY, Output
-from proxy.shell.resources.logs import logger
-from proxy.wire.protocol import error_body
+from proxy.shell.resources import logger
+from proxy.wire import error_body
 
 DRAIN_SECONDS: Final = 1.0
 """For an idle connection once the server stops. A request that is on its way then still gets its response, with the

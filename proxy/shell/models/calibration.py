@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from proxy.shell.resources.bounded import BoundedMap
+from proxy.shell.resources import BoundedMap
 
 RATIO_STEP: Final = 0.01
 """An estimate that is 1 % too high leaves 1 % of the room unused, a good third of an exchange."""

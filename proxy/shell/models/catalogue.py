@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from proxy.core.models.names import (
+from proxy.core.models import (
+    Certainty,
     is_own_server,
     is_uninformative,
     last_part,
@@ -31,9 +32,8 @@ from proxy.core.models.names import (
     unpacked,
     vendor_of,
 )
-from proxy.core.models.profile import Certainty
-from proxy.shell.resources.logs import logger
-from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, ModelLimits, as_tokens, modalities_from
+from proxy.shell.resources import logger
+from proxy.wire import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, ModelLimits, as_tokens, modalities_from
 
 _SEPARATORS: Final = str.maketrans("", "", " ._:@-")
 """All that a `spelling` leaves out."""

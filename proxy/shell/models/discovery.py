@@ -15,16 +15,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.config.upstreams import UpstreamSettings
-from proxy.core.models.names import is_own_server
+from proxy.config import UpstreamSettings
+from proxy.core.models import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import TIMEOUT_SECONDS, NoAnswer, OwnServer, Questions, recognised
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import BoundedMap, logger
 from proxy.shell.upstream.client import Upstream
-from proxy.wire import model_list
-from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
-from proxy.wire.registry import DEFAULT, WIRES
+from proxy.wire import DEFAULT, NOTHING, WIRES, ModelLimits, ModelList, model_list
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
 """For people who read that a window is a guess."""

@@ -16,12 +16,10 @@ from typing import Annotated, Final, Self, TypeAlias
 import msgspec
 
 from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
-from proxy.core.models import facts
-from proxy.core.models.facts import Fact, Facts, Search
-from proxy.core.models.profile import Certainty, Modality
+from proxy.core.models import Certainty, Fact, Facts, Modality, Search, facts
 from proxy.core.overflow import Scope, Unit
-from proxy.shell.resources.bounded import with_newest
-from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
+from proxy.shell.resources import with_newest
+from proxy.wire import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 MAX_KEYS: Final = 64
 """Keys whose refusals are remembered for one model; the oldest go first."""

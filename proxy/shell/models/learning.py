@@ -17,9 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.core.models import facts
-from proxy.core.models.facts import Search
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality, Search, facts
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
@@ -42,10 +40,8 @@ from proxy.shell.models.knowledge import (
     unexpired,
     with_model,
 )
-from proxy.shell.resources.bounded import BoundedMap, with_newest
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.whole_files import SharedFile
-from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
+from proxy.shell.resources import BoundedMap, SharedFile, logger, with_newest
+from proxy.wire import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 _CONFIRMED_SECONDS: Final = 24 * 3600.0
 """How often, at most, a limit that is met again is renewed."""

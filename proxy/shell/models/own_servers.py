@@ -21,8 +21,8 @@ from proxy.errors import ClientError, UpstreamError
 from proxy.shell.http.bodies import plain_body
 from proxy.shell.upstream.client import Upstream, UpstreamResponse, WholePath
 from proxy.shell.upstream.exchange import Outgoing
+from proxy.wire import NOTHING, ModelLimits, ModelList
 from proxy.wire import own_servers as answers
-from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 _HEADERS: Final = [
     (b"accept", b"application/json"),

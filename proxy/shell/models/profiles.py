@@ -19,17 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from proxy.config.settings import ModelSettings, Settings
-from proxy.core.models.facts import Search
-from proxy.core.models.names import window_in_name
-from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile
+from proxy.config import ModelSettings, Settings
+from proxy.core.models import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile, Search, window_in_name
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.models.learning import Learning
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import BoundedMap, logger
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
+from proxy.wire import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
 """Returns limits of a model and a phrase that names the source; None for an unknown model."""

@@ -24,6 +24,7 @@ from redis.exceptions import WatchError
 
 from proxy.shell.models.knowledge import Knowledge, Known, merged
 from proxy.shell.models.learning import Learning
+from proxy.shell.resources import Recurring
 from proxy.shell.resources.state_contact import (
     ANSWER_SECONDS,
     TROUBLE,
@@ -32,7 +33,6 @@ from proxy.shell.resources.state_contact import (
     place_of,
     reason_of,
 )
-from proxy.shell.resources.threads import Recurring
 
 if TYPE_CHECKING:
     from redis.asyncio.client import Pipeline

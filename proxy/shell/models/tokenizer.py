@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from proxy.core.models.names import last_part, plainest
+from proxy.core.models import last_part, plainest
 from proxy.core.tokens.counters import DEEPSEEK, GLM, KIMI, QWEN, ByteClassCounter, Counter
-from proxy.wire.model_list import MAX_NAME_CHARS
+from proxy.wire import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

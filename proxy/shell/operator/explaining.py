@@ -13,21 +13,20 @@ from msgspec import Struct
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import in_model_tokens
-from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.writing import ArtifactAccess
-from proxy.core.overflow.refusal import does_not_fit
+from proxy.core.conversation import MessageReport
+from proxy.core.models import ModelProfile
+from proxy.core.notices import ArtifactAccess
+from proxy.core.overflow import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.shell.models.profiles import stated_by
-from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.models import counter_for, stated_by
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.entries import Block, described_blocks
-from proxy.wire.registry import wire_of_body
+from proxy.wire import wire_of_body
 
 
 class Change(TypedDict):

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from typing_extensions import TypedDict
 
 from proxy import __version__
-from proxy.core.conversation.tracked_message import Reason
-from proxy.shell.models.catalogue import Price, Prices
+from proxy.core.conversation import Reason
+from proxy.shell.models import Price, Prices
 from proxy.shell.telemetry.entries import Detail, Running, Summary
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS, Ledger, Wanted

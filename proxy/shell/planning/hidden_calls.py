@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation import Message
 from proxy.core.retrieval_tool.hidden_calls import (
     HISTORY_BYTES,
     Continuation,
@@ -26,11 +26,9 @@ from proxy.core.retrieval_tool.hidden_calls import (
     mark_of_name,
 )
 from proxy.errors import ArtifactNotFound, ProxyError
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.wire.protocol import Wire
-from proxy.wire.request import Request
+from proxy.shell.artifacts import ArtifactReader, ArtifactStore
+from proxy.shell.resources import BoundedMap
+from proxy.wire import Request, Wire
 
 Hidden: TypeAlias = HiddenToolCalls | Continuation
 """Calls hidden in one response, or the response to continue from."""

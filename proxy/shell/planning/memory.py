@@ -18,15 +18,12 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.exchange import unpaired
-from proxy.core.conversation.message import TOOL_ROLES, Conversation, Message
-from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry import Outcome
+from proxy.core.conversation import TOOL_ROLES, Conversation, Message, unpaired
+from proxy.core.overflow import Outcome, VerdictKind
 from proxy.errors import MalformedRequest
 from proxy.shell.planning.planned import Planned
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.wire.protocol import Wire
-from proxy.wire.request import Request
+from proxy.shell.resources import BoundedMap
+from proxy.wire import Request, Wire
 
 HEAD_BYTES: Final = 256
 """Requests that start with the same bytes are kept together; agents of one kind share more than that."""

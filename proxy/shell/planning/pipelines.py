@@ -13,23 +13,28 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
-from proxy.config.settings import ModelSettings, Settings, ToolLimits, ToolOutputSettings
+from proxy.config import ModelSettings, Settings, ToolLimits, ToolOutputSettings
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
 from proxy.core.compaction.plan import ImageLimit, Pipeline
 from proxy.core.compaction.steps import compaction_steps, last_resorts
-from proxy.core.conversation.references import Resolved
-from proxy.core.conversation.tracked_message import LocalStep
+from proxy.core.conversation import LocalStep, Resolved
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia
-from proxy.core.models.names import reply_is_apart, usual_tool_images
-from proxy.core.models.profile import AgentFileAccess, Certainty, Modality, ModelProfile, ToolImages
-from proxy.core.notices.resume import PageSize
-from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices
+from proxy.core.models import (
+    AgentFileAccess,
+    Certainty,
+    Modality,
+    ModelProfile,
+    ToolImages,
+    reply_is_apart,
+    usual_tool_images,
+)
+from proxy.core.notices import NOWHERE, ArtifactAccess, Notices, PageSize
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_output import SanitiseText, TruncateToolOutput
-from proxy.shell.models.profiles import entry_of
+from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""

@@ -16,19 +16,15 @@ from msgspec import structs
 
 from proxy.core.compaction.budget import Budget, budget_for
 from proxy.core.compaction.plan import Pipeline
-from proxy.core.conversation.tracked_message import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.models.facts import Search
-from proxy.core.models.names import has_open_weights
-from proxy.core.models.profile import AgentFileAccess, ModelProfile, offers_subagent, reach_with
-from proxy.core.overflow.retry import Terms
+from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
+from proxy.core.models import AgentFileAccess, ModelProfile, Search, has_open_weights, offers_subagent, reach_with
+from proxy.core.overflow import Terms
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of
-from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.models import ModelResolver, counter_for
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.resources.threads import while_wanted
-from proxy.wire.protocol import Wire
-from proxy.wire.request import Request
+from proxy.shell.resources import while_wanted
+from proxy.wire import Request, Wire
 
 MAX_KNOWN_INPUTS: Final = 256
 """Each is for a model, a reply limit, a tool list and a kind of client; all of these are foreign input."""

@@ -17,13 +17,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field, structs
 
 from proxy.core.compaction.plan import Plan, Progress, Reading
-from proxy.core.conversation.message import Message
-from proxy.core.conversation.references import Resolved
-from proxy.core.conversation.tracked_message import Edit, Reason
+from proxy.core.conversation import Edit, Message, Reason, Resolved
 from proxy.core.text import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
-from proxy.wire.protocol import Wire
-from proxy.wire.request import Request
+from proxy.wire import Request, Wire
 
 NAMED_BY_BYTES: Final = 512
 """At the beginning and at the end of the first user message, with its length: no two tasks are alike in all three."""

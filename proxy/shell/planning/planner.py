@@ -16,24 +16,20 @@ from msgspec import Struct, structs
 
 from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
-from proxy.core.conversation.message import Message
-from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
-from proxy.core.conversation.tracked_message import Reason, Size
-from proxy.core.notices.writing import BY_HASH, NOWHERE, ArtifactAccess
-from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry import Terms
+from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
+from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.overflow import Terms, VerdictKind
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import lacking_result
-from proxy.shell.models.profiles import SMALL_BODY_BYTES, ModelResolver
+from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.references.resolver import Resolver
-from proxy.shell.resources.threads import in_thread
-from proxy.wire.protocol import Wire, repaired
-from proxy.wire.request import Request
+from proxy.shell.resources import in_thread
+from proxy.wire import Request, Wire, repaired
 
 MEMORY_BYTES: Final = 32 * 1024 * 1024
 """Limit for the remembered conversations of one process: six of 2 MB, or sixty of 200 KB. With code, one vocabulary

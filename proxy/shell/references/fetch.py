@@ -20,11 +20,11 @@ import httpx
 from msgspec import Struct
 
 from proxy.core.content_types import ContentKind, media_type, plain_mime
-from proxy.core.conversation.references import Fetched, FetchError, Unfetched
+from proxy.core.conversation import Fetched, FetchError, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
 from proxy.shell.http.bodies import can_unpack, unpack
 from proxy.shell.references.public_addresses import Address, is_private_network, is_public, literal_address
-from proxy.shell.resources.threads import DaemonThreads
+from proxy.shell.resources import DaemonThreads
 
 MAX_REDIRECTS: Final = 5
 MAX_AT_ONCE: Final = 8

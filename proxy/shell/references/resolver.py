@@ -20,15 +20,19 @@ import msgspec
 
 from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import media_type
-from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
+from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
-from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, Cooldown, NoAnswer, finding_key
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts import (
+    TROUBLE,
+    ArtifactFolder,
+    ArtifactReader,
+    ArtifactStore,
+    Cooldown,
+    NoAnswer,
+    finding_key,
+)
 from proxy.shell.references.public_addresses import literal_address
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.threads import DaemonThreads, TooSlow
+from proxy.shell.resources import BoundedMap, DaemonThreads, TooSlow, logger
 
 MAX_AT_ONCE: Final = 4
 """Limit for one request."""

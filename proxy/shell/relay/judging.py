@@ -10,23 +10,28 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
-from proxy.core.conversation.exchange import unpaired
-from proxy.core.conversation.tracked_message import Size
+from proxy.core.conversation import Size, unpaired
 from proxy.core.media.placement import modalities_in
-from proxy.core.models.facts import Search
-from proxy.core.models.names import is_own_server
-from proxy.core.models.profile import Certainty, Modality, ModelProfile
-from proxy.core.overflow import Counted, Exactness, Sent, Unit, Verdict, VerdictKind
+from proxy.core.models import Certainty, Modality, ModelProfile, Search, is_own_server
+from proxy.core.overflow import (
+    Attempt,
+    AttemptKind,
+    Counted,
+    Exactness,
+    Outcome,
+    Sent,
+    Unit,
+    Verdict,
+    VerdictKind,
+    room_in_rate,
+)
 from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
-from proxy.core.overflow.retry import Attempt, AttemptKind, Outcome, room_in_rate
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.tokens.images import tokens_of_image, with_images_of
-from proxy.shell.models.calibration import RATIO_STEP
-from proxy.shell.models.learning import Learning
-from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.models import RATIO_STEP, Learning, counter_for
 from proxy.shell.planning.planned import Planned
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import logger
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 

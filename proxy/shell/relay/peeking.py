@@ -18,8 +18,7 @@ from proxy.core.overflow import Counted
 from proxy.shell.http.bodies import is_zlibs
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.shell.upstream.tap import Consumer
-from proxy.wire.protocol import Wire
-from proxy.wire.streams import Splitter, Tail
+from proxy.wire import Splitter, Tail, Wire
 
 PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
 """Takes what an upstream sends before its response has content, with the response's headers."""

@@ -12,17 +12,12 @@ from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct, structs
 
-from proxy.config.settings import Settings
-from proxy.config.types import Mode
-from proxy.config.upstreams import RoutedUpstream
-from proxy.core.notices.writing import NOWHERE, ArtifactAccess
-from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.refusal import empty_twice, refused_twice
-from proxy.core.overflow.retry import AttemptKind, Outcome
+from proxy.config import Mode, RoutedUpstream, Settings
+from proxy.core.notices import NOWHERE, ArtifactAccess
+from proxy.core.overflow import AttemptKind, Outcome, VerdictKind, empty_twice, refused_twice
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
+from proxy.shell.artifacts import ArtifactStore, ArtifactTools
 from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import ArtifactTools
 from proxy.shell.http.bodies import Received, can_unpack, encoding_of, unpack
 from proxy.shell.planning.memory import HeldConversations
 from proxy.shell.planning.planned import Planned
@@ -41,15 +36,12 @@ from proxy.shell.relay.sends import (
     without_encoding,
 )
 from proxy.shell.relay.tool_loop import Retrieval, StreamedResponse, ToolLoop, WholeResponse, watched
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.threads import in_thread
-from proxy.shell.resources.waiting import Kept
+from proxy.shell.resources import Kept, in_thread, logger
 from proxy.shell.telemetry.record import RequestRecord, client_name
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, UpstreamResponse, header
 from proxy.shell.upstream.exchange import Outgoing
-from proxy.wire.protocol import Wire
-from proxy.wire.registry import DEFAULT
+from proxy.wire import DEFAULT, Wire
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 CLIENT_HEADER: Final = b"x-context-proxy-client"

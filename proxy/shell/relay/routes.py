@@ -19,10 +19,9 @@ from proxy.shell.http.bodies import plain_body
 from proxy.shell.http.clients import content_headers, respond
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.relay import Relay
-from proxy.shell.resources.threads import in_thread
+from proxy.shell.resources import in_thread
 from proxy.shell.upstream.client import Headers, Upstream
-from proxy.wire.protocol import Wire
-from proxy.wire.registry import whose_key
+from proxy.wire import Wire, whose_key
 
 
 class Route(Struct, frozen=True):

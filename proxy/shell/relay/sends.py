@@ -14,11 +14,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, structs
 
-from proxy.config.settings import Settings
-from proxy.core.models.profile import Certainty
-from proxy.core.overflow import Unit, Verdict, VerdictKind
-from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry import (
+from proxy.config import Settings
+from proxy.core.models import Certainty
+from proxy.core.overflow import (
     ALWAYS_SMALLER,
     ESTIMATED_SHARE,
     Attempt,
@@ -26,19 +24,24 @@ from proxy.core.overflow.retry import (
     Outcome,
     Situation,
     Terms,
+    Unit,
+    Verdict,
+    VerdictKind,
+    does_not_fit,
     next_attempts,
+    sizes_of,
+    unkept,
 )
 from proxy.core.text import Discreet
 from proxy.errors import ContextOverflow
-from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.http.bodies import Received
-from proxy.shell.models.calibration import LARGER, PROVES, Trials
+from proxy.shell.models import LARGER, PROVES, Trials
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PassEarly
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.waiting import Kept
+from proxy.shell.resources import Kept, logger
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.upstream.client import Headers
 

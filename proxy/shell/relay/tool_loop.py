@@ -15,10 +15,9 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct, structs
 
 from proxy.core.compaction.plan import Plan
-from proxy.core.conversation.tracked_message import Size
-from proxy.core.notices.catalogue import Language
-from proxy.core.overflow import Counted
-from proxy.core.overflow.retry import Terms
+from proxy.core.conversation import Size
+from proxy.core.notices import Language
+from proxy.core.overflow import Counted, Terms
 from proxy.core.retrieval_tool.hidden_calls import (
     HISTORY_BYTES,
     AssistantMessage,
@@ -35,18 +34,17 @@ from proxy.core.retrieval_tool.tool import (
 )
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ContextOverflow, UpstreamUnreachable
-from proxy.shell.artifacts.tools import ArtifactTools
+from proxy.shell.artifacts import ArtifactTools
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.sends import PendingRequest
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources import logger
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
 from proxy.shell.upstream.tap import Consumer, body_of
-from proxy.wire.protocol import Reply
-from proxy.wire.streams import Tail
+from proxy.wire import Reply, Tail
 
 MAX_ROUNDS: Final = 8
 """For one response: three find a needle in 5 MB, and a model that needs more than eight is lost in the artifact."""

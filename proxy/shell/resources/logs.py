@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from proxy.config.settings import LogSettings
+from proxy.config import LogSettings
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that this task serves; empty: none."""

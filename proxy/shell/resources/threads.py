@@ -23,9 +23,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import Edit
-from proxy.core.notices.writing import Notices
+from proxy.core.conversation import Edit, Message
+from proxy.core.notices import Notices
 
 EXIT_SECONDS: Final = 2.0
 """Longest wait for all threads together at exit; writing an artifact takes milliseconds."""

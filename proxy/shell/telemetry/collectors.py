@@ -21,9 +21,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from proxy.shell.models.catalogue import Price
-from proxy.shell.models.learning import Learning
-from proxy.wire.model_list import NOTHING
+from proxy.shell.models import Learning, Price
+from proxy.wire import NOTHING
 
 USAGE: Final = "context_proxy_usage_tokens"
 _NOT_ADDED: Final = frozenset(("process_start_time_seconds", "process_max_fds"))

@@ -18,8 +18,8 @@ import msgspec
 from typing_extensions import TypedDict
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.overflow.retry import AttemptKind
+from proxy.core.conversation import MessageReport
+from proxy.core.overflow import AttemptKind
 from proxy.core.text import jsontext
 from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, Count, Line, RequestRecord, Sum
 

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from proxy.core.text import jsontext
-from proxy.shell.resources.logs import logger
-from proxy.shell.resources.threads import DaemonThreads
+from proxy.shell.resources import DaemonThreads, logger
 from proxy.shell.telemetry.entries import (
     Detail,
     Finished,

@@ -17,13 +17,11 @@ from msgspec import Struct, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from proxy import __version__
-from proxy.core.conversation.tracked_message import Reason
-from proxy.core.overflow import VerdictKind
-from proxy.core.overflow.retry import AttemptKind
+from proxy.core.conversation import Reason
+from proxy.core.overflow import AttemptKind, VerdictKind
 from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.models.catalogue import Price
-from proxy.shell.models.learning import Learning
-from proxy.shell.resources.waiting import Waiting
+from proxy.shell.models import Learning, Price
+from proxy.shell.resources import Waiting
 from proxy.shell.telemetry.collectors import (
     USAGE,
     AllWorkers,

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NotRequir
 from msgspec import Meta, Struct, field
 from typing_extensions import TypedDict
 
-from proxy.core.conversation.message import Message
-from proxy.core.overflow import Counted
-from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.core.conversation import Message
+from proxy.core.overflow import Attempt, AttemptKind, Counted
 from proxy.errors import ClientLeft, MalformedRequest, ProxyError
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 

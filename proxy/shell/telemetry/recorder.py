@@ -12,15 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.compaction.budget import in_model_tokens
-from proxy.core.conversation.message import SYSTEM_ROLES
-from proxy.core.conversation.tracked_message import Edit, MessageReport, Reason
-from proxy.core.overflow import Verdict
-from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.core.conversation import SYSTEM_ROLES, Edit, MessageReport, Reason
+from proxy.core.overflow import Attempt, AttemptKind, Verdict
 from proxy.core.truncation.tool_output import TruncateToolOutput
-from proxy.shell.artifacts.tools import Replacements
+from proxy.shell.artifacts import Replacements
 from proxy.shell.planning.planned import Planned
-from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger, write_lines_for
+from proxy.shell.resources import BoundedMap, logger, write_lines_for
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics

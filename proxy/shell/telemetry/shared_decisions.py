@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from proxy.shell.resources import Recurring
 from proxy.shell.resources.state_contact import StateContact, key_of
-from proxy.shell.resources.threads import Recurring
 from proxy.shell.telemetry.history import History, Unsent
 from proxy.shell.telemetry.ledger import BEGINNING
 

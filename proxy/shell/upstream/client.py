@@ -23,9 +23,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 from yarl import URL
 
-from proxy.config.upstreams import UpstreamSettings
+from proxy.config import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.resources.threads import DaemonThreads, TooSlow
+from proxy.shell.resources import DaemonThreads, TooSlow
 from proxy.shell.upstream.exchange import (
     MAX_HEADER_BYTES,
     MAX_HEADERS,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
 
-from proxy.core.conversation.message import (
+from proxy.core.conversation import (
     TOOL_ROLES,
     Address,
     Argument,

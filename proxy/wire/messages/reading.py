@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import SYSTEM_ROLES, Message
+from proxy.core.conversation import SYSTEM_ROLES, Message
 from proxy.core.text import Raw, jsontext
 from proxy.wire.messages.blocks import (
     COMPACTION,

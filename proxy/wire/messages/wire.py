@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation import Conversation, Message
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext

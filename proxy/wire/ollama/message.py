@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.exchange import paired_by_order
-from proxy.core.conversation.message import (
+from proxy.core.conversation import (
     TOOL_ROLES,
     Address,
     Argument,
@@ -34,6 +33,7 @@ from proxy.core.conversation.message import (
     Shape,
     Shown,
     ToolCall,
+    paired_by_order,
 )
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import JsonMessage, Reader

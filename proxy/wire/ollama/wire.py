@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, cast
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation import Conversation, Message, ToolCall
 from proxy.core.overflow import Sent, Verdict, VerdictKind
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext

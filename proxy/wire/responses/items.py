@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.core.conversation.message import ImageView, ToolCall
+from proxy.core.conversation import ImageView, ToolCall
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import Reader, meant
 

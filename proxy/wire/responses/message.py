@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
 from msgspec.structs import replace
 
-from proxy.core.conversation.message import (
+from proxy.core.conversation import (
     SYSTEM_ROLES,
     Address,
     Argument,

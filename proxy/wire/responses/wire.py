@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.conversation import Message, ToolCall
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.wire.json_messages import MAX_NAMES, OwnTool, Reader
