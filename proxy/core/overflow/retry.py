@@ -394,14 +394,14 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
 
 def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
     """The upstream's minimum count for the prompt: it stated the count, or would not have refused otherwise. The most
-    if a rate may have counted the reply."""
+    if the count may include the reply: that cuts more, which leaves room for the reply."""
     if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
         return verdict.prompt
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
     if verdict.kind is VerdictKind.RATE:
         return _most_by_rate(verdict, situation)
-    return limit
+    return max(limit, verdict.requested or 0) if verdict.exactness is Exactness.EXACT else limit
 
 
 def _most_by_rate(verdict: Verdict, situation: Situation) -> int:

@@ -261,6 +261,9 @@ def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
     assert emergency_goal(verdict, SENT) == int(8_000 * 0.6 / 2)
     less = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS)
     assert emergency_goal(less, SENT) == int(8_000 * 0.6)
+    with_its_reply = Verdict(VerdictKind.PROMPT, limit=8_000, requested=20_000, unit=Unit.TOKENS)
+    assert emergency_goal(with_its_reply, SENT) == int(8_000 * 0.6 / 2), "although the reply may be counted, too"
+    assert emergency_goal(replace(with_its_reply, exactness=Exactness.ABOUT), SENT) == int(8_000 * 0.6)
 
 
 def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fit():
