@@ -24,9 +24,11 @@ class Unnamed:
     """`{over}` in it is the excess."""
     refused: list[int] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
+    scale: float = 1.0
+    """Its tokens for one by the estimate."""
 
     async def __call__(self, connection: Connection, request: Request) -> None:
-        tokens = estimate(request.body)
+        tokens = int(estimate(request.body) * self.scale)
         (self.refused if tokens > self.limit else self.taken).append(tokens)
         usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
         taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
@@ -52,6 +54,7 @@ def limited(most_tokens: int, refused: Scene) -> Scene:
     return scene
 
 
+EXCESS = b'{"error":"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)"}'
 SAYINGS = pytest.mark.parametrize("refusal", [without_numbers(), b""], ids=["words", "nothing"])
 
 
@@ -88,11 +91,20 @@ async def test_a_session_that_is_already_long_converges(tmp_path: Path, refusal:
 
 @pytest.mark.parametrize("limit", [36_000, 17_000, 9_000])
 async def test_a_refusal_that_states_only_its_excess_is_met_once(tmp_path: Path, limit: int) -> None:
-    server = Unnamed(limit, b'{"error":"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)"}')
+    server = Unnamed(limit, EXCESS)
     async with staged(tmp_path) as stage:
         seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
     assert seen == [(200, "2")] + [(200, "1")] * 11
     assert max(server.taken) > limit / 3
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.0, 1.2])
+async def test_an_excess_over_most_of_the_prompt_is_met_however_tokens_are_estimated(
+    tmp_path: Path, scale: float
+) -> None:
+    server = Unnamed(6_000, EXCESS, scale=scale)
+    async with staged(tmp_path) as stage:
+        assert await server.turn(stage, 60_000) == (200, "2")
 
 
 @SAYINGS

@@ -36,6 +36,9 @@ from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
+_LEFT_BY_AN_EXCESS: Final = 0.1
+"""Share of an estimate that is taken for the limit if the stated excess alone is larger: the estimate is too low, and
+the excess nearly all of the prompt."""
 _FEW_IMAGES: Final = 0.05
 """Largest share of images in a prompt whose count says how the upstream counts text: their own cost may be far off."""
 
@@ -175,8 +178,8 @@ class Judge:
         known = self._learning.search(refused.request.known_as, refused.tenant)
         if reply > size and (known is None or reply > known.reply):  # rather both together are too much
             size, reply = size + reply, 0
-        if verdict.excess is not None and verdict.unit is Unit.TOKENS and verdict.excess < size:
-            size -= verdict.excess
+        if verdict.excess is not None and verdict.unit is Unit.TOKENS:
+            size = size - verdict.excess if verdict.excess < size else int(size * _LEFT_BY_AN_EXCESS)
         fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
         return self._learning.search_after(refused.request.known_as, size, reply, refused.tenant, scale, fixed)
 
