@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,13 @@ class Unnamed:
     taken: list[int] = field(default_factory=list)
     scale: float = 1.0
     """Its tokens for one by the estimate."""
+    shrinks_over: float = math.inf
+    """A prompt of more tokens halves the limit, once."""
 
     async def __call__(self, connection: Connection, request: Request) -> None:
         tokens = int(estimate(request.body) * self.scale)
+        if tokens > 1.05 * self.shrinks_over:
+            self.limit, self.shrinks_over = self.limit // 2, math.inf
         (self.refused if tokens > self.limit else self.taken).append(tokens)
         usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
         taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
@@ -75,6 +80,25 @@ async def test_a_growing_session_meets_few_refusals_and_then_none(tmp_path: Path
     assert len(trials) <= len(attempts) // EVERY
     assert len(server.refused) - len(trials) <= 3, server.refused
     assert max(server.taken[-30:]) > 0.85 * server.limit, "and the limit is found nearly"
+
+
+@SAYINGS
+async def test_a_refused_trial_of_a_larger_window_leaves_the_ordinary_send_its_cure(
+    tmp_path: Path, refusal: bytes
+) -> None:
+    server, attempts = Unnamed(20_000, refusal), list[str | None]()
+    async with staged(tmp_path) as stage:
+        for number in range(3 * EVERY):
+            tried = len(server.refused)
+            stage.model.plays(server, server, server)
+            answer = await stage.ask(conversation(40_000 + 10 * number, exchanges=60, model="m"))
+            assert answer.status == 200, server.refused
+            attempts.append(answer.attempts)
+            if number > 6 and len(server.refused) > tried + 1:
+                break
+            if number == 6:  # by now the limit is learned; it shrinks with the next trial
+                server.shrinks_over = max(server.taken)
+    assert attempts[-1] == "3"
 
 
 @SAYINGS

@@ -224,8 +224,8 @@ def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attemp
     """Candidates for the next send: the first attempt whose plan keeps to its goal is sent, or else the last one.
     Empty: the response is final. `cures`: the attempts after the first send."""
     found = _cure(outcome, situation)
-    if not found or not cures:
-        return found
+    if not found or not cures or (len(cures) == 1 and cures[0].kind is AttemptKind.AS_KNOWN):
+        return found  # a trial was refused, which was this proxy's idea: the request has not used its cure
     cure = found[0]
     if len(cures) + 2 > MAX_SENDS or AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
