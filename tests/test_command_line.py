@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from support.waiting import PATIENCE_SECONDS
 
 from proxy import __main__, __version__
 from proxy.__main__ import main
@@ -107,10 +108,15 @@ def test_ctrl_c_is_status_130(monkeypatch):
 
 
 def test_python_m_proxy_is_the_same_command():
-    shown = subprocess.run([sys.executable, "-m", "proxy", "--version"], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-m", "proxy", "--version"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert (shown.returncode, shown.stdout.strip(), shown.stderr) == (0, __version__, "")
     wrong = subprocess.run(
-        [sys.executable, "-m", "proxy", "serve", "--port", "x"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "proxy", "serve", "--port", "x"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "server.port: must be a whole number, found 'x'\n"
@@ -128,7 +134,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
-        ended = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, timeout=60, check=False)
+        ended = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, timeout=PATIENCE_SECONDS, check=False)
     assert (ended.returncode, ended.stderr) == (1, b"")
 
 

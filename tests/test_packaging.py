@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_SECONDS
 
 import context_proxy
 from proxy import __main__
@@ -26,7 +27,7 @@ def started_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     shutil.copy(ROOT / "context_proxy.py", folder)
     command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); "]
     command[-1] += f"sys.argv[1:] = {list(arguments)!r}; import context_proxy; sys.exit(context_proxy.main())"
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def test_the_installed_command_is_the_one_of_the_package(tmp_path):

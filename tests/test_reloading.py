@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
+from support.waiting import PATIENCE_SECONDS
 
 from proxy import app, reloading
 from proxy.app import create_app
@@ -200,7 +201,7 @@ async def test_a_hangup_before_the_start_is_not_lost(
     server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="observe")))
     hangups[0](1, None)
     await server.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(made) < 2 or await server.ask() != "observe":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await server.tell("shutdown")

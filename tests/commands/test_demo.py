@@ -7,7 +7,6 @@ import contextlib
 import io
 import re
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -17,6 +16,7 @@ import httpx
 import pytest
 from rich.console import Console
 from support.demo_front import fake_front
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import _parser
 from proxy.commands.demo import progress, run, show, verdict
@@ -24,6 +24,7 @@ from proxy.demo import agent
 from proxy.demo.agent import Brief, CannotStart, Contest, Run, Turn
 from proxy.demo.incident import make_incident
 from proxy.demo.model_server import OPENAI
+from tools.ports import held_port
 
 
 def options(*flags: str) -> argparse.Namespace:
@@ -71,16 +72,15 @@ def test_the_demo_is_held_with_the_real_proxy(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_demo_that_is_stopped_stops_its_proxy() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-c", START, "--turns", "44", "--port", port]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
-        assert demo.stdout is not None
-        assert any(line.startswith("direct turn  1") for line in demo.stdout)
-        demo.terminate()
-        assert demo.wait(20) == 128 + signal.SIGTERM
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
+    with held_port() as port:
+        command = [sys.executable, "-c", START, "--turns", "44", "--port", str(port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+            assert demo.stdout is not None
+            assert any(line.startswith("direct turn  1") for line in demo.stdout)
+            demo.terminate()
+            assert demo.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def test_a_demo_that_cannot_be_held_ends_with_1(
@@ -97,7 +97,7 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
 def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
     """A plain install has no openai-python."""
     code = "import sys; sys.modules['openai'] = None; import proxy.commands.demo"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_address_of_the_dashboard_is_shown_while_it_is_open(
         def readline(self, *_: object) -> str:  # type: ignore[override] # of a text stream
             address = re.search(r"http://127\.0\.0\.1:\d+/(?= )", output.getvalue())
             assert address is not None
-            seen.append(httpx.get(address[0], trust_env=False).status_code)
+            seen.append(httpx.get(address[0], trust_env=False, timeout=PATIENCE_SECONDS).status_code)
             if len(seen) == 2:
                 raise KeyboardInterrupt
             return "\n"

@@ -20,6 +20,7 @@ import pytest
 from starlette.types import Send
 from support.browser import CHROMIUM, Page, browser
 from support.journey import KEY, Received, World, call, long_text, result, world
+from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__
 from proxy.core.conversation.tracked_message import Reason
@@ -158,7 +159,7 @@ def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page
 
 @needs_chromium
 def test_the_totals_are_those_of_the_proxy(page: Page, stage: World) -> None:
-    found = httpx.get(f"{root(stage)}/overview?hours=24", trust_env=False).json()
+    found = httpx.get(f"{root(stage)}/overview?hours=24", trust_env=False, timeout=PATIENCE_SECONDS).json()
     page.until("document.querySelector('#total-requests').innerText === '14'")
     assert shown(page, "#more-saved").endswith("of what fits the window")
     assert shown(page, "#total-prefix").endswith("%")
@@ -554,13 +555,13 @@ def test_a_proxy_that_is_gone_is_said_to_be(chromium: Page, tmp_path: Path) -> N
 
 
 def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
-    answer = httpx.get(root(stage) + "/", trust_env=False)
+    answer = httpx.get(root(stage) + "/", trust_env=False, timeout=PATIENCE_SECONDS)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert answer.headers["cache-control"] == "no-store"
     for name in re.findall(r'(?:src|href)="(dashboard/[^"]+)"', answer.text):
-        found = httpx.get(f"{root(stage)}/{name}", trust_env=False)
+        found = httpx.get(f"{root(stage)}/{name}", trust_env=False, timeout=PATIENCE_SECONDS)
         assert (found.status_code, found.headers["x-content-type-options"]) == (200, "nosniff")
         assert found.headers["content-type"].startswith("text/")
     assert not re.search(r"\son\w+=|<script>|<style|style=", answer.text)
@@ -568,7 +569,7 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
 
 def test_the_page_is_small_and_has_words_for_every_reason(stage: World):
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 70_000
-    reported = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["reasons"]
+    reported = httpx.get(f"{root(stage)}/decisions", trust_env=False, timeout=PATIENCE_SECONDS).json()["reasons"]
     assert reported == {reason.value: [reason.one, reason.several] for reason in Reason}
     assert reported["old_exchange"] == ["1 old message left out", "# old messages left out"]
 
@@ -583,4 +584,6 @@ def test_the_files_name_no_other_place_and_write_no_markup():
 
 def test_nothing_else_of_the_folder_is_served(stage: World) -> None:
     for name in ("__init__.py", "../settings.py", "%2e%2e/settings.py", "index.html/../__init__.py"):
-        assert httpx.get(f"{root(stage)}/dashboard/{name}", trust_env=False).status_code == 404
+        assert (
+            httpx.get(f"{root(stage)}/dashboard/{name}", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 404
+        )

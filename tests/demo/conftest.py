@@ -7,6 +7,7 @@ import pytest
 from support.demo_server import WINDOW
 from support.scripted_model import scripted
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo.model_server import create_model_server
 
@@ -21,6 +22,6 @@ def server() -> Iterator[httpx.Client]:
     """A client of the embedded model server."""
     with (
         serving(create_model_server(WINDOW, scripted)) as url,
-        httpx.Client(base_url=url, trust_env=False, verify=False) as client,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client,
     ):
         yield client

@@ -12,6 +12,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from support.scripted_model import scripted
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo import agent
 from proxy.demo.agent import (
@@ -94,9 +95,9 @@ def test_a_wrong_tool_call_gets_an_error_to_read(name: str, arguments: str, tmp_
 
 def test_a_server_is_gone_when_its_block_is_left() -> None:
     with serving(create_model_server(1_000, scripted)) as url:
-        assert httpx.get(f"{url}/models", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/models", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/models", trust_env=False)
+        httpx.get(f"{url}/models", trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def test_a_server_whose_application_does_not_start_is_reported_at_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 from support.demo_server import HELLO, TOO_LONG, WINDOW, ask
 from support.scripted_model import scripted
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo import model_server as embedded
 from proxy.demo.model_server import FLAVOURS, Load, create_model_server
@@ -53,7 +54,7 @@ def test_openai_requires_the_reply_limit_to_fit_too(server: httpx.Client) -> Non
 def test_vllm_shows_its_window_among_the_models() -> None:
     with (
         serving(create_model_server(WINDOW, scripted, FLAVOURS["vllm"])) as url,
-        httpx.Client(trust_env=False, verify=False) as client,
+        httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client,
     ):
         assert client.get(f"{url}/models").json()["data"][0]["max_model_len"] == WINDOW
 

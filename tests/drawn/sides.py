@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message
 from support.scripted_upstream import ScriptedUpstream
 from support.spellings import SPELLINGS
 from support.state_server import PROGRAM, StateServer
+from support.waiting import PATIENCE_SECONDS
 
 from drawn.bucket import DrawnBucket
 from drawn.case import SETTINGS, Case, Turn
@@ -39,7 +40,6 @@ from proxy.shell.relay.relay import Relay
 
 _AGENT_PATH: Final = "/kept/tool-output"
 """Where agents see artifacts: in notices, so of both sides the same."""
-_PATIENCE_SECONDS: Final = 30.0
 _KEPT: Final = "kept/"
 """The prefix in the bucket."""
 
@@ -108,7 +108,7 @@ class Side:
     async def _agree(self) -> None:
         """Wait until all proxies know the same."""
         first, *others = (relay._judge._learning for relay in self.relays)
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while any(other.known != first.known for other in others):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.001)
 

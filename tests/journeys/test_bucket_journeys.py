@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from support.azure_server import azure_server, new_container
 from support.gcs_server import gcs_server, new_google_bucket
 from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
+from support.waiting import wait_until
 
 from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.folder import PrivateFolder
@@ -107,7 +107,7 @@ def test_a_replica_that_starts_without_its_bucket_joins_the_others_automatically
             assert late.ask(one_call(LONG)).status_code == 200
             assert late.upstream.last.messages[3]["content"] == LONG
             assert _read(late, name) == 503
-        _wait_until(lambda: _read(late, name) == 200)
+        wait_until(lambda: _read(late, name) == 200)
         late.ask(one_call(LONG + "more"))
         (new,) = set(re.findall(r"tool_bash_[0-9a-f]{16}\.txt", late.upstream.last.body.decode()))
         assert _read(first, new) == 200
@@ -124,13 +124,6 @@ def test_a_request_that_does_not_fit_says_that_nothing_could_be_kept(build: Any,
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
         assert ("Nothing could be kept" in error["message"]) is says
-
-
-def _wait_until(happened: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def _denied(*_: Any, **__: Any) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 import pytest
 from pydantic import SecretStr
-from support.journey import KEY, PATIENCE_SECONDS, World, call, kept_in, long_text, one_call, result
+from support.journey import KEY, World, call, kept_in, long_text, one_call, result
 from support.media_samples import base64_of, image_part, png
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.config.settings import Settings
 from proxy.shell.artifacts.access import Tenants
@@ -283,5 +284,7 @@ def test_what_takes_too_long_or_breaks_is_a_503_that_callers_know(
     tenants, guard, server = Tenants.of_folder(tmp_path), Guard(None, frozenset()), Settings().server
     api = CompressApi(routes, tenants, guard, kept, server, Workload(), most_seconds)
     with serving(api) as base_url:
-        answer = httpx.post(f"{base_url.removesuffix('/v1')}/v1/compress", json=one_call("x"), trust_env=False)
+        answer = httpx.post(
+            f"{base_url.removesuffix('/v1')}/v1/compress", json=one_call("x"), trust_env=False, timeout=PATIENCE_SECONDS
+        )
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, kind)

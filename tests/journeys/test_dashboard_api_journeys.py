@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pydantic import TypeAdapter
 from support.journey import World, call, long_text, one_call, result
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.endpoints import operator
 from proxy.shell.endpoints.responses import shaped
@@ -149,7 +150,7 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
     asking = threading.Thread(target=world.ask, args=(growing(12),), kwargs={"x_request_id": "now"})
     root = world.proxies[0].removesuffix("/v1")
     try:
-        with httpx.stream("GET", f"{root}/events", trust_env=False, timeout=20) as stream:
+        with httpx.stream("GET", f"{root}/events", trust_env=False, timeout=PATIENCE_SECONDS) as stream:
             assert stream.headers["content-type"] == "text/event-stream"
             reported = lines_of(stream)
             asking.start()

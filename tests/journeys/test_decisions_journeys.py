@@ -10,6 +10,7 @@ import httpx
 import pytest
 from starlette.types import Send
 from support.journey import KEY, World, call, kept_in, long_text, one_call, result
+from support.waiting import PATIENCE_SECONDS
 
 CANARY = "canary-of-content"
 
@@ -80,7 +81,7 @@ def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:
     seen: list[dict[str, Any]] = []
 
     async def look(received: Any, send: Send) -> bool:
-        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client:
             seen.append((await client.get(world.proxies[0].replace("/v1", "/decisions"))).json())
         return False
 

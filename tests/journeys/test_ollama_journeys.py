@@ -6,7 +6,6 @@ import base64
 import itertools
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from support.journey import KEY, World, long_text
 from support.media_samples import PNG, data_url
 from support.ollama_model import CHAT, COUNTER, Completion, Json, Model, OllamaModel, tokens_of
 from support.serving import serving
+from support.waiting import wait_until
 
 from proxy.app import create_app
 from proxy.config.settings import Settings
@@ -362,11 +362,8 @@ def test_a_content_inside_a_text_becomes_words_or_an_image(ollama: Build) -> Non
 def recognised(world: World, proxy: int = 0) -> str:
     """The address of a proxy once it has asked its upstreams what they are."""
     root = world.proxies[proxy].removesuffix("/v1")
-    for _ in range(500):
-        if world.client.get(root).text == "Ollama is running":
-            return root
-        time.sleep(0.01)
-    raise AssertionError("it was not recognised within 5 s")
+    wait_until(lambda: world.client.get(root).text == "Ollama is running")
+    return root
 
 
 def test_clients_find_it_at_the_root_and_browsers_the_dashboard(ollama: Build) -> None:

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.types import Send
 from support.journey import KEY, World, call, long_text, one_call, result
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.artifacts.reader import ArtifactStat
 from proxy.shell.endpoints.operator import ROUTERS
@@ -152,7 +153,7 @@ def test_decisions_of_a_second_send_and_of_a_request_under_way_are_as_described(
     seen: list[httpx.Response] = []
 
     async def look(received: Any, send: Send) -> bool:
-        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client:
             seen.append(await client.get(world.proxies[0].replace("/v1", "/decisions")))
         return False
 

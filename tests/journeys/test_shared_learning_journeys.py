@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from support.journey import PATIENCE_SECONDS, World, one_call
+from support.journey import World, one_call
 from support.state_server import StateServer, needs_state_server
+from support.waiting import wait_until
 
 from proxy.__main__ import main
 from proxy.shell.endpoints import services
@@ -57,13 +57,6 @@ def chat(question: str) -> dict[str, Any]:
     return one_call(LONG, model="m", messages=[*one_call(LONG)["messages"], {"role": "user", "content": question}])
 
 
-def eventually(happened: Callable[[], bool]) -> None:
-    last_try = time.monotonic() + PATIENCE_SECONDS
-    while not happened():
-        assert time.monotonic() < last_try
-        time.sleep(0.01)
-
-
 def known_to(world: World, proxy: int) -> bool:
     """Whether a replica knows the limit."""
     metrics = world.client.get(world.proxies[proxy].removesuffix("/v1") + "/metrics").text
@@ -82,7 +75,7 @@ def test_a_refusal_met_on_one_replica_is_spared_the_other_which_sends_the_same_b
 ) -> None:
     world = replicas(build, server, tmp_path)
     assert world.ask(chat("why?"), proxy=0).headers["x-context-proxy-attempts"] == "2"
-    eventually(lambda: known_to(world, 1))
+    wait_until(lambda: known_to(world, 1))
     again, other = (world.ask(chat("why?"), proxy=number) for number in (0, 1))
     assert [answer.headers["x-context-proxy-attempts"] for answer in (again, other)] == ["1", "1"]
     assert world.upstream.received[-1].body == world.upstream.received[-2].body
@@ -95,7 +88,7 @@ def test_a_conversation_continues_while_the_server_is_away_and_is_shared_once_it
     world = replicas(build, server, tmp_path)
     server.stop()
     assert world.ask(chat("why?"), proxy=0).status_code == 200
-    eventually(lambda: "unavailable" in ready(world, 0))
+    wait_until(lambda: "unavailable" in ready(world, 0))
     assert set(ready(world, 0)["unavailable"]) == {"state"}
     overview = world.client.get(world.proxies[0].removesuffix("/v1") + "/overview").json()
     assert [finding["words"].split(",")[0] for finding in overview["health"]] == ["Replicas share nothing"]
@@ -121,11 +114,11 @@ def test_the_command_makes_all_replicas_forget(
 ) -> None:
     world = replicas(build, server, tmp_path)
     world.ask(chat("why?"), proxy=0)
-    eventually(lambda: known_to(world, 1))
+    wait_until(lambda: known_to(world, 1))
     monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", server.url)
     argv = ["models", "--forget", "--all", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
     assert main(argv) == 0
-    eventually(lambda: not known_to(world, 0) and not known_to(world, 1))
+    wait_until(lambda: not known_to(world, 0) and not known_to(world, 1))
     server.stop()
     assert main(argv) == 1
     assert "only this machine has forgotten" in capsys.readouterr().err
@@ -143,7 +136,7 @@ def test_each_replica_shows_the_decisions_of_both_and_continues_without_the_serv
     world = replicas(build, server, tmp_path)
     for number in range(4):
         world.ask(chat("why?"), proxy=number % 2, x_request_id=f"r{number}")
-    eventually(lambda: all(at(world, "/decisions", proxy)["matching"] == 4 for proxy in (0, 1)))
+    wait_until(lambda: all(at(world, "/decisions", proxy)["matching"] == 4 for proxy in (0, 1)))
     one, other = (at(world, "/decisions", proxy) for proxy in (0, 1))
     assert one["decisions"] == other["decisions"]
     assert one["totals"] == other["totals"]
@@ -162,7 +155,7 @@ def test_each_replica_shows_the_decisions_of_both_and_continues_without_the_serv
     assert at(world, "/decisions", 1)["matching"] == 4
     world.logged("state_lost", 2)
     server.start()
-    eventually(lambda: at(world, "/decisions?q=alone", 1)["matching"] == 1)
+    wait_until(lambda: at(world, "/decisions?q=alone", 1)["matching"] == 1)
     assert len(world.log("state_lost")) == 2, "once for each replica, whatever it shares"
 
 
@@ -172,7 +165,7 @@ def test_neither_keys_nor_content_are_on_the_server(build: Any, server: StateSer
     body = chat(words)
     body["messages"][0]["content"] += words
     world.ask(body, proxy=0, authorization=f"Bearer {key}")
-    eventually(lambda: at(world, "/decisions", 1)["matching"] == 1)
+    wait_until(lambda: at(world, "/decisions", 1)["matching"] == 1)
     with redis.Redis.from_url(server.url) as client:
         (stream,) = client.keys("*:decisions")
         found = b"".join(zlib.decompress(fields[b"what"]) for _, fields in client.xrange(stream))
@@ -184,7 +177,7 @@ def test_neither_keys_nor_content_are_on_the_server(build: Any, server: StateSer
 def test_decisions_that_are_not_kept_are_not_shared(build: Any, server: StateServer, tmp_path: Path) -> None:
     world = replicas(build, server, tmp_path, decisions={"stored": 0})
     world.ask(chat("why?"), proxy=0)
-    eventually(lambda: known_to(world, 1))
+    wait_until(lambda: known_to(world, 1))
     assert at(world, "/decisions", 1)["matching"] == 0
     with redis.Redis.from_url(server.url) as client:
         assert client.keys("*:decisions") == []
@@ -198,7 +191,7 @@ def test_replicas_without_a_common_secret_say_that_they_share_nothing(
     places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
     world = build(WINDOW, state={"url": server.url}, proxies=places)
     for proxy in (0, 1):
-        eventually(lambda proxy=proxy: "state" in ready(world, proxy).get("unavailable", {}))
+        wait_until(lambda proxy=proxy: "state" in ready(world, proxy).get("unavailable", {}))
         assert ready(world, proxy)["unavailable"]["state"].startswith("replicas with another secret of tenants use ")
     world.logged("state_not_shared", 2)
 
@@ -208,5 +201,5 @@ def test_replicas_with_one_folder_at_artifacts_url_share(build: Any, server: Sta
     shared = {"url": f"file://{tmp_path}/shared"}
     world = build(WINDOW, defaults={}, state={"url": server.url}, artifacts=shared, proxies=places)
     assert world.ask(chat("why?"), proxy=0).headers["x-context-proxy-attempts"] == "2"
-    eventually(lambda: known_to(world, 1))
+    wait_until(lambda: known_to(world, 1))
     assert ready(world, 0) == ready(world, 1) == {"status": "ready"}

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.journey import PATIENCE_SECONDS
+from support.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra context-proxy[otel] is not installed")
 

@@ -14,8 +14,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from support.journey import KEY, PATIENCE_SECONDS, Upstream, one_call
+from support.journey import KEY, Upstream, one_call
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import main
 

@@ -13,7 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.live_proxy import PATIENCE_SECONDS, Proxy, Start, running
+from support.live_proxy import Proxy, Start, running
+from support.waiting import PATIENCE_SECONDS
+
+from tools.ports import held_port
 
 
 @pytest.fixture(scope="package")
@@ -37,6 +40,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield lambda *flags, **settings: stack.enter_context(
             running(tmp_path / f"proxy-{next(numbers)}", *flags, **settings)
         )
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """For a server that begins to listen after its clients know where."""
+    with held_port() as found:
+        yield found
 
 
 class Client:
@@ -123,7 +133,9 @@ def node_folder() -> Path:
         shutil.copy(NODE / name, folder)
     if not (folder / "node_modules" / "openai").exists():
         command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+        installed = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
         if installed.returncode:
             pytest.skip(f"npm cannot install the package openai: {installed.stderr.strip()[-200:]}")
     return folder

@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.waiting import PATIENCE_SECONDS
+
+from tools.ports import held_port
 
 PROGRAM: Final = Path(__file__).parents[1] / "support" / "bytecodes.py"
 FIGURES: Final[dict[tuple[int, int], dict[str, int]]] = {
@@ -28,7 +31,6 @@ FIGURES: Final[dict[tuple[int, int], dict[str, int]]] = {
 of a hundred messages again, and 2 KB with a stream of 50 events."""
 MOST, LEAST, BROKEN = 1.02, 0.95, 0.5
 BATCHES, REQUESTS, EVENTS = 5, 5, 50
-PATIENCE_SECONDS = 60
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 40
 SDK = (
@@ -131,12 +133,9 @@ def body_of(kind: str, number: int) -> bytes:
 class Counted:
     """A proxy whose bytecodes are counted."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self.upstream = Upstream()
         self._result = folder / "count"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         served = ["serve", "--upstream", f"http://127.0.0.1:{self.upstream.port}/v1", "--port", str(port)]
         arguments = [*served, "--data-dir", str(folder / "data"), "--context-window", "128000"]
         with (folder / "log").open("wb") as log:
@@ -207,10 +206,11 @@ def connected(port: int) -> socket.socket:
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
-    found = Counted(tmp_path_factory.mktemp("counted"))
-    time.sleep(2)  # what runs once after the start
-    yield found
-    found.close()
+    with held_port() as port:
+        found = Counted(tmp_path_factory.mktemp("counted"), port)
+        time.sleep(2)  # what runs once after the start
+        yield found
+        found.close()
 
 
 @pytest.mark.skipif(sys.version_info[:2] not in FIGURES, reason="no figures are noted for this Python")

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from support.scripted_model import scripted
 from support.sdks import openai_python
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo.model_server import create_model_server
 
@@ -70,7 +71,12 @@ def test_openai_python_sees_the_upstreams_errors_as_its_own(base_url: str) -> No
 
 def test_openai_node_gets_answers_streams_and_uploads(base_url: str, node_folder: Path) -> None:
     ran = subprocess.run(
-        ["node", "client.mjs", base_url], cwd=node_folder, capture_output=True, text=True, timeout=60, check=False
+        ["node", "client.mjs", base_url],
+        cwd=node_folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert ran.stderr == ""
     assert ran.stdout.split() == ["answered", "streamed", "uploaded"]

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, ScriptedUpstream, answering, chunk, soon
 from support.sdks import openai_python
+from support.waiting import PATIENCE_SECONDS, until
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
@@ -265,7 +265,7 @@ def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> No
 
 
 async def _until_nobody_listens(proxy: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
@@ -276,13 +276,13 @@ async def _until_nobody_listens(proxy: Any) -> None:
 
 
 async def _ended(proxy: Any) -> int:
-    return await asyncio.wait_for(asyncio.to_thread(proxy.process.wait), 15)
+    return await asyncio.wait_for(asyncio.to_thread(proxy.process.wait), PATIENCE_SECONDS)
 
 
 async def a_running_stream_may_end_within_the_grace(
     start: Any, connect: Any, number: signal.Signals = signal.SIGTERM, status: int = -signal.SIGTERM
 ) -> None:
-    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -328,14 +328,11 @@ async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) 
     assert len(members) >= 3
     proxy.process.send_signal(signal.SIGTERM)
     await _ended(proxy)
-    last_try = time.monotonic() + 10
-    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.02)
-    assert _group(proxy.process.pid) == []
+    await until(lambda: _group(proxy.process.pid) == [])
 
 
 async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
-    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -349,7 +346,7 @@ async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: An
 
 
 async def busy_connections_are_told_that_their_next_answer_is_the_last(start: Any, connect: Any) -> None:
-    proxy, received = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), asyncio.Semaphore(0)
+    proxy, received = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), asyncio.Semaphore(0)
     ended: list[bytes] = []
 
     async def busy() -> None:
@@ -384,7 +381,7 @@ async def a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any)
 
 
 async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
-    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with (
         ScriptedUpstream(serving, proxy.upstream_port),
         connect(proxy) as streaming,
@@ -428,7 +425,7 @@ async def nor_does_it_of_two_workers(start: Any, connect: Any) -> None:
 
 
 async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
-    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -438,10 +435,7 @@ async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> 
         serving.finish.set()
         assert await client.chunk() == b"data: [DONE]\n\n"
         assert await client.chunk() == b""
-    last_try = time.monotonic() + 10
-    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.02)
-    assert _group(proxy.process.pid) == []
+    await until(lambda: _group(proxy.process.pid) == [])
 
 
 SIDE_BY_SIDE = [
@@ -472,7 +466,7 @@ async def test_a_port_that_is_taken_is_reported_in_one_line(proxy: Any) -> None:
     second = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
     )
-    _, reported = await asyncio.wait_for(second.communicate(), 30)
+    _, reported = await asyncio.wait_for(second.communicate(), PATIENCE_SECONDS)
     assert second.returncode == 1
     assert reported.decode().splitlines() == [
         f"cannot listen at 127.0.0.1 port {proxy.port} (server.host, server.port): Address already in use"

@@ -21,12 +21,12 @@ from support.live_proxy import Proxy, running_together
 from support.s3_server import new_bucket, s3_server
 from support.serving import serving
 from support.state_server import StateServer, needs_state_server
+from support.waiting import PATIENCE_SECONDS
 
 from live.test_live_replicas import nginx_before
 
 WINDOW = 8_000
 KEY = "sk-of-the-fleet"
-PATIENCE_SECONDS = 20.0
 
 
 class Fleet:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from support.live_proxy import Proxy, running
-from support.scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering
+from support.scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering, soon
+from support.waiting import PATIENCE_SECONDS
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
-PATIENCE_SECONDS = 10.0
 
 
 async def _refusal(client: Any) -> tuple[int, str, bytes]:
@@ -36,7 +36,7 @@ def _posted(seen: list[Request]) -> list[Request]:
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     folder = tmp_path_factory.mktemp("impatient")
-    with running(folder, SERVER__HEADER_TIMEOUT_SECONDS="0.3", SERVER__BODY_TIMEOUT_SECONDS="0.3") as found:
+    with running(folder, SERVER__HEADER_TIMEOUT_SECONDS="0.3") as found:
         yield found
 
 
@@ -60,41 +60,32 @@ async def test_endless_headers_take_no_memory(start: Any, connect: Any) -> None:
     assert proxy.resident_bytes(most=True) - before < loaded_after_the_start  # 32 MB were sent
 
 
-async def test_a_head_that_comes_slowly_is_a_408_and_a_body_too(impatient: Any, connect: Any) -> None:
+async def test_a_head_that_comes_slowly_is_a_408(impatient: Any, connect: Any) -> None:
     async with connect(impatient) as client:
         client.writer.write(b"GET /healthz HT")
         assert await _refusal(client) == (408, "request_timeout", b"close")
-    async with connect(impatient) as client:
-        client.ask(CHAT, None, "content-length: 100", "x-request-id: slow")
-        client.writer.write(b"{")
-        assert await _refusal(client) == (408, "request_timeout", b"close")
-    done = await impatient.logged(event="request_done", request_id="slow")
-    assert (done["outcome"], done["status"]) == ("request_timeout", 408)
 
 
-async def test_a_body_that_is_passed_on_is_a_408_too_and_frees_the_upstream(impatient: Any, connect: Any) -> None:
+async def test_a_body_that_comes_slowly_is_a_408_and_frees_the_upstream_if_it_is_passed_on(
+    start: Any, connect: Any
+) -> None:
     left = asyncio.Event()
 
     async def script(connection: Connection) -> None:
         await connection.until_closed()
         left.set()
 
-    async with ScriptedUpstream(script, impatient.upstream_port), connect(impatient) as client:
-        client.ask("POST /v1/files", None, "content-length: 100")
-        client.writer.write(b"half")
-        assert await _refusal(client) == (408, "request_timeout", b"close")
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await left.wait()
-
-
-async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause(impatient: Any, connect: Any) -> None:
-    async with ScriptedUpstream(answering(OK), impatient.upstream_port), connect(impatient) as client:
-        client.ask(CHAT, None, f"content-length: {len(BODY)}")
-        for byte in BODY[:8]:
-            client.writer.write(bytes([byte]))
-            await asyncio.sleep(0.06)
-        client.writer.write(BODY[8:])
-        assert (await client.answer())[0] == 200
+    proxy = start(SERVER__BODY_TIMEOUT_SECONDS="2")  # within which the upstream is connected
+    async with ScriptedUpstream(script, proxy.upstream_port), connect(proxy) as chatting, connect(proxy) as uploading:
+        chatting.ask(CHAT, None, "content-length: 100", "x-request-id: slow")
+        chatting.writer.write(b"{")
+        uploading.ask("POST /v1/files", None, "content-length: 100")
+        uploading.writer.write(b"half")
+        for client in (chatting, uploading):
+            assert await _refusal(client) == (408, "request_timeout", b"close")
+        await soon(left.wait())
+    done = await proxy.logged(event="request_done", request_id="slow")
+    assert (done["outcome"], done["status"]) == ("request_timeout", 408)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +224,7 @@ async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, t
             )
         except FileNotFoundError:
             pytest.skip("no JDK is installed; the test above sends the same bytes")
-        output, _ = await asyncio.wait_for(java.communicate(), 60)
+        output, _ = await asyncio.wait_for(java.communicate(), PATIENCE_SECONDS)
     assert output.decode().splitlines() == ["200 ok", "200 ok"]
     assert [request.body for request in _posted(seen)] == [BODY, BODY]
 

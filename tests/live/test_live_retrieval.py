@@ -14,6 +14,7 @@ from support.scripted_model import scripted
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
 from support.sdks import openai_python
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.demo.model_server import create_model_server
@@ -77,7 +78,7 @@ def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_f
         cwd=node_folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ran.stderr == ""

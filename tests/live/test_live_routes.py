@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from support.live_proxy import free_port
 from support.scripted_upstream import OK, Request, ScriptedUpstream, answering
 from support.sdks import openai_python
 
@@ -56,10 +55,9 @@ async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
 
 @pytest.mark.parametrize("base_path", ["", "/v1", "/openai", "/openai/v1"])
 async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
-    base_path: str, start: Any, connect: Any
+    base_path: str, start: Any, connect: Any, port: int
 ) -> None:
     seen: list[Request] = []
-    port = free_port()
     address = f"http://127.0.0.1:{port}{base_path}"
     with_path = start("--upstream", address, UPSTREAM__API_KEY="sk-configured-canary", LOG__LEVEL="debug")
     async with ScriptedUpstream(answering(OK, seen=seen), port), connect(with_path) as client:

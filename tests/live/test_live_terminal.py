@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import httpx
+from support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,9 +25,9 @@ def test_on_a_terminal_the_address_of_the_dashboard_is_shown(tmp_path: Path) -> 
         seen = b""
         while (address := re.search(rb"The dashboard: (http://127\.0\.0\.1:\d+/) ", seen)) is None:
             seen += os.read(ours, 1_000)
-        page = httpx.get(address[1].decode(), trust_env=False, timeout=20)
+        page = httpx.get(address[1].decode(), trust_env=False, timeout=PATIENCE_SECONDS)
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(PATIENCE_SECONDS)
     os.close(ours)
     assert page.status_code == 200
     assert page.headers["content-type"].startswith("text/html")

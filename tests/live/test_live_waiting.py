@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, ScriptedUpstream, chunk
 from support.sdks import openai_python
+from support.waiting import PATIENCE_SECONDS
 
 MESSAGES: Any = [
     {"role": "user", "content": "What broke?"},
@@ -68,7 +69,7 @@ async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: 
         ScriptedUpstream(waiting, proxy.upstream_port),
         openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             request = client.chat.completions.with_streaming_response.create(
                 model="m", messages=MESSAGES, stream=stream
             )

@@ -26,6 +26,7 @@ from support.overflow_stage import (
 from support.overflow_words import conversation, too_long, window
 from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
 from support.tool_rounds import WITH_TOOLS, error_of, reading
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.wire.streams import SSE
 
@@ -53,7 +54,7 @@ async def early(stage: Stage, body: bytes, first: bytes, *scenes: Scene, times: 
 
     stage.model.plays(beginning, *rest)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with asyncio.timeout(10), stage.client.post(stage.url, data=body, headers=named) as answer:
+    async with asyncio.timeout(PATIENCE_SECONDS), stage.client.post(stage.url, data=body, headers=named) as answer:
         assert await answer.content.readexactly(len(first) * times) == first * times
         arrived.set()
         return answer, await answer.content.read()
@@ -158,7 +159,7 @@ async def test_comments_of_a_later_round_arrive_at_once_too(tmp_path: Path) -> N
     async with staged(tmp_path, **SETTINGS) as stage:
         arrived = asyncio.Event()
         stage.model.plays(reading(), streaming(WAITING, WAITING, arrived, STREAM))
-        async with asyncio.timeout(10), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
+        async with asyncio.timeout(PATIENCE_SECONDS), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
             body = b""
             while body.count(WAITING) < 2:
                 body += await answer.content.readany()
@@ -231,7 +232,7 @@ async def test_own_comments_and_the_upstreams_go_together(tmp_path: Path) -> Non
     async with staged(tmp_path, **window(12_000, overflow={"keepalive_seconds": 0.01})) as stage:
         arrived = asyncio.Event()
         stage.model.plays(streaming(WAITING, arrived, REFUSAL), accepting)
-        async with asyncio.timeout(10), stage.client.post(stage.url, data=STREAMED) as answer:
+        async with asyncio.timeout(PATIENCE_SECONDS), stage.client.post(stage.url, data=STREAMED) as answer:
             body = b""
             while SSE.comment not in body.partition(WAITING)[2]:
                 body += await answer.content.readany()

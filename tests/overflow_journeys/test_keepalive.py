@@ -26,6 +26,7 @@ from support.overflow_stage import (
 from support.overflow_words import conversation, too_long, window
 from support.scripted_upstream import soon
 from support.tool_rounds import WITH_TOOLS, error_of, reading
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.wire.streams import SSE, ServerSentEvents
 
@@ -38,7 +39,7 @@ async def after_comments(stage: Stage, *scenes: Scene, comments: int = 2) -> tup
     """The answer, and its body behind the comments, when the upstream begins to play once some comments are there."""
     commented = asyncio.Event()
     stage.model.plays(after(commented, scenes[0]), *scenes[1:])
-    async with asyncio.timeout(10), stage.client.post(stage.url, data=REQUEST) as answer:
+    async with asyncio.timeout(PATIENCE_SECONDS), stage.client.post(stage.url, data=REQUEST) as answer:
         for _ in range(comments):
             assert await answer.content.readexactly(len(COMMENT)) == COMMENT
         commented.set()
@@ -112,7 +113,7 @@ async def test_comments_come_between_the_rounds_of_an_answer_too(tmp_path: Path)
     async with staged(tmp_path, **OFTEN) as stage:
         commented = asyncio.Event()
         stage.model.plays(reading(), after(commented, accepting))
-        async with asyncio.timeout(10), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
+        async with asyncio.timeout(PATIENCE_SECONDS), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
             body = b""
             while body.count(COMMENT) < 3 or b"look." not in body:
                 body += await answer.content.readany()
@@ -128,7 +129,7 @@ async def test_a_client_that_leaves_between_two_rounds_is_not_answered_further(t
     async with staged(tmp_path, **OFTEN) as stage:
         thinking = Thinking()
         stage.model.plays(reading(), thinking)
-        async with asyncio.timeout(10), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
+        async with asyncio.timeout(PATIENCE_SECONDS), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
             await thinking.began.wait()
             while COMMENT not in await answer.content.readany():
                 pass

@@ -14,13 +14,14 @@ from typing import Any
 import aiohttp
 import pytest
 from support.ollama_server import Ollama
-from support.overflow_stage import COMPLETION, PATIENCE_SECONDS, accepting, client, saying, serving, staged
+from support.overflow_stage import COMPLETION, accepting, client, saying, serving, staged
 from support.overflow_words import QUESTION, SYSTEM, conversation, estimate, too_long
 from support.scripted_upstream import Connection, ScriptedUpstream
-from support.waiting import until
+from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config.settings import Settings
 from proxy.shell.models.calibration import MIN_SAMPLES
+from tools.ports import held_port
 
 MODEL = "gemma3:12b"
 LONG = conversation(20_000, model=MODEL)
@@ -273,18 +274,18 @@ async def test_a_server_that_comes_back_with_a_larger_window_is_believed_at_once
     """llama-server stopped at 4 096 and started again with 16 384."""
     body = conversation(12_000, model="m", exchanges=40)
     small, large = LlamaServer(4_096), LlamaServer(16_384)
-    upstream = await ScriptedUpstream(small).__aenter__()
-    made = Settings(**{"upstream": {"base_url": upstream.base_url}, "data_dir": tmp_path})
-    async with serving(made) as url, client() as session:
+    with held_port() as port:
+        made = Settings(**{"upstream": {"base_url": f"http://127.0.0.1:{port}/v1"}, "data_dir": tmp_path})
+        async with serving(made) as url, client() as session:
 
-        async def status_of_post() -> int:
-            async with session.post(url, data=body) as answer:
-                return answer.status
+            async def status_of_post() -> int:
+                async with session.post(url, data=body) as answer:
+                    return answer.status
 
-        assert [await status_of_post(), await status_of_post()] == [200, 200]
-        assert small.seen[-1] <= 4_096
-        await upstream.__aexit__(None, None, None)
-        assert await status_of_post() == 502
-        async with ScriptedUpstream(large, upstream.port):
-            assert [await status_of_post(), await status_of_post()] == [200, 200]
+            async with ScriptedUpstream(small, port):
+                assert [await status_of_post(), await status_of_post()] == [200, 200]
+            assert small.seen[-1] <= 4_096
+            assert await status_of_post() == 502
+            async with ScriptedUpstream(large, port):
+                assert [await status_of_post(), await status_of_post()] == [200, 200]
     assert large.seen == [estimate(body)] * 2

@@ -20,6 +20,7 @@ from support.overflow_stage import (
 )
 from support.overflow_words import conversation, estimate, too_long, window
 from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
+from support.waiting import PATIENCE_SECONDS
 
 REFUSAL = b"data: " + too_long(8_000, 9_500) + b"\n\n"
 
@@ -69,7 +70,10 @@ async def test_a_stream_that_does_not_say_so_is_held_no_longer_than_one_that_doe
     async with staged(tmp_path, **window(12_000)) as stage:
         seen = asyncio.Event()
         stage.model.plays(streaming(DELTA, seen, DELTA, content_type=b"text/plain"))
-        async with asyncio.timeout(10), stage.client.post(stage.url, data=conversation(3_000, stream=True)) as answer:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            stage.client.post(stage.url, data=conversation(3_000, stream=True)) as answer,
+        ):
             assert await answer.content.readexactly(len(DELTA)) == DELTA
             seen.set()
             assert await answer.content.read() == DELTA
@@ -101,7 +105,7 @@ async def test_each_event_reaches_the_client_before_the_next_one_is_sent(tmp_pat
         stage.model.plays(streaming(DELTA, receipts[0], DELTA, receipts[1], DELTA, receipts[2]))
         async with stage.client.post(stage.url, data=conversation(3_000, stream=True)) as answer:
             for receipt in receipts:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await answer.content.readexactly(len(DELTA)) == DELTA
                 receipt.set()
             assert await answer.content.read() == b""

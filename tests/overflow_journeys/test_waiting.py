@@ -14,7 +14,6 @@ import pytest
 from support.overflow_stage import (
     COMPLETION,
     EVENTS,
-    PATIENCE_SECONDS,
     STREAM,
     Scene,
     Stage,
@@ -26,6 +25,7 @@ from support.overflow_stage import (
     streaming,
 )
 from support.overflow_words import conversation, openai_error, too_long, window
+from support.waiting import PATIENCE_SECONDS
 
 from proxy import app
 from proxy.shell.resources.workload import Workload

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from support.live_proxy import PATIENCE_SECONDS, free_port
+from support.waiting import PATIENCE_SECONDS
+from tools.ports import held_port
 
 AZURITE = shutil.which("azurite-blob")
 ACCOUNT = "devstoreaccount1"
@@ -31,9 +32,8 @@ def azure_server() -> Iterator[str]:
     """The address of an empty account."""
     if AZURITE is None:
         pytest.skip("azurite is not installed")
-    port = free_port()
     flags = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
-    with _running([AZURITE, "--blobHost", "127.0.0.1", "--blobPort", str(port), *flags], port):
+    with held_port() as port, _running([AZURITE, "--blobHost", "127.0.0.1", "--blobPort", str(port), *flags], port):
         yield f"http://127.0.0.1:{port}/{ACCOUNT}"
 
 
@@ -49,7 +49,9 @@ def new_container(endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> 
         "x-ms-version": _VERSION,
         "authorization": f"SharedKey {ACCOUNT}:{base64.b64encode(seal).decode()}",
     }
-    answer = httpx.put(f"{endpoint}/{name}?restype=container", headers=headers, trust_env=False)
+    answer = httpx.put(
+        f"{endpoint}/{name}?restype=container", headers=headers, trust_env=False, timeout=PATIENCE_SECONDS
+    )
     assert answer.status_code == 201, answer.text
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", PUBLISHED_KEY)

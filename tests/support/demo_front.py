@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -41,7 +42,7 @@ def fake_front(upstream: str, window_tokens: int, folder: Path, port: int) -> It
     async def chat(request: Request) -> Response:
         wanted = json.loads(await request.body())
         wanted["messages"] = shortened(wanted["messages"], folder, window_tokens // 4)
-        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client:
             answer = await client.post(f"{upstream}/chat/completions", json=wanted)
         head = {"x-context-proxy-edits": "truncate_tool_output=1", "x-context-proxy-attempts": "2"}
         return Response(answer.content, answer.status_code, head, answer.headers["content-type"])

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from support.moto_server import moto_server
+from support.waiting import PATIENCE_SECONDS
 
 
 def gcs_server() -> contextlib.AbstractContextManager[str]:
@@ -22,7 +23,7 @@ def gcs_server() -> contextlib.AbstractContextManager[str]:
 def new_google_bucket(endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a bucket that is made for it, with credentials in the environment."""
     name = "g-" + name.lower().replace("_", "-")[-50:].strip("-")
-    assert httpx.put(f"{endpoint}/{name}", trust_env=False).status_code == 200
+    assert httpx.put(f"{endpoint}/{name}", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     account = {"client_email": "", "private_key": "", "private_key_id": "", "disable_oauth": True}
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps({**account, "gcs_base_url": endpoint}))
     return f"gs://{name}"

@@ -11,7 +11,6 @@ import io
 import json
 import logging
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +26,8 @@ from proxy.demo.agent import raise_defects
 from proxy.demo.model_server import create_model_server
 from support.scripted_model import scripted
 from support.serving import serving
+from support.waiting import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 20.0
-"""No wait of a working test comes near it, also on a busy machine."""
 KEY = "sk-key-canary"
 Answer = Callable[["Received", Send], Awaitable[bool]]
 """Answers a request itself, or says False: then the model server does. One that has a `beside` is Ollama: that answers
@@ -138,12 +136,8 @@ class World:
 
     def logged(self, event: str, count: int = 1) -> list[dict[str, Any]]:
         """The log lines of one event, waited for: an answer is there before its last log line."""
-        last_try = time.monotonic() + PATIENCE_SECONDS
-        while len(self.log(event)) < count and time.monotonic() < last_try:
-            time.sleep(0.01)
-        found = self.log(event)
-        assert len(found) >= count, f"{len(found)} of {count} lines of {event}"
-        return found
+        wait_until(lambda: len(self.log(event)) >= count)
+        return self.log(event)
 
 
 @contextlib.contextmanager

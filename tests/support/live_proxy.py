@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -18,20 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from proxy.demo.agent import raise_defects
+from support.waiting import PATIENCE_SECONDS
+from tools.ports import held_port
 
 ROOT = Path(__file__).resolve().parents[2]
-
-PATIENCE_SECONDS = 120.0
-"""No wait of a working test comes near it, also on a busy machine."""
-
-
-def free_port() -> int:
-    """A port without a listener that the system will not use as an ephemeral port in the meantime."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass
@@ -85,21 +74,25 @@ def running_together(
     **settings: str,
 ) -> Iterator[list[Proxy]]:
     """A proxy with each of these folders; they start at the same time. `program`: what Python runs."""
+    proxies: list[Proxy] = []
     with contextlib.ExitStack() as stack:
-        proxies = [
-            stack.enter_context(_begun(folder, *flags, upstream_port=upstream_port, program=program, **settings))
-            for folder in folders
-        ]
+        for folder in folders:
+            ports = {
+                "port": stack.enter_context(held_port()),
+                "upstream_port": upstream_port or stack.enter_context(held_port()),
+            }
+            proxies.append(stack.enter_context(_begun(folder, *flags, **ports, program=program, **settings)))
         for proxy in proxies:
             _await_health(proxy)
         yield proxies
 
 
 @contextlib.contextmanager
-def _begun(folder: Path, *flags: str, upstream_port: int, program: Sequence[str], **settings: str) -> Iterator[Proxy]:
+def _begun(
+    folder: Path, *flags: str, port: int, upstream_port: int, program: Sequence[str], **settings: str
+) -> Iterator[Proxy]:
     """A process that may not listen yet."""
     folder.mkdir(exist_ok=True)
-    port, upstream_port = free_port(), upstream_port or free_port()
     unwanted = ("CONTEXT_PROXY_", "OPENAI_", "UPSTREAM", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     environment = {name: text for name, text in os.environ.items() if not name.upper().startswith(unwanted)}
     environment |= {f"CONTEXT_PROXY_{name}": text for name, text in settings.items()}

@@ -25,13 +25,13 @@ from proxy.config.settings import Settings
 from support.scripted_upstream import (
     CHUNKED,
     LAST_CHUNK,
-    PATIENCE_SECONDS,
     Connection,
     Request,
     ScriptedUpstream,
     chunk,
 )
 from support.serving import PromptServer
+from support.waiting import PATIENCE_SECONDS
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"

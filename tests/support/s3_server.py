@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from support.moto_server import moto_server
+from support.waiting import PATIENCE_SECONDS
 
 
 def s3_server() -> contextlib.AbstractContextManager[str]:
@@ -18,7 +19,7 @@ def s3_server() -> contextlib.AbstractContextManager[str]:
 def new_bucket(endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a bucket that is made for it, with credentials in the environment."""
     name = name.lower().replace("_", "-")[-60:].strip("-")
-    assert httpx.put(f"{endpoint}/{name}", trust_env=False).status_code == 200
+    assert httpx.put(f"{endpoint}/{name}", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     for variable, value in {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "id",

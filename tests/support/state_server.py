@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.live_proxy import PATIENCE_SECONDS, free_port
+from support.waiting import PATIENCE_SECONDS
+from tools.ports import held_port
 
 PROGRAM = shutil.which("valkey-server") or shutil.which("redis-server")
 needs_state_server = pytest.mark.skipif(PROGRAM is None, reason="neither valkey-server nor redis-server is installed")
@@ -21,7 +22,8 @@ class StateServer:
     """It keeps nothing on the disk, so each start begins with nothing."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
-        self.port = free_port()
+        self._held = held_port()  # as long as this object is there
+        self.port = self._held.__enter__()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._command = [str(PROGRAM), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *settings]
         self._folder = folder

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+
+PATIENCE_SECONDS = 120.0
+"""It only ends what hangs: no wait of a working test comes near it, also on a busy machine."""
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if happened():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen within 5 s")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not happened():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+
+
+def let_pass(seconds: float) -> None:
+    """It is so much later for the running loop and its timers."""
+    loop = asyncio.get_running_loop()
+    ahead = loop.time() - type(loop).time(loop) + seconds
+    loop.time = lambda: type(loop).time(loop) + ahead  # type: ignore[method-assign]
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """The same without a loop."""
+    last_try = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        assert time.monotonic() < last_try, "it did not happen"
+        time.sleep(0.01)

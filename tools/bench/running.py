@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from tools.bench.bodies import WORKLOADS
 from tools.bench.contenders import DIRECT, ROOT, Contender
 from tools.bench.jobs import Job, Seen
 from tools.bench.load import run
+from tools.ports import held_port
 
 _START_PATIENCE_SECONDS = 90.0
 """Some peers need ten seconds on an idle machine."""
@@ -64,13 +64,6 @@ class Running:
         )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def child(
     command: list[str], *, folder: Path, environment: dict[str, str] | None = None
@@ -106,9 +99,8 @@ def upstream() -> Iterator[Running]:
 @contextmanager
 def proxy(contender: Contender, upstream_port: int) -> Iterator[Running]:
     """A contender that has given its first response."""
-    port = free_port()
     headers = {"Authorization": "Bearer sk-bench", **contender.headers(upstream_port)}
-    with _folder() as folder:
+    with _folder() as folder, held_port() as port:
         command = contender.command(port, upstream_port, folder)
         begun = time.perf_counter()
         with child(command, folder=folder, environment=contender.environment) as process:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -32,6 +31,7 @@ from tools.faults.stage import (
 )
 from tools.faults.storage import NAME
 from tools.faults.trials import Extent, Tried
+from tools.ports import held_port
 
 FRONTS: Final = tuple(name for name in ("nginx", "caddy") if shutil.which(name) is not None)
 _PAGES: Final = ("/", "/decisions", "/overview", "/events", "/openapi.json", "/docs", "/explain", "/-/reload")
@@ -133,10 +133,7 @@ async def _slow_reader(name: str, stage: Stage, behind: Stage, tried: Tried, mos
 @contextlib.asynccontextmanager
 async def _front(name: str, proxy_port: int) -> AsyncIterator[int]:
     """A front that listens at a port of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="faults-") as made:
+    with held_port() as port, tempfile.TemporaryDirectory(prefix="faults-") as made:
         folder = Path(made)
         process = await asyncio.create_subprocess_exec(
             *_command(name, folder, port, proxy_port),

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import io
 import json
-import random
 import shutil
 import subprocess
 import zipfile
@@ -37,6 +36,7 @@ from tools.faults.stage import (
 )
 from tools.faults.storage import NAME
 from tools.faults.trials import Extent, Tried
+from tools.ports import held_port
 
 STATE_SERVER: Final = shutil.which("valkey-server") or shutil.which("redis-server")
 FORMER: Final = "062636ac"
@@ -179,25 +179,21 @@ async def _becomes_true(is_so: Callable[[], Awaitable[bool]]) -> bool:
 @contextlib.asynccontextmanager
 async def _state_server() -> AsyncIterator[str]:
     """The URL of an empty server, which keeps nothing on the disk."""
-    while True:
-        port = random.randrange(10_000, 32_000)  # another process may have it: then this one ends
+    with held_port() as port:
         command = [str(STATE_SERVER), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            async for line in process.stdout:
-                if b"Ready to accept connections" in line:
-                    break
-        if not process.stdout.at_eof():
-            break
-        await process.wait()
-    try:
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.kill()
-        await process.wait()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                async for line in process.stdout:
+                    if b"Ready to accept connections" in line:
+                        break
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def _refuse(request: Request, writer: asyncio.StreamWriter) -> None:

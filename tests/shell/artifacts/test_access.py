@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.config.settings import ArtifactSettings, Settings
 from proxy.core.notices.writing import ArtifactAccess
@@ -233,9 +234,9 @@ def test_workers_that_start_at_once_agree_on_one_secret(tmp_path: Path) -> None:
         for worker in workers:
             worker.start()
         start.set()
-        tenants = {found.get(timeout=60) for _ in workers}
+        tenants = {found.get(timeout=PATIENCE_SECONDS) for _ in workers}
         for worker in workers:
-            worker.join(60)
+            worker.join(PATIENCE_SECONDS)
         assert len(tenants) == 1
         assert os.listdir(tmp_path / str(attempt)) == ["owner-secret"]
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import access
@@ -241,7 +242,7 @@ async def swept_once(folder: Path, clock: Callable[[], float], monkeypatch: pyte
     store = ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=PLENTY, clock=clock)
     with capture_logs() as logs:
         await store.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await passed.wait()
         await store.close()
     return logs
@@ -325,7 +326,7 @@ async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path: Path, monkey
     store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     with capture_logs() as logs:
         await store.start()
-        assert await asyncio.to_thread(under_way.wait, 10)
+        assert await asyncio.to_thread(under_way.wait, PATIENCE_SECONDS)
         await store.close()
         store._threads.shutdown()
     assert logs == []
@@ -351,7 +352,7 @@ async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkey
     left.write_text("half")
     os.utime(left, (1_000, 1_000))
     looking = asyncio.create_task(look_after(folder, tenants))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while left.exists():  # noqa: ASYNC110 - there is no event for a file
             await asyncio.sleep(0.001)
         shutil.rmtree(folder)

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.http import bodies
 from proxy.shell.http.bodies import BodyStream, can_unpack, is_zlibs, read_body, unpack
 from proxy.shell.resources.workload import Workload
 
-PAUSE_SECONDS = 10.0
+PAUSE_SECONDS = 100.0
 """Nothing here takes so long."""
 
 LEFT: dict[str, Any] = {"type": "http.disconnect"}
@@ -104,8 +105,19 @@ async def test_a_client_that_is_held_up_does_not_pause() -> None:
     await asyncio.sleep(0.1)  # many times the pause
     for share in others:
         share.release()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await reading == b"1234"
+
+
+async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause() -> None:
+    pieces = receiving(*[b"1"] * 9)
+
+    async def slowly() -> Any:
+        let_pass(PAUSE_SECONDS / 2)
+        await asyncio.sleep(0.001)
+        return await pieces()
+
+    assert await read_body(slowly, 9, 9, PAUSE_SECONDS) == b"1" * 9
 
 
 def test_a_client_that_pauses_for_too_long_is_distinguished() -> None:

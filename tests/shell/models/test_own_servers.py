@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.ollama_server import Ollama
 from support.scripted_upstream import Connection, Script, ScriptedUpstream
-from support.waiting import until
+from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
@@ -20,6 +20,7 @@ from proxy.shell.models import discovery
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.upstream.client import Upstream
+from tools.ports import held_port
 
 LISTED = {"data": [{"id": "m", "object": "model"}]}
 
@@ -229,9 +230,7 @@ async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() 
 @pytest.mark.parametrize("pause", [RETRY_SECONDS, RETRY_SECONDS / 100], ids=["due", "at once"])
 async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause: float) -> None:
     clock = Clock()
-    async with ScriptedUpstream(Ollama()) as gone:
-        port = gone.port
-    with capture_logs() as events:
+    with held_port() as port, capture_logs() as events:
         async with started(f"http://127.0.0.1:{port}/v1", clock) as found:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())
             async with ScriptedUpstream(Ollama(), port):
@@ -243,9 +242,7 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
 
 
 async def test_an_upstream_without_a_list_is_no_warning_if_a_window_is_configured() -> None:
-    async with ScriptedUpstream(Ollama()) as gone:
-        port = gone.port
-    with capture_logs() as events:
+    with held_port() as port, capture_logs() as events:
         async with started(f"http://127.0.0.1:{port}/v1", context_window=8_000) as found:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())
     (reported,) = [event for event in events if event["event"] == "models_not_listed"]
@@ -262,7 +259,7 @@ async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monke
         with capture_logs() as events:
             assert not await found.settle("nobody-knows-1", "")
             monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert not await found.settle("nobody-knows-1", "")
     guesses = [event for event in events if event["event"] == "window_guessed"]
     assert [(event["model"], event["window_tokens"]) for event in guesses] == [("nobody-knows-1", 128_000)]

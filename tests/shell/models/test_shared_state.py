@@ -14,7 +14,7 @@ import redis
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 from support.state_server import StateServer, needs_state_server
-from support.waiting import until
+from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
@@ -145,7 +145,7 @@ async def test_it_ends_at_any_moment(tmp_path: Path, server: StateServer, monkey
     monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.001)
     for number in range(40):
         one = Replica(tmp_path / "one", server)
-        async with asyncio.timeout(20), running(one):
+        async with asyncio.timeout(PATIENCE_SECONDS), running(one):
             one.meets(8_192 + number)
             await asyncio.sleep(0.0005 * number)
         assert one.shared.problem is None

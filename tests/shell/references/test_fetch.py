@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
+from support.waiting import let_pass
 
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched
 from proxy.shell.references import fetch
@@ -299,10 +300,11 @@ async def test_headers_that_drip_in_end_with_the_time() -> None:
         for number in range(10_000):
             writer.write(b"x-%d: y\r\n" % number)
             await writer.drain()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
+            let_pass(1)
 
-    found = await obstacle(drip, timeout_seconds=0.2)
-    assert (found.obstacle, found.limit, found.http_code) == (FetchError.TIMEOUT, 0.2, None)
+    found = await obstacle(drip, timeout_seconds=60)
+    assert (found.obstacle, found.limit, found.http_code) == (FetchError.TIMEOUT, 60, None)
 
 
 async def test_a_body_that_drips_in_ends_with_the_time() -> None:
@@ -311,9 +313,10 @@ async def test_a_body_that_drips_in_ends_with_the_time() -> None:
         while True:
             writer.write(b"\x89")
             await writer.drain()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.001)
+            let_pass(1)  # the headers have long arrived when the time is over
 
-    found = await obstacle(drip, timeout_seconds=0.2)
+    found = await obstacle(drip, timeout_seconds=60)
     assert (found.obstacle, found.http_code) == (FetchError.TIMEOUT, 200)
 
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.resources.threads import DaemonThreads, Recurring, TooSlow
-
-PATIENCE_SECONDS = 20
 
 
 def ran(program: str, *arguments: object) -> str:

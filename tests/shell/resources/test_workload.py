@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.resources import workload
 from proxy.shell.resources import workload as workload_module
@@ -83,7 +84,7 @@ async def test_halves_of_bodies_do_not_wait_for_each_other() -> None:
             await asyncio.sleep(0)
         share.release()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(*(request() for _ in range(20)))
     assert workload.done_bytes == 20 * 4 * 30
 
@@ -118,7 +119,7 @@ def test_everybody_comes_to_an_end(bodies: list[list[int]]) -> None:
         share.release()
 
     async def all_of_them() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*map(request, bodies))
 
     asyncio.run(all_of_them())
@@ -148,7 +149,7 @@ async def test_a_small_request_never_waits() -> None:
     await workload.take(large, SMALL_BYTES + 1)
     held_up = taking(workload, waiting, SMALL_BYTES + 1)
     await settled()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await workload.take(small, SMALL_BYTES)
     assert not held_up.done()
     large.release()

@@ -13,6 +13,7 @@ import redis
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 from support.state_server import StateServer, needs_state_server
+from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.conversation.tracked_message import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
@@ -82,11 +83,9 @@ class Replica:
 
     async def comes_to(self, *names: str) -> None:
         """Wait until it shows these, the newest first."""
-        for _ in range(500):
-            if await self.ids() == list(names):
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(await self.ids())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await self.ids() != list(names):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,6 @@ from support.scripted_upstream import (
     CHUNKED,
     LAST_CHUNK,
     OK,
-    PATIENCE_SECONDS,
     Connection,
     Request,
     ScriptedUpstream,
@@ -27,6 +26,7 @@ from support.scripted_upstream import (
     chunk,
     soon,
 )
+from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
@@ -271,7 +271,7 @@ async def test_each_event_arrives_before_the_next_is_sent() -> None:
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         pieces = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async for piece in answer.chunks():
                 pieces.append(piece)
                 taken.put_nowait(piece)
@@ -893,12 +893,13 @@ async def test_of_idle_connections_those_are_closed_that_are_too_old() -> None:
 async def test_the_wait_for_an_answer_begins_when_the_upload_is_done() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(3):
-            await asyncio.sleep(0.05)
+            let_pass(PATIENCE_SECONDS)
+            await asyncio.sleep(0.001)
             yield b"abc"
 
     async with (
         ScriptedUpstream(answering(OK)) as scripted,
-        opened(scripted.base_url, first_byte_timeout_seconds=0.1) as upstream,
+        opened(scripted.base_url, first_byte_timeout_seconds=PATIENCE_SECONDS) as upstream,
     ):
         assert await post(upstream, pieces()) == b"ok"
 
@@ -949,13 +950,14 @@ async def test_the_time_that_a_slow_reader_takes_is_no_silence() -> None:
 
     async with (
         ScriptedUpstream(script) as scripted,
-        opened(scripted.base_url, idle_timeout_seconds=0.1) as upstream,
+        opened(scripted.base_url, idle_timeout_seconds=PATIENCE_SECONDS) as upstream,
     ):
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         found = []
         async for piece in answer.chunks():
             found.append(piece)
-            await asyncio.sleep(0.25)
+            let_pass(2 * PATIENCE_SECONDS)
+            await asyncio.sleep(0.001)
             more.set()
     assert found == [b"a", b"b"]
 

@@ -16,6 +16,7 @@ from tools.bench.bodies import STREAM_EVENTS, WORKLOADS
 from tools.bench.jobs import Job, Manner
 from tools.bench.load import Connection, run
 from tools.bench.running import Running, load_client, upstream
+from tools.ports import held_port
 
 
 @pytest.fixture(scope="module")
@@ -201,10 +202,8 @@ def test_a_wrong_answer_ends_the_job_and_is_no_sample(answer: bytes, why: str) -
 
 
 def test_a_refused_connection_is_reported_and_not_raised() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-
-    assert "Connection refused" in str(run(_job(port)).wrong)
+    with held_port() as port:
+        assert "Connection refused" in str(run(_job(port)).wrong)
 
 
 def test_the_load_process_answers_one_job_after_another(model: Running) -> None:
