@@ -34,10 +34,8 @@ _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
 
 
 class CompressRequest(Struct, frozen=True):
-    """A request to compress."""
-
     request: Request
-    """Only its messages and its model."""
+    """The messages and the model; nothing else is read."""
     protected: int
     """Number of messages at the end that stay unchanged."""
     most_tokens: int | None

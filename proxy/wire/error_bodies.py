@@ -240,7 +240,7 @@ _ENDINGS: Final = {"max_output_tokens": "max_tokens"}
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
 _NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
-"""Members of a message or a delta that hold nothing a model said."""
+"""Members of a message or a delta that hold no output of a model."""
 _OF_A_BEGINNING: Final = frozenset({"index", "delta", "finish_reason"})
 """Members of a choice that may come before any content; a finish reason may not, but for a cut."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
@@ -351,7 +351,7 @@ def _holds_nothing(value: Any) -> bool:
 
 
 def _has_output(value: dict[str, Any]) -> bool:
-    """Whether a body or an event holds anything that a model said, on any API."""
+    """Whether a body or an event holds any output of a model, on any API."""
     choices = value.get("choices")
     spoken = [value.get("delta")]
     for choice in islice(choices if isinstance(choices, list) else (), _MAX_CHOICES):

@@ -41,9 +41,9 @@ ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "ass
 """One string object per role: a conversation has thousands of messages."""
 _PLAIN_PART: Final = frozenset({"type", "text"})
 _PLAIN_OR_PARTS: Final = (b'"', b"[", b"n")
-"""How a content begins that may be a text, parts, or null."""
+"""First byte of content that may be a text, parts, or null."""
 MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
+"""Most calls in one message that is compared with what a client sends back."""
 LONG: Final = 1_000
 """Characters; a name or a word of an API has fewer."""
 _Head = TypeVar("_Head", bound=msgspec.Struct)
@@ -98,7 +98,7 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     calls: tuple[ToolCall, ...] = ()
 
     def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
+        """Omit the text, which must not reach a log."""
         return f"{type(self).__name__}({self.role!r}, {len(self.raw)} bytes)"
 
     @classmethod

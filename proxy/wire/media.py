@@ -33,7 +33,7 @@ Replace: TypeAlias = Callable[[Attachment], Replacement | None]
 MIN_CHARACTERS: Final = 64
 """Shortest base64 in a text that is not declared as a file: shorter runs are words, names and hashes."""
 ADDRESSED: Final = ("url", "file_url", "file_data", "file_id")
-"""Where a part of an image or a file names its content. `file_url` is that of the Responses API."""
+"""Members in which a part names its image or file. `file_url` is that of the Responses API."""
 
 _URL: Final = "url"
 _FILE: Final = "file_data"
@@ -67,7 +67,7 @@ _DECLARED: Final = (
     b"Buffer\\",
     *(name + end + b"\\" for name in (b"mime", b"media", b"content") for end in (b"_type", b"Type")),
 )
-"""In a text: the end of a JSON name that announces content of any length."""
+"""The end of a JSON name in a text that announces content of any length."""
 
 _BASE64: Final = r"A-Za-z0-9+/_\-"
 _DATA_URI: Final = re.compile(
@@ -76,14 +76,14 @@ _DATA_URI: Final = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER: Final = re.compile(r"[_-]|%(?![0-9A-Fa-f]{2})")
-"""In the short payload of a data URI: a placeholder in documentation (`YOUR_IMAGE`); RFC 2397 has only plain base64."""
+"""Marks the payload of a data URI as a placeholder in documentation (`YOUR_IMAGE`); RFC 2397 has only plain base64."""
 _GOES_ON: Final = ("...", "…", "{", "$", "[")
 """Follows a short payload that is only the beginning, or that a program completes."""
 _RUN: Final = re.compile(
     rf"(?<![{_BASE64}])(?:(?:[{_BASE64}]{{76}}\r?\n)+[{_BASE64}]{{0,76}}|(?:[{_BASE64}]{{64}}\r?\n)+[{_BASE64}]{{0,64}}"
     rf"|[{_BASE64}]{{{MIN_CHARACTERS},}})={{0,2}}(?![{_BASE64}=])"
 )
-"""On one line, or in lines as `base64` and PEM wrap them."""
+"""A run of base64 on one line, or wrapped as `base64` and PEM do."""
 _SIGNED: Final = re.compile(
     "iVBORw0KGgo|/9j/|R0lGOD|UklGR|Qk[0-3]|SUkqA|TU0AK|AAA[AB]|PHN2Z|JVBERi0|UEsDB|0M8R4KGxGuE|UmFyIR|N3q8ryc|H4sI"
     "|QlpoO|/Td6WF|KLUv|SUQz|T2dnUw|ZkxhQw|GkXfo|Rk9STQ|TVqQ|f0VMR|U1FMaXRl|ewpxdGY|d09G|OEJQUw"

@@ -117,8 +117,6 @@ NOTHING: Final = ModelLimits()
 
 
 class ModelList(Struct, frozen=True):
-    """One parsed response."""
-
     models: Mapping[str, ModelLimits] = field(default_factory=dict)
     """Limits by the name in the upstream's spelling."""
     any_name: ModelLimits = NOTHING

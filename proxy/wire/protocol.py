@@ -102,11 +102,11 @@ class Wire(ABC):
     """One API."""
 
     name: ClassVar[str]
-    """In settings; empty if it has the same upstream as another wire."""
+    """Name in the settings; empty if it has the same upstream as another wire."""
     api: ClassVar[str]
-    """In the log, in metrics and on the dashboard."""
+    """Name in the log, in metrics and on the dashboard."""
     path: ClassVar[str]
-    """After the base URL: `/chat/completions`."""
+    """Path after the base URL: `/chat/completions`."""
     end: ClassVar[bytes]
     """Paths that end like this are its own. It includes the version if other paths end in the same word:
     `/v1/threads/ID/messages` is not `/v1/messages`."""
@@ -169,7 +169,6 @@ class Wire(ABC):
         return limiting(request.shape, request.members, tokens)
 
     def message(self, raw: bytes) -> Message:
-        """A message from its bytes."""
         return self.read_message(raw)
 
     def instructions(self, _: Mapping[str, Raw]) -> bytes:
@@ -354,8 +353,8 @@ class Reply(Protocol):
         """Final bytes for the client, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """Final bytes if the model would call us again: a normal end, with `sentence` if the model has not
-        said a word to the client."""
+        """Final bytes if the model would call us again: a normal end, with `sentence` if the model wrote nothing for
+        the client."""
 
     def next_round(self) -> None:
         """The pieces that follow are those of another round."""

@@ -24,7 +24,7 @@ from proxy.wire.protocol import Wire
 from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
 DEFAULT: Final[Wire] = CHAT_COMPLETIONS
-"""Its keys and errors are those of every path that no wire serves."""
+"""Its keys and errors also serve every path that belongs to no wire."""
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
 _ALL: Final[Sequence[Wire]] = (CHAT_COMPLETIONS, MESSAGES, RESPONSES, COMPACTIONS, OLLAMA, OLLAMA_PROMPTS)
@@ -34,7 +34,7 @@ WIRES: Final[Mapping[bytes, Wire]] = {wire.end: wire for wire in _ALL}
 _ANTHROPIC_HEADERS: Final = frozenset((b"anthropic-version", b"x-api-key"))
 """Sent by Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
 _ANTHROPIC_MODEL: Final = "claude-"
-"""How the names of all its models begin."""
+"""Prefix of all its model names."""
 _PREFIXES: Final = (b"/v1/", b"/api/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
 """Prefixes of whole APIs: most servers; Ollama, LM Studio and OpenRouter; Azure and Groq; DashScope; Gemini; servers
 that speak Anthropic's API."""
@@ -47,7 +47,7 @@ _VERTEX: Final = re.compile(rb"/publishers/anthropic/models/([^/:]+):(?:streamR|
 """Vertex AI's path for a Claude model; the body has no `model`, but `anthropic_version`.
 https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai"""
 _VERTEX_COUNTS: Final = b"count-tokens"
-"""In place of a model: the tokens of the body are counted."""
+"""Replaces a model's name in the path: counts the tokens of the body."""
 _VERSIONED: Final = re.compile(rb"/api/v\d")
 """APIs with versions: of OpenRouter, of LM Studio."""
 _WITHOUT_VERSION: Final = (b"/messages", b"/projects/")
@@ -78,7 +78,7 @@ class PathMatch(Struct, frozen=True):
     wire: Wire | None
     """None: the request is passed through."""
     path: bytes
-    """On the upstream's host, including that of the base URL."""
+    """Path on the upstream's host, including that of the base URL."""
     model: str = ""
     """The model that the path names; empty if it names none."""
 

@@ -195,7 +195,7 @@ class WholeReply(Reply):
         return self._for_client(self._merged() if self._parsed is not None else {})
 
     def stopped(self, sentence: str) -> bytes:
-        """The body if the model would call us again: a normal end, with `sentence` if it has not said a word."""
+        """The body if the model would call us again: a normal end, with `sentence` if it wrote nothing."""
         return self._for_client(self._merged("" if self._has_spoken else sentence))
 
     def _for_client(self, changes: Changes) -> bytes:
@@ -312,8 +312,8 @@ class StreamedReply(Reply):
 
     @abstractmethod
     def stopped(self, sentence: str) -> bytes:
-        """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model has
-        not said a word to the client."""
+        """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model
+        wrote nothing for the client."""
 
     def _keep(self, came: bytes) -> None:
         """Keep what the message is assembled from."""

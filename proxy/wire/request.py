@@ -32,7 +32,7 @@ MAX_ITEMS: Final = 50_000
 """Limit of a message list, ten times those of the longest runs of agents; planning takes up to 0.2 ms for each, however
 short it is."""
 _ONLY_ITS_PLACE: Final = b"[]"
-"""In place of the list of messages, which would be held twice wherever a request is not held as a view of its body."""
+"""Replaces the list of messages, which would be held twice wherever a request is not held as a view of its body."""
 _PROBE_BYTES: Final = 16
 """Compared first: three times as fast as comparing the whole of bodies that differ anyway."""
 _MAX_NAMESAKES: Final = 16

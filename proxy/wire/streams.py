@@ -57,7 +57,6 @@ class Framing(ABC):
     comment: ClassVar[bytes] = b""
     """Keep-alive bytes that clients skip; empty if they skip nothing."""
     splitter: ClassVar[type[Splitter]]
-    """For one stream."""
 
     @staticmethod
     @abstractmethod

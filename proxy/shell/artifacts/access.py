@@ -30,9 +30,9 @@ from proxy.shell.upstream.client import Headers
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""
 OWNER_FILE: Final = "owner-secret"
-"""In the data folder."""
+"""Name of the file in the data folder."""
 SECRET_KEY: Final = f"{META}/{OWNER_FILE}"
-"""In a store at `artifacts.url`. Anyone who can read it can read the artifacts, too."""
+"""Key of the secret in a store at `artifacts.url`. Anyone who can read it can also read the artifacts."""
 _SECRET_BYTES: Final = 32
 
 
@@ -78,7 +78,7 @@ class Tenants:
 
     @classmethod
     def of_folder(cls, folder: Path, *, shared: bool = False) -> Tenants:
-        """With the secret of a data folder, created if there is none. A broken secret is not replaced: another worker
+        """Use the secret of a data folder, created if there is none. A broken secret is not replaced: another worker
         may have begun to use its own, and only a person can find out what happened."""
         path = folder / OWNER_FILE
         fresh = secrets.token_bytes(_SECRET_BYTES)
@@ -94,8 +94,8 @@ class Tenants:
 
     @classmethod
     def of_store(cls, store: ArtifactFolder, folder: Path, *, shared: bool = False) -> Tenants:
-        """With the secret that all replicas of a store share; until that can be read, with the folder's own, and the
-        store is left alone."""
+        """Use the secret that all replicas of a store share; until it can be read, use the folder's own and leave the
+        store alone."""
         tenants = cls(cls.of_folder(folder, shared=shared)._secret, shared=shared, store=store)
         tenants.problem = "not looked up yet"
         tenants.agree()

@@ -108,8 +108,8 @@ class ArtifactReader:
         """A find reads one small object, and a request may need many; reading takes memory."""
 
     async def find(self, name: str, tenant: str | None, *, is_use: bool = True) -> Stored:
-        """An artifact by its name. `tenant` None: of any tenant. `is_use`: whether its time begins anew. Raises
-        ArtifactError.
+        """An artifact by its name. `tenant` None: of any tenant. `is_use`: whether its retention time starts again.
+        Raises ArtifactError.
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """

@@ -43,14 +43,14 @@ from proxy.shell.artifacts.folder import (
 from proxy.shell.resources import BoundedMap, DaemonThreads, TooSlow, logger
 
 KEEP_SECONDS: Final = 10.0
-"""For all artifacts of a request together, from when a thread is free for the first; the request then continues without
-those that are not stored."""
+"""Limit for all artifacts of a request together, from when a thread is free for the first; the request then continues
+without those that are not stored."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
-"""From one sweep to the next."""
+"""Interval between sweeps."""
 FIRST_SWEEP_SECONDS: Final = (5.0, 60.0)
-"""From the start to the first sweep, drawn at random: workers that start together do not sweep together."""
+"""Delay from the start to the first sweep, drawn at random: workers that start together do not sweep together."""
 WARN_SECONDS: Final = 60.0
 """A full disk fails for every request; one line a minute reports it."""
 MAX_KNOWN: Final = 10_000
@@ -132,7 +132,7 @@ class ArtifactStore:
         return frozenset(failures)
 
     async def _outcomes(self, new: Sequence[Artifact], tenant: str) -> Sequence[bool | BaseException]:
-        """For each, whether it was new, or why it is not stored."""
+        """Whether each was new, or why it is not stored."""
         if (why := self._folder.cooldown.why) is not None:
             return [NoAnswer(why)] * len(new)
         calls = [partial(self._keep_one, artifact, tenant) for artifact in new]

@@ -1,6 +1,6 @@
 """The operator's endpoints: status, decisions, requests as they happen, the dry run, the dashboard.
 
-Rule: status is quick, and open to everybody who reaches the port; everything else calls the guard first. None of them
+Rule: status is quick, and open to anyone who can reach the port; everything else calls the guard first. None of them
 shows a key or the content of a message. A stream of events looks at the history once a second and sends what is new; it
 ends when its client leaves, when the server stops, and after a minute, so that it keeps no services alive whose
 settings were replaced; the browser then connects again.
@@ -48,7 +48,7 @@ LIFE_SECONDS: Final = 60.0
 MAX_LISTENERS: Final = 16
 """Limit per process: each costs a query a second."""
 MAX_AT_ONCE: Final = 100
-"""Decisions in one event: a page that missed more shows its list anew."""
+"""Decisions in one event: a page that missed more reloads its list."""
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),

@@ -175,7 +175,7 @@ LOOK_SECONDS: Final = 3.0
 READY_SECONDS: Final = 10.0
 """How long a good result is valid: a probe costs the upstream a request only this often."""
 NOT_READY_SECONDS: Final = 2.0
-"""How long a bad one is valid: what has recovered should be used soon."""
+"""How long a bad result is valid: a service that has recovered should be used soon."""
 
 
 class Ready(TypedDict):

@@ -26,9 +26,9 @@ from proxy.shell.resources import logger
 from proxy.wire import error_body
 
 DRAIN_SECONDS: Final = 1.0
-"""For an idle connection once the server stops. A request that is on its way then still gets its response, with the
-notice that it was the last one; closing at once would reset the connection. As nginx's keepalive_min_timeout:
-https://nginx.org/en/docs/http/ngx_http_core_module.html#keepalive_min_timeout"""
+"""How long an idle connection stays open once the server stops. A request that is on its way then still gets its
+response, with the notice that it was the last one; closing at once would reset the connection. As nginx's
+keepalive_min_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#keepalive_min_timeout"""
 MAX_HEADERS: Final = 200
 """Twice the limit of Apache (https://httpd.apache.org/docs/2.4/mod/core.html#limitrequestfields) and gunicorn
 (https://docs.gunicorn.org/en/stable/settings.html#limit-request-fields): gateways add their own."""
@@ -61,9 +61,9 @@ class Connections(Struct):
 
     max_head_bytes: int
     head_seconds: float
-    """For a head, from its first byte, and for the first byte of a new connection."""
+    """Timeout of a head, from its first byte, and of the first byte of a new connection."""
     keep_alive_seconds: float
-    """For the first byte of the next request."""
+    """Timeout of the first byte of the next request."""
     max_connections: int
     waiting: dict[Connection, None] = {}
     """Connections without a request under way, the longest idle first."""

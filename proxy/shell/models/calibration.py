@@ -1,5 +1,5 @@
-"""When measurements change what is known of a model: how far our token estimate is off, and when a learned window is
-tried again.
+"""Decides when measurements change what is known about a model: how far our token estimate is off, and when a learned
+window is tried again.
 
 Rule: the median of the latest samples raises a ratio, so that a few odd requests change nothing; only all of many lower
 it, as each change moves the cuts of running conversations. A difference too large for a tokenizer is ignored. A trial
@@ -49,7 +49,7 @@ class Samples(Struct, frozen=True):
     """The latest, the oldest first."""
 
     def with_sample(self, ratio: float) -> Samples:
-        """After one more response."""
+        """The samples after one more response."""
         return Samples((*self.ratios, ratio)[-MAX_SAMPLES:])
 
     def news(self, adopted: float | None, needed: int = MIN_SAMPLES, *, may_be_dense: bool = False) -> float | None:
@@ -111,7 +111,7 @@ _MAX_WINDOWS: Final = 512
 """Windows whose requests are counted; a model's name is foreign input."""
 
 Window: TypeAlias = tuple[str, str, int]
-"""A model, the tenant, and the size of the window: what is learned anew is tried anew. No model: a limit in bytes."""
+"""A model, the tenant, and the size of the window: a new lesson starts new trials. No model: a limit in bytes."""
 
 
 class Trials:

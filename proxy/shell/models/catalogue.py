@@ -46,7 +46,6 @@ class CatalogueEntry(msgspec.Struct, frozen=True, gc=False):
     model: str
     limits: ModelLimits
     place: int
-    """In the catalogue."""
 
 
 class _Listed(msgspec.Struct, gc=False):
@@ -89,7 +88,7 @@ class _Index:
                 yield self._of(part for part in near if _unpacked_spelling(part) == spelled)
 
     def _of(self, parts: Iterable[str]) -> list[CatalogueEntry]:
-        """In the catalogue's order."""
+        """The entries of these parts, in the catalogue's order."""
         return sorted((entry for part in parts for entry in self._entries[part]), key=lambda entry: entry.place)
 
 
@@ -206,8 +205,8 @@ def _build(text: bytes) -> _Index:
 
 
 def _limits(limit: bytes, modalities: bytes) -> ModelLimits | None:
-    """From two members of a model, as JSON; None for models that do not chat: images, speech, embeddings with their
-    tiny windows."""
+    """The limits from two members of a model, as JSON; None for models that do not chat: images, speech, embeddings
+    with their tiny windows."""
     tokens, media = _members.decode(limit), _members.decode(modalities)
     spoken = media.get("output")
     window = as_tokens(tokens.get("context"))

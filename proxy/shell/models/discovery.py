@@ -24,7 +24,7 @@ from proxy.shell.upstream.client import Upstream
 from proxy.wire import DEFAULT, NOTHING, WIRES, ModelLimits, ModelList, model_list
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
-"""For people who read that a window is a guess."""
+"""Advice for people who read that a window is a guess."""
 
 REFRESH_SECONDS: Final = 600.0
 """A hosted list does not change more often, and OpenRouter's is half a megabyte."""
@@ -34,10 +34,10 @@ LOADED_SECONDS: Final = 15.0
 question takes a local server a millisecond."""
 
 RETRY_SECONDS: Final = 2.0
-"""After no response at all: a server started together with the proxy is queried as soon as it is up."""
+"""Delay after no response at all: a server started together with the proxy is queried as soon as it is up."""
 
 BUSY_SECONDS: Final = 30.0
-"""After a 429: an upstream that limits requests counts this one, too."""
+"""Delay after a 429: an upstream that limits requests counts this one, too."""
 
 PATIENCE_SECONDS: Final = 2.0
 """How long a request waits, once, for the list of all models: hosted lists take a third of a second."""
@@ -47,7 +47,7 @@ MODEL_PATIENCE_SECONDS: Final = 60.0
 for in any case."""
 
 OWN_TIMEOUT_SECONDS: Final = 5.0
-"""For all questions besides the list: a server that is slow with them still has its list used."""
+"""Timeout of all queries besides the list: a server that is slow with them still has its list used."""
 
 MAX_ASKED_MODELS: Final = 256
 """Models queried by name that are remembered."""
@@ -55,7 +55,7 @@ MAX_ASKED_MODELS: Final = 256
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that may soon change; llama.cpp sends 503 while it loads its model."""
 _NO_LIST: Final = frozenset({404, 405, 501})
-"""From a server that is up and has no list; it may still have an API of its own."""
+"""Statuses of a server that is up and has no list; it may still have an API of its own."""
 
 
 class _Found(NamedTuple):

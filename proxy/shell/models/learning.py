@@ -186,7 +186,7 @@ class Learning:
             self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """The server itself reports a window anew: smaller limits found earlier no longer hold, nor smaller windows to
+        """The server itself reports a new window: smaller limits found earlier no longer hold, nor smaller windows to
         which prompts were cut, unless the server reported the same then."""
         known, now = self._of(model), self._clock()
 

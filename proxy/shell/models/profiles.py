@@ -36,7 +36,8 @@ SMALL_BODY_BYTES: Final = 8 * 1024
 """A request of at most this size fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives under 4 096."""
 
 ASK_SECONDS: Final = 3.0
-"""For a command: a user is watching the terminal, and the catalogue's entry is worth showing without the upstream's."""
+"""Timeout in commands: a user is watching the terminal, and the catalogue's entry is worth showing without the
+upstream's."""
 
 _TOLD_NAMES: Final = 10
 """Models with a guessed window that are named at the start."""
@@ -294,8 +295,6 @@ def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | No
 
 
 def from_configuration(entries: Sequence[ModelSettings]) -> Source:
-    """Settings of a model."""
-
     def find(model: str) -> tuple[ModelLimits, str] | None:
         entry = entry_of(entries, model)
         if entry is None:

@@ -26,7 +26,7 @@ BARS: Final = 96
 """Limit of the timeline."""
 MAX_HOURS: Final = 24 * 14
 _RECENT_SECONDS: Final = 900.0
-"""For what is wrong at the moment."""
+"""How recent a problem is that counts as current."""
 _REFUSED_SHARE: Final = 0.05
 """Share of recent requests from which refusals for a key or a rate are reported."""
 PERIODS: Final = (1, 24, 24 * 7, 24 * 14)
@@ -36,7 +36,7 @@ _FAILING_SHARE: Final = 0.1
 _TIMED: Final = 200
 """Requests whose wait for the first byte is looked at."""
 MAX_MODELS: Final = 50
-"""In the table: those with the most tokens."""
+"""Most rows in the table: those with the most tokens."""
 
 
 class Dollars(TypedDict):

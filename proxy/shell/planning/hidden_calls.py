@@ -97,7 +97,7 @@ class HiddenCallMemory:
         return any(await asyncio.gather(*(self._ask(tenant, mark) for mark in marks[-MAX_ASKED:])))
 
     def unknown(self, tenant: str, marks: Sequence[str]) -> tuple[str, ...]:
-        """Those of these marks about which nothing is known."""
+        """The marks about which nothing is known."""
         return tuple([mark for mark in marks if (tenant, mark) not in self._known])
 
     async def _ask(self, tenant: str, mark: str) -> bool:

@@ -4,7 +4,7 @@ holds them.
 
 Rule: kept in memory only, and bounded; a forgotten refusal costs another one, and everything else only time. The
 earlier request of a conversation is found by comparing bytes, among those of the same tenant and wire (`whose`), or, if
-an agent writes the beginning of its body anew each time, by what the model said last.
+an agent rewrites the beginning of its body each time, by the model's latest messages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SOUGHT_BY: Final = 6
 _LATEST: Final = 8
 """Conversations in which the messages of a body that begins otherwise are looked for before it is read."""
 MAX_EXCHANGED: Final = 2
-"""Messages before the newest that an agent may write anew in each turn: the system text and the first user message."""
+"""Messages before the newest that an agent may rewrite in each turn: the system text and the first user message."""
 _MAX_MOVED_BYTES: Final = 64 * 1024
 """How far from its old place a message is looked for."""
 _LEAST_MOVED: Final = 5
@@ -95,7 +95,7 @@ class ConversationMemory(Generic[Knowledge]):
         self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
         """The kept requests, the newest of each head last."""
         self._by_message: dict[_MessageKey, Remembered[Knowledge]] = {}
-        """The kept requests by what the model said last in them."""
+        """The kept requests by the model's latest messages in them."""
         self._latest: dict[Hashable, list[Remembered[Knowledge]]] = {}
         """The kept requests that came last, by whose they are, the newest last."""
 

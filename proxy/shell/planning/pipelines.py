@@ -37,11 +37,11 @@ from proxy.core.truncation.tool_output import SanitiseText, TruncateToolOutput
 from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
-"""For text: a low estimate of the average."""
+"""A low estimate of the average for text."""
 _LEAST_RESULT_BYTES: Final = 600
 """Minimum kept of a result on arrival in the smallest window; its notice takes a third of it."""
 _BYTES_PER_CHARACTER: Final = 4
-"""In UTF-8, at the most."""
+"""The most that UTF-8 takes."""
 
 
 class Capabilities(NamedTuple):
@@ -204,7 +204,7 @@ class _Showing(Struct, frozen=True):
     steps: tuple[LocalStep, ...]
 
     def __call__(self, images: int) -> tuple[LocalStep, ...]:
-        """With so many images at the most."""
+        """The pipeline for at most this many images."""
         return tuple(
             structs.replace(step, routes=structs.replace(step.routes, max_images=images))
             if isinstance(step, RouteMedia)

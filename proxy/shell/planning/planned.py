@@ -23,7 +23,8 @@ from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire import Request, Wire
 
 NAMED_BY_BYTES: Final = 512
-"""At the beginning and at the end of the first user message, with its length: no two tasks are alike in all three."""
+"""Bytes at the beginning and at the end of the first user message that name a conversation, with its length: no two
+tasks have all three in common."""
 
 
 class LastSent(Struct, weakref=True):
@@ -37,8 +38,8 @@ class LastSent(Struct, weakref=True):
 
 
 def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
-    """Name a conversation alike for all its turns, whichever worker gets them: a hash of its first user message, keyed
-    with the tenant hash, so it cannot be brute-forced."""
+    """The same name for all turns of a conversation, on every worker: a hash of its first user message, keyed with the
+    tenant hash, so it cannot be brute-forced."""
     for message in messages:
         if message.role == "user":
             first = message.raw

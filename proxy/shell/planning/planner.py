@@ -35,7 +35,7 @@ MEMORY_BYTES: Final = 32 * 1024 * 1024
 """Limit for the remembered conversations of one process: six of 2 MB, or sixty of 200 KB. With code, one vocabulary
 and what Python keeps free between them, the process then stays under 200 MB; with 40 MB, it did not."""
 SMALL_BYTES: Final = 4 * 1024
-"""A smaller body is parsed in less time than it takes to find it among many that begin alike."""
+"""A smaller body is parsed in less time than it takes to find it among many with the same beginning."""
 INLINE_BYTES: Final = 32 * 1024
 """New bytes that are processed on the event loop: tiktoken counts 6 MB a second or more, so this takes about 5 ms at
 most. A thread costs 0.1 ms and waits for its turn."""

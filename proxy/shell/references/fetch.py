@@ -1,7 +1,7 @@
 """Remote images: downloaded within limits of time, size and trust, and only from the public internet.
 
 Rule: whatever a server does, the result is an image or the reason why there is none, in bounded time and memory; each
-hop of a redirect is checked anew, as if it were the first. A name is resolved once, its addresses are checked, and the
+hop of a redirect is checked as if it were the first. A name is resolved once, its addresses are checked, and the
 connection goes to the checked address, so a name that resolves differently a moment later (DNS rebinding) gains
 nothing. Nothing of ours is sent: no key, no cookie.
 """
@@ -209,7 +209,7 @@ USUAL_PORTS: Final = frozenset({80, 443})
 _MAX_TRIES: Final = 3
 """Addresses tried for one name, one after another; the time for all of them is limited elsewhere."""
 _CONNECT_SECONDS: Final = 3.0
-"""For one of them: the system's own limit is minutes."""
+"""Timeout of one connection attempt: the system's own limit is minutes."""
 _RESOLVER_THREADS: Final = 8
 """Separate threads: a name server that does not respond must not take those that plan requests."""
 _HEADERS: Final = {"user-agent": "context-proxy", "accept": "image/*", "accept-encoding": "identity"}

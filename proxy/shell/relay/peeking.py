@@ -86,7 +86,7 @@ class PeekedResponse(Struct, eq=False):
 
     @classmethod
     def of(cls, answer: UpstreamResponse, wire: Wire) -> PeekedResponse:
-        """One of which nothing was read."""
+        """A response of which nothing was read."""
         headers = answer.headers
         found = cls(answer, wire, answer.chunks(), answer.status, headers, is_stream=wire.framing.is_stream(headers))
         if b"content-encoding" in dict(headers):

@@ -47,7 +47,7 @@ MODE_HEADER: Final = b"x-context-proxy-mode"
 CLIENT_HEADER: Final = b"x-context-proxy-client"
 _OWN_HEADERS: Final = frozenset((MODE_HEADER, CLIENT_HEADER))
 KEY_HASH_CHARACTERS: Final = 8
-"""In the log: enough to tell keys apart, and of a keyed hash."""
+"""Characters of the hash in the log: enough to tell keys apart, and part of a keyed hash."""
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
@@ -215,7 +215,7 @@ class Relay:
         return response, send.planned
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
-        """How long a client of a stream may hear nothing before its first event; None: as long as it takes."""
+        """How long a client of a stream may receive nothing before its first event; None: as long as it takes."""
         seconds = self._settings.overflow.keepalive_seconds
         if seconds is None:
             return None

@@ -64,8 +64,6 @@ class EarlyBytes(Struct):
 
 
 class Send(Struct, frozen=True):
-    """One send."""
-
     attempt: Attempt
     planned: Planned
     refused: Planned

@@ -47,7 +47,8 @@ from proxy.shell.upstream.tap import Consumer, body_of
 from proxy.wire import Reply, Tail
 
 MAX_ROUNDS: Final = 8
-"""For one response: three find a needle in 5 MB, and a model that needs more than eight is lost in the artifact."""
+"""Most rounds of one response: three find a needle in 5 MB, and a model that needs more than eight is lost in the
+artifact."""
 MAX_CALLS: Final = 8
 """Calls of one round that are answered."""
 MIN_PAGE_BYTES: Final = 500

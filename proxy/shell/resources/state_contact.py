@@ -37,7 +37,7 @@ STRANGERS: Final = (
 )
 TROUBLE: Final = (RedisError, OSError, TimeoutError)
 _PREFIX: Final = "context-proxy:1"
-"""With the version of the format."""
+"""Prefix of all keys, with the version of the format."""
 _FLEETS: Final = f"{_PREFIX}:fleets"
 """A sorted set: a fingerprint of each secret in use → when it was last here."""
 

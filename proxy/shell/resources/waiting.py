@@ -26,9 +26,9 @@ from proxy.shell.resources.workload import Share
 SMALL_BYTES: Final = 16 * 1024
 """Smaller bodies are not accounted: the buffers of the request's two connections hold as much."""
 FILE_SECONDS: Final = 5.0
-"""For a file to be written or read; megabytes take milliseconds, and a disk that takes longer is taken for dead."""
+"""Timeout of writing or reading a file; megabytes take milliseconds, and a disk that takes longer counts as dead."""
 DEAD_SECONDS: Final = 30.0
-"""For which a dead disk is left alone: those who make room would wait for it one after another."""
+"""How long a dead disk is left alone: those who make room would wait for it one after another."""
 _THREADS: Final = 2
 _HELD_BYTES: Final = operator.attrgetter("held_bytes")
 
@@ -89,13 +89,13 @@ class WaitingRoom:
         return Waiting(count, len(self._files), self._memory_bytes, sum(self._files.values()))
 
     def keep(self, kept: Kept, held_bytes: int) -> None:
-        """It waits from now on."""
+        """Count it as waiting from now on."""
         self._kept.setdefault(kept.whose, {})[kept] = held_bytes
         self._totals[kept.whose] = self._totals.get(kept.whose, 0) + held_bytes
         self._memory_bytes += held_bytes
 
     def let_go(self, kept: Kept) -> None:
-        """It waits no longer; calling this again does no harm."""
+        """Stop counting it as waiting; repeated calls do no harm."""
         together = self._kept.get(kept.whose, {})
         held_bytes = together.pop(kept, None)
         if held_bytes is None:
@@ -215,7 +215,7 @@ class Kept(Struct, eq=False):
         return True
 
     def drop(self) -> None:
-        """It will not be sent again, and keeps nothing."""
+        """Release what was kept: it will not be sent again."""
         self.close()
         self._share.release()
         if self._is_large and not self.is_away:

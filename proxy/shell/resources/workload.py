@@ -244,7 +244,7 @@ up, because that happens after each read and write of a socket."""
 
 
 def tune_interpreter() -> None:
-    """To be called when everything is loaded."""
+    """Call this once everything is loaded."""
     # What is loaded by now stays; every request would pay for scanning it again. It is not scanned once before, which
     # would take a tenth of the start: of 117 000 objects, 1 900 were garbage.
     gc.freeze()

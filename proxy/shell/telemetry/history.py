@@ -42,7 +42,7 @@ WRITE_SECONDS: Final = 1.0
 MAX_WAITING: Final = 2_000
 """Requests that wait to be written; a file that was locked for long misses the oldest."""
 RETRY_SECONDS: Final = 30.0
-"""From a failure of the file to the next try."""
+"""Delay from a failure of the file to the next try."""
 MAX_RUNNING: Final = 50
 """Requests under way that one worker shows to the others."""
 MAX_UNSENT: Final = 2_000

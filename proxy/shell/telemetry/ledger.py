@@ -302,7 +302,7 @@ class Ledger:
         return found.fetchall()
 
     def windows(self, since: float) -> list[tuple[str, str, int, int]]:
-        """For each model at each upstream, the window of its latest request, and whether it is guessed."""
+        """The window of the latest request for each model at each upstream, and whether it is guessed."""
         found = self._database.execute(
             "SELECT model, upstream, window_tokens, window_is_guessed, max(id) FROM decisions"
             " WHERE ended >= ? AND window_tokens IS NOT NULL GROUP BY model, upstream",
@@ -500,5 +500,5 @@ def _read(written: bytes) -> Any:
 
 
 def _storable(text: str) -> str:
-    """Without lone surrogates, which a model's name may hold and UTF-8 has no bytes for."""
+    """The text without lone surrogates, which a model's name may hold and UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -305,7 +305,7 @@ class Metrics:
         return labels
 
     def planned(self, record: RequestRecord) -> None:
-        """It is clear what to send."""
+        """Count a request once its plan is made."""
         planned = record.planned
         if planned is None:
             return

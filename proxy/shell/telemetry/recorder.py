@@ -267,7 +267,7 @@ def system_tokens(planned: Planned) -> int:
 
 
 MAX_EDIT_LINES: Final = 500
-"""For one plan; a last line says how many changes have none."""
+"""Most log lines of one plan; a last line says how many changes have none."""
 MAX_ARTIFACTS: Final = 20
 """Named in a summary: a conversation with more has them in its `edit` lines."""
 MAX_RANGES: Final = 40

@@ -22,7 +22,7 @@ from proxy.shell.telemetry.ledger import BEGINNING
 EXCHANGE_SECONDS: Final = 2.0
 """Between two exchanges; one without news is one request."""
 MAX_ENTRIES: Final = 2_000
-"""In the stream, about; at most 16 KB each, so 32 MB."""
+"""Approximate length of the stream; at most 16 KB each, so 32 MB."""
 KEPT_SECONDS: Final = 7 * 24 * 3600
 """Age of the oldest entry, about."""
 BATCH: Final = 200

@@ -27,7 +27,7 @@ from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, RequestRecord
 from proxy.shell.upstream.client import Headers
 
 CLOSE_SECONDS: Final = 5
-"""For the last spans; an unreachable collector must not delay the end of the process."""
+"""Timeout of sending the last spans; an unreachable collector must not delay the end of the process."""
 _CONTEXT_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _NANOSECONDS: Final = 1_000_000_000
 

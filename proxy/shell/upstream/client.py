@@ -65,13 +65,13 @@ while a request is on its way looks like a failure, and a POST must not be sent 
 _HOSTED_IDLE_SECONDS: Final = 55
 """Load balancers of hosted APIs keep connections for 60 seconds and more; TLS makes new ones expensive."""
 _DRAIN_SECONDS: Final = 2.0
-"""For the end of the body after the end of its content: gateways record the cost in between. A connection that is not
-finished then is closed, as the next one costs only a handshake."""
+"""How long to wait for the end of the body after the end of its content: gateways record the cost in between. A
+connection that is not finished then is closed, as the next one costs only a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
 _ARRIVED_BYTES: Final = 64 * 1024
 """Limit for a body that is read at once if it has arrived."""
 _LOOK_UP_SECONDS: Final = 5.0
-"""For the addresses of a name: then another look-up may begin, and the upstream's connect timeout is not over."""
+"""Timeout of a DNS look-up: then another look-up may begin, and the upstream's connect timeout is not over."""
 _LOOK_UP_THREADS: Final = 8
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""

@@ -147,7 +147,7 @@ class Exchanges:
         self._awaited: dict[Exchange, float] = {}
         """Exchanges that wait for a response head, each with its deadline in loop time, the oldest first."""
         self._clock: asyncio.TimerHandle | None = None
-        """One for all of them: a timer for each would cost a thirtieth of a small request."""
+        """One timer for all of them: a timer for each would cost a thirtieth of a small request."""
 
     async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Outgoing) -> Exchange:
         """The response to a request with these headers. Raises what aiohttp does, and ValueError for a header of
@@ -221,7 +221,7 @@ class Exchanges:
         self._idle = []
 
     async def _connection(self) -> Connection:
-        """A new one; the addresses of a name are looked up anew if none of those remembered takes it."""
+        """Open a connection; look up the name's addresses again if none of the cached ones accepts it."""
         try:
             try:
                 return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
@@ -285,7 +285,6 @@ class Outgoing:
         return body
 
     async def written(self) -> None:
-        """It is written."""
         if self._sent is not None:
             await self._sent()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
 _CHUNKS_AT_ONCE: Final = 16
-"""How many are noted together."""
+"""How many chunks are noted together."""
 
 
 class Consumer(Protocol):

@@ -121,7 +121,7 @@ _LEFT_OUT_LATER: Final = "reasoning_content"
 """The member that DeepSeek, Qwen, Kimi and GLM use. OpenRouter's `reasoning` goes back upstream unchanged."""
 _THOUGHTS: Final = (_LEFT_OUT_LATER, "reasoning")
 _ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
-"""Where a call has the text that the model wrote for it. A custom tool takes free text."""
+"""Path in a call of the text that the model wrote for it. A custom tool takes free text."""
 _SEALED: Final = ("reasoning_details", "thinking_blocks")
 """OpenRouter's and LiteLLM's. https://openrouter.ai/docs/use-cases/reasoning-tokens,
 https://docs.litellm.ai/docs/reasoning_content"""
@@ -241,7 +241,6 @@ class ChatMessage(JsonMessage, frozen=True):
                 yield (name,), text
 
     def reasoning(self) -> Iterator[Reasoning]:
-        """Its `reasoning_content`."""
         if (raw := self.members().get(_LEFT_OUT_LATER)) is not None:
             text = jsontext.opened(raw)
             yield Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
@@ -277,14 +276,13 @@ class ChatMessage(JsonMessage, frozen=True):
         return self.read(jsontext.spliced(self.raw, found))
 
     def unsealed(self) -> Self | None:
-        """Without the members in which gateways carry such reasoning."""
+        """The message without the members in which gateways carry such reasoning."""
         if self.role != "assistant" or max(map(self.raw.find, _SIGNS_OF_SEALS)) < 0:
             return self
         gone: dict[Path, bytes | None] = {(name,): None for name in _SEALED if name in self.members()}
         return self.read(jsontext.spliced(self.raw, gone)) if gone else self
 
     def conversational(self) -> Any:
-        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             return meant_by(jsontext.items(self.members()[_CALLS]))
         return "\n".join(texts_of(self.content())).strip()

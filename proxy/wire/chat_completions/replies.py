@@ -256,7 +256,7 @@ class AnswerStream(_Answer, StreamedReply):
         return None if self._finish in BROKEN_OFF else reply_in(assembled(map(content_of, self._kept_events())))
 
     def stopped(self, sentence: str) -> bytes:
-        """The last chunk contains the sentence, if the model has not said a word."""
+        """The last chunk contains the sentence, if the model wrote nothing."""
         changes = {_FINISH: _PLAIN_END}
         if not self._has_spoken:
             changes[_DELTA] = jsontext.dump({self.texts[0]: sentence})

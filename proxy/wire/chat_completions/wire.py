@@ -32,7 +32,7 @@ OWN_TOOL: Final = jsontext.dump({"type": "function", "function": _FUNCTION})
 # The end of a stream
 
 _DONE: Final = re.compile(rb"[\r\n]data: ?\[DONE\]")
-"""On a line of its own; line ends in a model's text are escaped."""
+"""The final event on its own line; line ends in a model's text are escaped."""
 _FINISHED: Final = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
 
@@ -50,7 +50,6 @@ _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
 
 def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
-    """Each item is a message."""
     return list(zip(map(ChatMessage.read, items), range(1, len(items) + 1), strict=True))
 
 
@@ -91,7 +90,6 @@ class ChatCompletions(Wire):
     """The cached ones of OpenAI, under `prompt_tokens_details`; of Anthropic, behind gateways; of DeepSeek."""
 
     def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
-        """One message."""
         return {"messages": [{"role": "user", "content": words}]}, "choices"
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:

@@ -132,7 +132,7 @@ class ApiMessage(JsonMessage, frozen=True):
 
     reasoning_bytes: ClassVar[int] = 0
     takes_notes_apart: ClassVar[bool] = True
-    """In a message that is there anyway, because a user message of ours must not follow a system message:
+    """Notes go into an existing message, because a user message of ours must not follow a system message:
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. In a result, the note would
     pass for words of the tool."""
     attachment_of = staticmethod(attachment_of)
@@ -304,7 +304,7 @@ class ApiMessage(JsonMessage, frozen=True):
         return at, Parts((*blocks, Words(note)) if after else (Words(note), *blocks))
 
     def unsealed(self) -> Self | None:
-        """Without its thinking, all of which is signed or encrypted."""
+        """The message without its thinking, all of which is signed or encrypted."""
         if self.role != "assistant":
             return self
         blocks = jsontext.listed(self.content())
@@ -316,7 +316,6 @@ class ApiMessage(JsonMessage, frozen=True):
         return msgspec.structs.replace(self, raw=jsontext.spliced(self.raw, gone)) if len(gone) < len(blocks) else None
 
     def conversational(self) -> Any:
-        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             return meant_by(self.content())
         if self.role != "assistant":

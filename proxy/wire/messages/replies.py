@@ -33,7 +33,7 @@ from proxy.wire.streams import data_of
 # Counts
 
 _USAGE: Final = re.compile(r'"usage"\s*:\s*(?=\{)')
-"""In the model's own text, quotes are escaped."""
+"""A usage object of the API; quotes in the model's own text are escaped."""
 _DECODER: Final = json.JSONDecoder()
 _READ: Final = "cache_read_input_tokens"
 _PROMPT: Final = ("input_tokens", "cache_creation_input_tokens", _READ)
@@ -85,7 +85,7 @@ class AnswerUsage(RoundsUsage):
         self._first = counted if first is None else first
 
     def for_client(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """Only what the round states itself, with the first round's counts but for the reply."""
+        """Only this round's own usage, with the first round's counts except for the reply."""
         forwarded = {
             name: numbers_in(self._first).get(name, found) if type(found) is int else found
             for name, found in usage.items()
@@ -148,7 +148,6 @@ _APPENDED: Final = {
 
 
 def event_of(name: str, data: bytes) -> bytes:
-    """An event of this name."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
@@ -310,7 +309,7 @@ class AnswerStream(_Answer, StreamedReply):
         return None if blocks is None else reply_in(blocks)
 
     def stopped(self, sentence: str) -> bytes:
-        """A text block before the end, if the model has not said a word."""
+        """A text block before the end, if the model wrote nothing."""
         changes: Changes = {("delta", "stop_reason"): _PLAIN_END}
         ended = [
             rewritten(event, changes) if isinstance(content_of(event).get("delta"), dict) else event

@@ -46,7 +46,7 @@ _DEFINITION: Final = jsontext.dump({"name": SPEC.name, "description": SPEC.descr
 # The end of a stream
 
 _END: Final = re.compile(rb'[\r\n]data: ?\{[^\r\n]*"type"\s*:\s*"(?:message_stop|error)"')
-"""On a line of its own; in the model's own text, quotes are escaped."""
+"""The final event on its own line; quotes in the model's own text are escaped."""
 
 
 # Errors
@@ -94,7 +94,7 @@ def _body(kind: str, message: str, request_id: str = "") -> bytes:
 _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
 _IMAGE: Final = f'"{IMAGE}"'.encode()
 _EDITS: Final = re.compile(rb"clear_tool_uses|compact")
-"""In `context_management`, which Claude Code always sends, to keep the reasoning."""
+"""Edits in `context_management`, which Claude Code always sends, to keep the reasoning."""
 _TRIAL_TOKENS: Final = 256
 """Limit of a reply to three words; the API requires one."""
 _THREAD: Final = "thread"
@@ -156,7 +156,6 @@ class Messages(Wire):
     id_header = b"request-id"
 
     def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
-        """One message."""
         return {"messages": [{"role": "user", "content": words}], "max_tokens": _TRIAL_TOKENS}, "content"
 
     def parse(
@@ -181,8 +180,8 @@ class Messages(Wire):
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 
     def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
-        """Without that of finished turns. That of a running tool loop goes if the refusal names a place in it, or none
-        is elsewhere; or if it may go although thinking stays enabled."""
+        """Remove the thinking of finished turns. That of a running tool loop goes if the refusal names a place in it,
+        or none is elsewhere; or if it may go although thinking stays enabled."""
         if not _thinks(request):
             return request.unsealed()
         named = _PLACE.search(refusal)
@@ -216,12 +215,12 @@ class Messages(Wire):
         return any(name == b"anthropic-beta" and b"context-1m-" in value for name, value in headers)
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, self-hosted servers
-        the second. https://code.claude.com/docs/en/iam"""
+        """The key in both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, self-hosted
+        servers the second. https://code.claude.com/docs/en/iam"""
         return [(b"x-api-key", key.encode()), (b"authorization", b"Bearer " + key.encode())]
 
     def list_headers(self, key: str) -> Mapping[bytes, bytes]:
-        """With a version: https://platform.claude.com/docs/en/api/models/list"""
+        """The headers of a model list, with a version: https://platform.claude.com/docs/en/api/models/list"""
         return {**super().list_headers(key), b"anthropic-version": b"2023-06-01"}
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
@@ -258,9 +257,9 @@ class Messages(Wire):
         return AnswerStream() if stream else AnswerBody()
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
-        """In Anthropic's shape, https://platform.claude.com/docs/en/api/errors. A prompt that does not fit is always
-        reported in the one sentence that every client of this API knows, whatever the upstream said. Clients parse its
-        numbers and calculate with them."""
+        """Anthropic's error shape, https://platform.claude.com/docs/en/api/errors. A prompt that does not fit is always
+        reported in the one sentence that every client of this API knows, whatever the upstream's words. Clients parse
+        its numbers and calculate with them."""
         message = error.message
         if isinstance(error, ContextOverflow) and error.sizes is not None:
             prompt, most = error.sizes

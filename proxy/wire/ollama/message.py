@@ -46,7 +46,7 @@ _CALLS: Final = "tool_calls"
 _SIGN_OF_IMAGES: Final = re.compile(rb'"images"\s*:\s*\[\s*"')
 """Some clients send an empty list with every message."""
 _IMAGE: Final = b"["
-"""How an image begins among the parts of a message: a list with its base64, so that it is no text."""
+"""First byte of an image among the parts of a message: a list with its base64, so that it is not a text."""
 _PLACE: Final = "#"
 """Begins the id of a call that has none: its place among the calls of its message."""
 _SIZED_CHARACTERS: Final = 87_384
@@ -112,7 +112,6 @@ class OllamaMessage(JsonMessage, frozen=True):
         return msgspec.structs.replace(made, calls=self.calls) if len(made.calls) == len(self.calls) else made
 
     def content_at(self) -> tuple[Path, Raw]:
-        """Its `content`."""
         return _CONTENT, self.members().get("content", b"null")
 
     def text(self) -> str:
@@ -126,7 +125,6 @@ class OllamaMessage(JsonMessage, frozen=True):
         return "\n".join(texts)
 
     def texts(self) -> Iterator[tuple[Address, str]]:
-        """Its content."""
         content = jsontext.opened(self.content_at()[1])
         if isinstance(content, str):
             yield _CONTENT, content
@@ -139,7 +137,6 @@ class OllamaMessage(JsonMessage, frozen=True):
                 yield Argument(at, self.calls[position].id, _as_text(written))
 
     def thoughts(self) -> Iterator[tuple[Address, str]]:
-        """Its `thinking`."""
         if isinstance(text := jsontext.opened(self.members().get("thinking")), str):
             yield _THINKING, text
 
@@ -161,12 +158,10 @@ class OllamaMessage(JsonMessage, frozen=True):
         return _CONTENT, (*texts, *images)
 
     def media(self) -> Sequence[ImageView | None]:
-        """Its images."""
         return [ImageView(f"data:;base64,{_base64_in(raw, _SIZED_CHARACTERS)}", None) for raw in self._images()]
 
     @property
     def images(self) -> int:
-        """How many it has."""
         return len(self._images())
 
     @property
@@ -204,7 +199,6 @@ class OllamaMessage(JsonMessage, frozen=True):
         return self
 
     def conversational(self) -> Any:
-        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             return meant_by(jsontext.items(self.members()[_CALLS]))
         content = jsontext.opened(self.content_at()[1])

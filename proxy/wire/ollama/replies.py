@@ -63,7 +63,7 @@ def object_of(line: bytes) -> Mapping[str, Any]:
 _PROMPT: Final = "prompt_eval_count"
 _REPLY: Final = "eval_count"
 _BOTH: Final = "both"
-"""No member of the API: the sum for the record."""
+"""The sum for the record; not a member of the API."""
 _COUNTS: Final = re.compile(r"\w+_(?:count|duration)")
 
 
@@ -224,7 +224,7 @@ class AnswerStream(_Answer, StreamedReply):
         return reply_in(forwarded | {"tool_calls": jsontext.join_array(calls)})
 
     def stopped(self, sentence: str) -> bytes:
-        """The last line contains the sentence, if the model has not said a word."""
+        """The last line contains the sentence, if the model wrote nothing."""
         if self._has_spoken:
             return self.last_words()
         changes: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(sentence)}

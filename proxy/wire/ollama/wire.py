@@ -39,7 +39,6 @@ _LOADED: Final = ("load", "unload")
 
 
 def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
-    """Each item is a message."""
     messages = paired([OllamaMessage.read(raw) for raw in items])
     return [(message, count) for count, message in enumerate(messages, start=1)]
 
@@ -79,10 +78,10 @@ class Ollama(Wire):
     content_type = b"application/json; charset=utf-8"
     results_hold_media = False
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("prompt_eval_count", "eval_count", "cached_count")
-    """It counts what a cache had of the prompt as well."""
+    """The count includes cached tokens of the prompt."""
 
     def trial(self, words: str) -> tuple[Mapping[str, Any], str]:
-        """One message, and no stream."""
+        """One message, not streamed."""
         return {"messages": [{"role": "user", "content": words}], "stream": False}, "message"
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
@@ -121,7 +120,6 @@ class Ollama(Wire):
         return tail.endswith(b"}") and _END.search(tail) is not None
 
     def reply(self, *, stream: bool) -> AnswerBody | AnswerStream:
-        """One object, or lines."""
         return AnswerStream() if stream else AnswerBody()
 
     def judged(
@@ -169,7 +167,7 @@ OLLAMA: Final = Ollama()
 # Prompts
 
 _PROMPT_SHAPE: Final = SHAPE._replace(messages="")
-"""It has no list of messages."""
+"""A prompt has no list of messages."""
 _UNREAD_SHAPE: Final = _PROMPT_SHAPE._replace(is_whole=False)
 """Shape of a request whose prompt is not read; the server's count says nothing about it."""
 _NOT_PLAIN: Final = frozenset(("raw", "suffix", "context", "template"))

@@ -226,7 +226,7 @@ class ResponsesMessage(JsonMessage, frozen=True):
         return self.made(self.role, made) if made is not None and is_item else made
 
     def unsealed(self) -> Self | None:
-        """Without its encrypted reasoning; reasoning in plain text, of open models, stays."""
+        """The message without its encrypted reasoning; plain-text reasoning of open models stays."""
         if self.role != "assistant" or self.raw.find(b'"encrypted_content"') < 0:
             return self
         raws = self.items()
@@ -236,7 +236,6 @@ class ResponsesMessage(JsonMessage, frozen=True):
         return replace(self, raw=b",".join(left), kind=head_of(left[-1]).kind) if left else None
 
     def conversational(self) -> Any:
-        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             calls = [jsontext.opened(raw) for raw in self.items() if head_of(raw).kind is Kind.CALL]
             return [meant_by(call) for call in calls[:MAX_CALLS]]
@@ -273,7 +272,7 @@ _NOWHERE: Final = 10**12
 
 
 class Batch(NamedTuple):
-    """From a call to its last output, together with all calls and outputs that overlap; indexes of items."""
+    """A call up to its last output, together with all calls and outputs that overlap; indexes of items."""
 
     first: int
     last: int

@@ -35,8 +35,6 @@ from proxy.wire.streams import data_of
 
 
 class ResponseUsage(RoundsUsage):
-    """The usage of one response, round by round."""
-
     totals_of: ClassVar[Mapping[str, str]] = {
         "input_tokens": "prompt_tokens",
         "output_tokens": "completion_tokens",
@@ -274,7 +272,7 @@ class ReplyStream(_Response, StreamedReply):
         self._thoughts: set[int] = set()
         """Indexes of the reasoning that waits."""
         self._waiting: list[bytes] = []
-        """From the first event of that reasoning on."""
+        """Events from the first one of that reasoning on."""
         self._final: Mapping[str, Any] = {}
         """The content of the last event that ends this round."""
 
@@ -391,12 +389,11 @@ class ReplyStream(_Response, StreamedReply):
         return [raw for index, raw in self._items().items() if index not in self._own | self._thoughts]
 
     def last_words(self) -> bytes:
-        """With all rounds in its response."""
+        """The last words, with all rounds in the response."""
         return self._released() + self._ended()
 
     def stopped(self, sentence: str) -> bytes:
-        """A message before the end, if the model has not said a word. Reasoning that still waits belongs to our
-        call."""
+        """A message before the end, if the model wrote nothing. Reasoning that still waits belongs to our call."""
         if self._has_spoken:
             return self._ended()
         message = said_by_us(sentence, self._rounds)
