@@ -77,7 +77,8 @@ class WaitingRoom:
         self._totals: dict[Hashable, int] = {}
         self._memory_bytes = 0
         self._files: dict[Kept, int] = {}
-        self._making_room = asyncio.Lock()
+        self._spilling: asyncio.Task[None] | None = None
+        """Writes a body to a file; the room's own, because whoever makes room may leave at any time."""
         self._dead_until = 0.0
         """Time of `time.monotonic`."""
         self._threads = DaemonThreads(_THREADS, "waiting")
@@ -106,15 +107,13 @@ class WaitingRoom:
             del self._kept[kept.whose], self._totals[kept.whose]
 
     async def make_room(self) -> None:
-        """Write to files what is too much."""
-        if self._memory_bytes <= self._max_bytes:
-            return
-        async with self._making_room:  # later ones hold their share of the workload until there is room
-            while self._memory_bytes > self._max_bytes:
+        """Write to files what is too much, one body at a time."""
+        while self._memory_bytes > self._max_bytes:  # all hold their share of the workload until there is room
+            if self._spilling is None or self._spilling.done():
                 together = self._kept[max(self._totals, key=self._totals.__getitem__)]
                 kept = max(together, key=together.__getitem__)
-                # Who makes room may leave at any time.
-                await asyncio.shield(kept.put_into_file(self._write))
+                self._spilling = kept.put_into_file(self._write)
+            await asyncio.shield(self._spilling)
 
     async def _write(self, kept: Kept, contents: _Contents) -> IO[bytes] | None:
         """A file with this; None if there can be none."""
@@ -204,9 +203,11 @@ class Kept(Struct, eq=False):
             await asyncio.shield(self._putting)
         if not self.is_away:
             return True
-        file, self._file = self._file, None
-        contents = None if file is None else await self._room.read(self, file)
-        self._room.forget_file(self)
+        file, self._file = self._file, None  # its reader closes it: on a dead disk, that would block the event loop
+        try:
+            contents = None if file is None else await self._room.read(self, file)
+        finally:
+            self._room.forget_file(self)
         if contents is None:
             return False
         self.is_away = False

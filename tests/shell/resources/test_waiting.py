@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
+from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.shell.resources import waiting as module
 from proxy.shell.resources.threads import TooSlow
@@ -117,6 +120,84 @@ async def test_who_makes_room_may_leave_and_the_other_still_comes_back(tmp_path:
     leaving.cancel()
     assert await waiting.back()
     assert first.text == "first"
+
+
+class HeldDisk:
+    """A disk whose writing waits for an event."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may_go_on = threading.Event()
+        self.writings: list[object] = []
+        self._write = module._written
+        monkeypatch.setattr(module, "_written", self.written)
+
+    def written(self, folder: Path | None, contents: list[object]) -> object:
+        self.writings.append(contents)
+        assert self.may_go_on.wait(PATIENCE_SECONDS)
+        return self._write(folder, contents)
+
+
+async def test_a_body_that_is_being_written_is_not_written_again_when_who_made_room_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, room = HeldDisk(monkeypatch), WaitingRoom(LARGE, tmp_path)
+    texts = [Text("first"), Text("second"), Text("third")]
+    first, second, third = (kept(room, "a", text) for text in texts)
+    await first.rest()
+    leaving = asyncio.create_task(second.rest())
+    await away(first)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    second.close()
+    resting = asyncio.create_task(third.rest())
+    await asyncio.sleep(0)  # it waits for room now
+    disk.may_go_on.set()
+    await resting
+    assert await first.back()
+    assert await third.back()
+    assert [text.text for text in texts] == ["first", "second", "third"]
+    assert disk.writings == [["first"]]
+    assert room.waiting == (0, 0, 0, 0)
+
+
+async def test_those_that_make_room_at_once_write_one_body_at_a_time_and_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, room = HeldDisk(monkeypatch), WaitingRoom(LARGE, tmp_path)
+    texts = [Text(number) for number in range(4)]
+    waiting = [kept(room, "a", text) for text in texts]
+    resting = [asyncio.create_task(each.rest()) for each in waiting]
+    await until(lambda: bool(disk.writings))
+    assert disk.writings == [[0]]
+    disk.may_go_on.set()
+    await asyncio.gather(*resting)
+    assert sorted(disk.writings) == [[0], [1], [2]]
+    assert [await each.back() for each in waiting] == [True] * 4
+    assert [text.text for text in texts] == [0, 1, 2, 3]
+
+
+async def test_a_client_that_leaves_while_its_body_comes_back_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, read = threading.Event(), module._read
+    may_go_on = threading.Event()
+
+    def slowly(file: IO[bytes]) -> object:
+        begun.set()
+        assert may_go_on.wait(PATIENCE_SECONDS)
+        return read(file)
+
+    monkeypatch.setattr(module, "_read", slowly)
+    room = WaitingRoom(0, tmp_path)
+    found = kept(room, "a", Text("x"))
+    await found.rest()
+    coming = asyncio.create_task(found.back())
+    await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+    coming.cancel()
+    await asyncio.gather(coming, return_exceptions=True)
+    found.close()
+    may_go_on.set()
+    assert room.waiting == (0, 0, 0, 0)
 
 
 def never(*_: object) -> None:
