@@ -51,9 +51,8 @@ _MAX_CHARACTERS: Final = 100_000
 _MARK_TOKENS: Final = 2
 """The end of the line, and the mark before it."""
 _LEAST_ROOM_TOKENS: Final = 4
-_ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
-"""A whole name, or one cut off at the end of a quotation. They are removed, because an artifact that only a left-out
-message names is kept with that message."""
+_ARTIFACT: Final = re.compile(ARTIFACT_NAME)
+"""Removed from quotations, because an artifact that only a left-out message names is kept with that message."""
 
 
 class Kind(StrEnum):
@@ -140,8 +139,18 @@ def _user_text(text: str) -> str:
 
 def _beginning(text: str, most: int = _BEGINNING_CHARACTERS) -> str:
     """The beginning of a text, in one line."""
-    line = " ".join(text[: 2 * most].split())
-    return line if len(line) <= most and len(text) <= 2 * most else f"{_ARTIFACT.sub('…', line[:most]).rstrip()} …"
+    line = " ".join(_cut_off(text, 2 * most).split())
+    if len(line) <= most and len(text) <= 2 * most:
+        return line
+    return f"{_ARTIFACT.sub('…', _cut_off(line, most)).rstrip()} …"
+
+
+def _cut_off(text: str, end: int) -> str:
+    """The first `end` characters of a text, without the artifact's name that would be cut there; any other word stays,
+    such as `tool_choice`."""
+    begin = text.rfind("tool_", 0, end)
+    name = _ARTIFACT.match(text, begin) if begin >= 0 else None
+    return text[:end] if name is None or name.end() <= end else text[:begin]
 
 
 _CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))

@@ -52,6 +52,26 @@ def test_the_newest_requests_are_whole_and_of_older_ones_the_beginnings_that_fit
     assert sum(map(COUNTER.count, quoted)) <= 600
 
 
+ARTIFACT = "tool_bash_0123456789abcdef.txt"
+
+
+def test_a_word_that_begins_like_an_artifacts_name_stays_at_the_end_of_a_quotation():
+    for text in ("Please set tool_choice", "Rename it to tool_", "Look into tool_calls\nand tool_use-7"):
+        assert note_entries(thread_of(text)) == [text]
+    for length in range(1, 60):
+        words = "word " * 45
+        [quoted] = note_entries(thread_of(words[: 200 - length] + "tool_choice and " + "more " * 500))
+        assert quoted == (words[: 200 - length] + "tool_choice and " + "more " * 500)[:200].rstrip() + " …"
+
+
+@pytest.mark.parametrize("blanks", [1, 150])
+def test_no_part_of_an_artifacts_name_is_left_where_a_quotation_is_cut(blanks):
+    for length in range(5, 60):
+        text = "word" * 60 + " " * blanks
+        [quoted] = note_entries(thread_of(text[: 200 - length] + " " * blanks + f"{ARTIFACT} " + "more " * 500))
+        assert "tool_" not in quoted
+
+
 def test_each_omitted_call_is_listed_once_by_tool_and_path_at_its_last_position():
     gone = [*step("a.py"), *step("b.py"), *step("a.py")]
     assert note_entries(extended((), gone, ())) == ["read_file b.py", "read_file a.py"]
