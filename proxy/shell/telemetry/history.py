@@ -40,7 +40,7 @@ FILE_NAME: Final = "decisions-3.db"
 WRITE_SECONDS: Final = 1.0
 """Between two writes."""
 MAX_WAITING: Final = 2_000
-"""Requests that wait to be written; a file that was locked for long misses the oldest."""
+"""Requests that wait to be written; while a file is locked for long, the oldest are dropped."""
 RETRY_SECONDS: Final = 30.0
 """Delay from a failure of the file to the next try."""
 MAX_RUNNING: Final = 50
@@ -67,7 +67,9 @@ class History:
         self.started = clock()
         self.under_way: dict[int, RequestRecord] = {}
         """Running requests, by identity; a client may use an id twice."""
-        self._waiting: deque[Finished] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[Finished] = deque()
+        self._dropped = 0
+        """Requests that were dropped since the file was last written."""
         self._threads = DaemonThreads(1, "history")
         self._ledger: Ledger | None = None
         self._retry_at = float("-inf")
@@ -84,6 +86,12 @@ class History:
     def add(self, finished: Finished) -> None:
         """A request is finished."""
         self._waiting.append(finished)
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while len(self._waiting) > MAX_WAITING:
+            self._waiting.popleft()
+            self._dropped += 1
 
     async def write_for_ever(self) -> None:
         """Write what is waiting, every second."""
@@ -154,9 +162,13 @@ class History:
             entries = [one.entry() for one in taken]
             numbers = ledger.add(entries, self.worker, jsontext.dump(list(running)), self._clock())
         except (sqlite3.Error, OSError) as error:
-            self._waiting.extendleft(reversed(taken[-(MAX_WAITING - len(self._waiting)) :]))
+            self._waiting.extendleft(reversed(taken))
+            self._drop_oldest()
             self._fail(error)
             return
+        if self._dropped:
+            logger().warning("decisions_dropped", file=str(self._path), requests=self._dropped)
+            self._dropped = 0
         if self.unsent is not None:
             self.unsent.put(entry for entry in map(packed, entries, numbers) if entry is not None)
 
@@ -209,7 +221,7 @@ class History:
             with contextlib.suppress(OSError):  # it is no database any more: the next try makes another
                 self._path.replace(self._path.with_suffix(".broken"))
             self._retry_at = float("-inf")
-        logger().warning("decisions_not_kept", file=str(self._path), reason=self.problem)
+        logger().warning("decisions_not_kept", file=str(self._path), reason=self.problem, dropped=self._dropped)
 
     def _close(self) -> None:
         if self._ledger is not None:

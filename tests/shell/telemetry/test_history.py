@@ -152,15 +152,48 @@ async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(star
     assert one.history.problem
 
 
-async def test_what_waits_is_bounded(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 50)
-    (tmp_path / "file").write_text("no folder")
-    one = start(tmp_path / "file" / "decisions.db")
-    with capture_logs():
+    obstacle = tmp_path / "data"
+    obstacle.write_text("no folder")
+    one = start(obstacle / "decisions.db")
+    with capture_logs() as log:
         for number in range(200):
             one.serve(str(number))
         await one.history.write()
-    assert len(one.history._waiting) == 50
+        assert await one.ids() == [str(number) for number in range(199, 149, -1)]
+        assert [(line["event"], line["dropped"]) for line in log] == [("decisions_not_kept", 150)]
+        obstacle.unlink()
+        one.now += RETRY_SECONDS
+        one.serve("200")
+        assert await one.ids() == [str(number) for number in range(200, 150, -1)]
+    assert [(line["event"], line["requests"]) for line in log[1:]] == [("decisions_dropped", 151)]
+
+
+@pytest.mark.parametrize("meanwhile", [10, 50, 60])
+async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(
+    meanwhile: int, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 50)
+    one = start()
+    for number in range(50):
+        one.serve(str(number))
+    with monkeypatch.context() as patched, capture_logs() as log:
+
+        def fail(*_: object, **__: object) -> None:
+            for number in range(50, 50 + meanwhile):
+                one.serve(str(number))
+            raise sqlite3.OperationalError("database is locked")
+
+        patched.setattr(module.Ledger, "add", fail)
+        await one.history.write()
+        assert len(one.history._waiting) == 50
+        assert log[0]["dropped"] == meanwhile
+    one.now += RETRY_SECONDS
+    with capture_logs():
+        assert await one.ids() == [str(number) for number in range(49 + meanwhile, meanwhile - 1, -1)]
 
 
 async def test_a_file_removed_with_its_folder_is_reported_and_created_again(start: Any, tmp_path: Path) -> None:
