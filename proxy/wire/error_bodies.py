@@ -246,7 +246,10 @@ _OF_A_BEGINNING: Final = frozenset({"index", "delta", "finish_reason"})
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
 _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
-_ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
+_ERROR_EVENT: Final = re.compile(r"(?:response\.)?[\w-]*(?:error|exception|fail)[\w-]*", re.IGNORECASE)
+"""Not `response.mcp_list_tools.failed`: one tool failed, and the response goes on."""
+_CUT_JSON: Final = re.compile(r'\{\s{0,99}"')
+"""How a reply begins that broke off: no plain text does."""
 
 
 def opened(status: int, body: bytes) -> Found:
@@ -260,7 +263,7 @@ def opened(status: int, body: bytes) -> Found:
     elif (value := json_or_none(text)) is not None:
         found.is_silent = _holds_nothing(value)
         _add_success(found, "", value)
-    else:
+    elif not _CUT_JSON.match(text):
         found.is_silent, found.is_bare_text = not text, bool(text)
         collect_text(found, "", "", text)
     return found
@@ -276,7 +279,7 @@ def _add_events(found: Found, text: str) -> None:
         found.is_silent &= _tells_no_part(value)
         if found.is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
             _add_success(found, path, value)  # for `response.failed`, which repeats the request
-        elif not found.is_success or _ERROR_EVENT.search(name):
+        elif not found.is_success or _ERROR_EVENT.fullmatch(name):
             collect_text(found, path, "", payload)
         else:
             _add_success(found, path, value)
@@ -311,7 +314,7 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
         _add_success(found, joined(path, name), value.get(name), depth + 1)
     _add_finish(found, path, value)
     declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
-    has_answer = any(map(value.get, _ANSWER_MEMBERS))
+    has_answer = any(map(value.get, _ANSWER_MEMBERS)) or isinstance(value.get("message"), dict)
     if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
         collect(found, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
 

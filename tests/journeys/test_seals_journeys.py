@@ -118,6 +118,31 @@ def test_reasoning_that_cannot_be_verified_is_left_out_after_the_refusal(build: 
     assert SEAL not in json.dumps(world.logged("history_healed"))
 
 
+@pytest.mark.parametrize("part", ["text", "thinking"])
+@pytest.mark.parametrize("words", ["The error is in line 3.", "maximum context length exceeded"])
+def test_a_reply_after_the_repair_is_one_whatever_its_first_words_are(build: Any, part: str, words: str) -> None:
+    spoken = {"type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}
+    events = [
+        {"type": "message_start", "message": spoken},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": part, part: ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": f"{part}_delta", part: words}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_stop"},
+    ]
+    stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+    refusing = Verifies(MESSAGES)
+
+    async def answer(request: Received, send: Send) -> bool:
+        if SEAL.encode() in request.body:
+            return await refusing(request, send)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        await send({"type": "http.response.body", "body": stream})
+        return True
+
+    got = build(answer=answer).ask(body_of(MESSAGES) | {"stream": True}, path=MESSAGES.path)
+    assert (got.status_code, got.headers["x-context-proxy-attempts"], got.content) == (200, "2", stream)
+
+
 @CASES
 def test_the_first_refusal_is_returned_if_the_repair_is_refused_too(build: Any, case: Case) -> None:
     world = build(answer=Verifies(case, accepts=False))
