@@ -3,7 +3,6 @@
 from proxy.core.models.facts import Fact, Facts, Search
 from proxy.core.models.names import (
     has_open_weights,
-    is_own_server,
     is_uninformative,
     last_part,
     named_in,
@@ -41,7 +40,6 @@ __all__ = [
     "Search",
     "ToolImages",
     "has_open_weights",
-    "is_own_server",
     "is_uninformative",
     "last_part",
     "named_in",

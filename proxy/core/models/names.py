@@ -8,13 +8,13 @@ look-alike of a host is not that host.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from proxy.core.addresses import is_own_server
 from proxy.core.models.profile import LIFTED, ToolImages
 
 _PLAIN: Final = re.compile(r"[a-z0-9 ._:@\-]+")
@@ -210,20 +210,6 @@ _VENDORS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("mimo-",), "xiaomi"),
 )
 """The makers of models, by the beginning of the name."""
-
-
-def is_own_server(base_url: str) -> bool:
-    """Whether an address is on this machine or a private network, where a server may give a model any window.
-
-    >>> [is_own_server(f"http://{host}/v1") for host in ("localhost:8000", "10.0.0.7", "vllm", "api.openai.com")]
-    [True, True, True, False]
-    """
-    host = urlsplit(base_url).hostname or ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return "." not in host or host.endswith((".local", ".internal", ".lan", ".localhost", ".home.arpa"))
-    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def served_at(base_url: str, addresses: Mapping[str, str]) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from proxy.core.addresses import is_own_server
 from proxy.core.models import (
     Certainty,
-    is_own_server,
     is_uninformative,
     last_part,
     named_in,

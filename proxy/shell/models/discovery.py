@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from proxy.config import UpstreamSettings
-from proxy.core.models import is_own_server
+from proxy.core.addresses import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import TIMEOUT_SECONDS, NoAnswer, OwnServer, Questions, recognised
 from proxy.shell.resources import BoundedMap, logger

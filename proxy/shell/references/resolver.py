@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from proxy.core.addresses import literal_address
 from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
@@ -31,7 +32,6 @@ from proxy.shell.artifacts import (
     NoAnswer,
     finding_key,
 )
-from proxy.shell.references.public_addresses import literal_address
 from proxy.shell.resources import BoundedMap, DaemonThreads, TooSlow, logger
 
 MAX_AT_ONCE: Final = 4

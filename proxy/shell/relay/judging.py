@@ -9,10 +9,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proxy.core.addresses import is_own_server
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation import Size, unpaired
 from proxy.core.media.placement import modalities_in
-from proxy.core.models import Certainty, Modality, ModelProfile, Search, is_own_server
+from proxy.core.models import Certainty, Modality, ModelProfile, Search
 from proxy.core.overflow import (
     Attempt,
     AttemptKind,

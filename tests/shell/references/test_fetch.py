@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from support.picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
 from support.waiting import let_pass
 
+from proxy.core.addresses import Address, is_public
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched
 from proxy.shell.references import fetch
 from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, USUAL_PORTS, Fetcher, GuardedRequests
-from proxy.shell.references.public_addresses import Address, is_public
 
 PNG = png()
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"

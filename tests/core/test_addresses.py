@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.shell.references.public_addresses import is_private_network, is_public, literal_address
+from proxy.core.addresses import is_own_server, is_private_network, is_public, literal_address
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::200e"]
 LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1"]
@@ -198,3 +198,30 @@ def test_names_are_no_addresses(host):
 @given(ADDRESSES)
 def test_the_usual_spelling_of_an_address_is_read(address):
     assert literal_address(str(address)) == address
+
+
+def at(*hosts: str) -> list[bool]:
+    return [is_own_server(f"http://{host}:11434/v1") for host in hosts]
+
+
+def test_this_machine_private_networks_and_local_names_are_servers_of_ones_own():
+    hosts = ["127.0.0.1", "[::1]", "192.168.0.9", "172.16.1.1", "169.254.1.1", "[fe80::1]", "0.0.0.0", "[::]"]
+    assert all(at(*hosts, "[::ffff:10.0.0.1]", "localhost", "vllm", "gpu.local", "gpu.lan.", "host.docker.internal"))
+
+
+def test_a_server_reached_over_tailscale_is_ones_own():
+    assert all(
+        at("100.64.0.1", "100.101.102.103", "[fd7a:115c:a1e0::5]", "gpu.tail1a2b3.ts.net", "GPU.tail1a2b3.TS.net.")
+    )
+
+
+def test_public_hosts_are_no_servers_of_ones_own():
+    public = ["api.openai.com", "8.8.8.8", "[2606:4700::1]", "100.128.0.1", "ts.net.example.org", "evilts.net"]
+    assert not any(at(*public, "[::ffff:8.8.8.8]", "169.254.169.254.nip.io"))
+
+
+@pytest.mark.parametrize("text", [*PRIVATE, *LOOPBACK])
+def test_a_private_address_is_an_own_server_and_never_public(text):
+    host = f"[{text}]" if ":" in text else text
+    assert at(host) == [True]
+    assert not is_public(ipaddress.ip_address(text))

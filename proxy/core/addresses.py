@@ -1,7 +1,8 @@
-"""Which IP addresses clients may have the proxy connect to.
+"""Kinds of addresses: public ones, to which clients may have the proxy connect, and those of self-hosted servers.
 
-Rule: what is not known to be public is not public. Addresses are judged, never names. An address that contains another
-one (mapped, tunnelled, translated) is refused, as the host that unwraps the inner one is unknown.
+Rule: what is not known to be public is not public. For a client, addresses are judged, never names, and one that
+contains another (mapped, tunnelled, translated) is not public, as the host that unwraps the inner one is unknown. An
+upstream is the operator's choice: its host's name is enough.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ipaddress
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -57,6 +59,12 @@ _PRIVATE: Final = _networks(
 _METADATA: Final = _networks("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
 """Metadata of Alibaba, AWS and Google inside those networks; the others are link-local. They hand out keys."""
 
+_OWN: Final = (*_PRIVATE, *_networks("0.0.0.0/8", "169.254.0.0/16", "::/128", "fe80::/10"))
+"""Private networks, this host and its links. Tailscale gives addresses behind a carrier's NAT (100.64.0.0/10):
+https://tailscale.com/kb/1015/100.x-addresses"""
+_OWN_NAMES: Final = (".local", ".internal", ".lan", ".localhost", ".home.arpa", ".ts.net")
+"""The ends of names in private networks; the last is Tailscale's: https://tailscale.com/kb/1217/tailnet-name"""
+
 _ENDS_IN_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE)
 """Anything that resolvers and browsers read as an IPv4 address:
 https://url.spec.whatwg.org/#ends-in-a-number-checker."""
@@ -77,6 +85,21 @@ def is_public(address: Address) -> bool:
 def is_private_network(address: Address) -> bool:
     """Whether it belongs to a private network or to this machine, and is not a cloud's metadata address."""
     return any(address in network for network in _PRIVATE) and not any(address in network for network in _METADATA)
+
+
+def is_own_server(base_url: str) -> bool:
+    """Whether an address is on this machine or a private network, where a server may give a model any window.
+
+    >>> [is_own_server(f"http://{host}/v1") for host in ("localhost:8000", "10.0.0.7", "vllm", "api.openai.com")]
+    [True, True, True, False]
+    """
+    host = (urlsplit(base_url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(_OWN_NAMES)
+    inner = getattr(address, "ipv4_mapped", None) or address
+    return any(inner in network for network in _OWN)
 
 
 def literal_address(host: str) -> Address | None:
