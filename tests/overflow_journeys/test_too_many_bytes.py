@@ -122,6 +122,19 @@ async def test_a_small_body_is_refused_as_it_is(tmp_path: Path) -> None:
         assert (answer.status, answer.attempts) == (413, "1")
 
 
+async def test_a_small_body_over_a_limit_that_is_stated_is_sent_once_more_under_it(tmp_path: Path) -> None:
+    refusal = b'{"error":{"message":"Request body too large: the limit is 32768 bytes"}}'
+    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
+        body = conversation(12_000, model="m")
+        assert 32_768 < len(body) < 65_536
+        stage.model.plays(holding(32_768, refusal), holding(32_768, refusal))
+        answer = await stage.ask(body)
+        assert (answer.status, answer.attempts) == (200, "2")
+        assert 20_000 < len(stage.model.bodies[1]) <= 32_768
+        stage.model.plays(holding(32_768, refusal))
+        assert (await stage.ask(body)).attempts == "1"
+
+
 async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         messages = json.loads(shots(2))["messages"]

@@ -47,6 +47,11 @@ _MAX_BARE_TEXT_BYTES: Final = 4_096
 _REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
 """Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 that says nothing, and gateways refuse
 anything that way: github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
+_TOO_LARGE: Final = 413
+_IN_BYTES: Final = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+"""The smaller meaning of each."""
+_LEAST_BYTES: Final = 1_024
+"""A smaller number of bytes limits no body."""
 _REFUSING_A_COUNT: Final = frozenset({200, 400, 413, 422})
 _REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
 _MONEY_TIME_OR_RIGHTS: Final = frozenset({VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.POLICY})
@@ -142,7 +147,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
     if _names_another_fault(report) and not evidence.is_proven:
         evidence = replace(evidence, refusals=evidence.refusals | {VerdictKind.FIELD})
     elif _is_overflow(report, evidence):
-        return _overflow(evidence, evidence.best)
+        return _overflow(report, evidence)
     if report.status in _REFUSED_WITHOUT_WORDS and not report.asks_to_wait and _is_bare(report):
         is_suspect = sent.is_long and not sent.window_is_certain
         return Verdict(VerdictKind.UNKNOWN, confidence=0.7, is_suspect=is_suspect)
@@ -163,6 +168,8 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
             return _taught_window(verdict, evidence)
         case VerdictKind.RATE:
             return _of_rate(verdict, evidence)
+        case VerdictKind.BYTES:
+            return _of_bytes(verdict, evidence)
     return verdict
 
 
@@ -204,7 +211,7 @@ def _long_message(evidence: Evidence) -> Verdict:
 
 def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
     """Whether the response says that the request is too long, strongly enough for its status and its other claims."""
-    against = evidence.vetoes | evidence.refusals
+    against = evidence.vetoes | (evidence.refusals - {VerdictKind.BYTES})  # such a code says no more than a 413
     if report.status in _REFUSED_BY_STATUS:
         return evidence.is_proven and not against & _MONEY_TIME_OR_RIGHTS
     if evidence.is_proven:
@@ -223,22 +230,22 @@ def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
             return True
         case Strength.FAIR:
             return against <= {VerdictKind.TRANSIENT}
-        case Strength.HINT:
-            return _hint_suffices(report, best, against)
-    return False
+    return _hint_suffices(report, best, against)
 
 
 def _hint_suffices(report: ErrorReport, best: TextEvidence, against: frozenset[VerdictKind]) -> bool:
-    """Advice alone counts if the text says nothing else; "body too large" is no veto if its limit is in tokens."""
+    """Advice alone counts if the text says nothing else; "body too large" is no veto if its limit is in tokens. A 413
+    that only names the prompt says that it is too large."""
     if report.asks_to_wait or not against <= ({VerdictKind.BYTES} if best.figures.limit else set()):
         return False
-    if report.status == 413:  # if tokens are not mentioned, the limit is in bytes
-        return words.TOKEN.search(best.best.text) is not None
-    return report.status in (200, 400, 422)
+    if report.status == _TOO_LARGE:
+        return words.ABOUT_THE_PROMPT.search(best.best.text) is not None
+    return best.strength is Strength.HINT and report.status in (200, 400, 422)
 
 
-def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
+def _overflow(report: ErrorReport, evidence: Evidence) -> Verdict:
     """The verdict on a request that is too long, or only asks for too long a reply."""
+    best = evidence.best
     proof = next((code.path for code in evidence.proofs), evidence.limit_path)
     if best is None:
         verdict = Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof)
@@ -247,9 +254,10 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
     kind = VerdictKind.PROMPT_PLUS_REPLY if VerdictKind.PROMPT_PLUS_REPLY in kinds else VerdictKind.PROMPT
     if not best.strength and best.vetoes == {VerdictKind.REPLY_ONLY}:
         kind = VerdictKind.REPLY_ONLY  # the code says "context", every sentence says "max_tokens"
+    strength = Strength.STRONG if report.status == _TOO_LARGE else best.strength
     verdict = Verdict(
         kind,
-        confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(best.strength, 0.6),
+        confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(strength, 0.6),
         evidence=best.source.path if best.strength else proof,
         upstream_message=best.source.text[:_MAX_MESSAGE_CHARS],
     )
@@ -276,6 +284,13 @@ def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
         if found is not None and found[1] > found[0]:
             return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
     return verdict
+
+
+def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """The least size in bytes that is stated: the limit, if the size of the body stands beside it."""
+    stated = [found for one in evidence.readings for found in words.STATED_BYTES.findall(one.text)]
+    sizes = [int(float(number.replace(",", "").replace("_", "")) * _IN_BYTES[unit]) for number, unit in stated]
+    return replace(verdict, limit_bytes=min((size for size in sizes if size >= _LEAST_BYTES), default=None))
 
 
 def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:

@@ -121,6 +121,8 @@ class Verdict(Figures, frozen=True):
     """Whether it refuses only under a condition, such as `n > 1`: then it says nothing about the model."""
     may_be_echo: bool = False
     """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
+    limit_bytes: int | None = None
+    """The most bytes of a body, if a refusal for its bytes states that."""
     evidence: str = ""
     """Path of the leaf that decided, such as `error.metadata.raw>error.message`; never its content."""
     upstream_message: str = ""

@@ -51,7 +51,7 @@ before the API counts bytes and states no limit in any unit."""
 
 
 LEAST_LIMIT_BYTES: Final = 65_536
-"""No server limits bodies to less: express takes 100 KB by default, axum 2 MB, nginx 1 MB."""
+"""No server limits bodies to less unless it says so: express takes 100 KB by default, axum 2 MB, nginx 1 MB."""
 
 
 class AttemptKind(StrEnum):
@@ -252,9 +252,8 @@ def _cure(outcome: Outcome, situation: Situation) -> Sequence[Attempt]:
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
             return [Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=reply)]
         return _smaller(verdict, situation)
-    if outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
-        goal = situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
-        return [Attempt(AttemptKind.FEWER_BYTES, terms._replace(goal_bytes=goal))]
+    if outcome.is_over_bytes and (most_bytes := _goal_bytes(verdict, situation)) is not None:
+        return [Attempt(AttemptKind.FEWER_BYTES, terms._replace(goal_bytes=most_bytes))]
     if outcome.fitting_tokens is not None:
         goal = outcome.fitting_tokens
         kept_to = terms._replace(goal_tokens=goal, most_tokens=None)
@@ -305,6 +304,15 @@ def _blind(situation: Situation) -> int:
     """The fixed parts and half of what lies beside them, for an upstream that states no limit."""
     fixed = min(situation.fixed_tokens, situation.estimate_tokens)
     return fixed + int((situation.estimate_tokens - fixed) * BLIND_SHARE)
+
+
+def _goal_bytes(verdict: Verdict, situation: Situation) -> int | None:
+    """Bytes for the next send: under the limit that is stated, or half; None if the body is under every known limit."""
+    if verdict.limit_bytes is not None and verdict.limit_bytes < situation.bytes:
+        return int(min(verdict.limit_bytes * _LIMIT_SHARE, situation.bytes * ALWAYS_SMALLER))
+    if situation.bytes < LEAST_LIMIT_BYTES:
+        return None
+    return situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})

@@ -128,6 +128,10 @@ class _Sentence:
         return self.has(words.CONTEXT) and self.has(words.EXCEED)
 
     @property
+    def measures_bytes(self) -> bool:
+        return self.has(words.BYTES) or (self.has(words.REQUEST_TOO_LARGE) and not self.has(words.PROMPT))
+
+    @property
     def measures_text(self) -> bool:
         """Tokens, characters or the window, but not bytes, pixels or items."""
         return self.has(words.TOKEN) or self.has(words.CHARACTERS) or self.has(words.CONTEXT)
@@ -173,10 +177,10 @@ def _veto(sentence: _Sentence) -> VerdictKind | None:
         and not sentence.has(words.TOO_LONG)
         and not (sentence.measures_text and is_about_text)
     ):
-        return VerdictKind.BYTES if sentence.has(words.BYTES) else VerdictKind.FIELD
+        return VerdictKind.BYTES if sentence.measures_bytes else VerdictKind.FIELD
     if sentence.measures_text:
         return None
-    if sentence.has(words.BYTES):
+    if sentence.measures_bytes:
         return VerdictKind.BYTES
     return VerdictKind.POLICY if sentence.has(words.POLICY) else None
 

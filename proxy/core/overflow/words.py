@@ -240,9 +240,15 @@ FOREIGN_TOKEN: Final = _any("(?:access|auth|authentication|bearer|api|id|refresh
 BYTES: Final = _any(
     "bytes?", "[0-9.]{0,12} ?[kmg]i?b", "megabytes?", "kilobytes?", "payload", "entity too large", "upload",
     "(?:request |http )?body", "file size", "content-length", "content length limit", "maximum size", "size limit",
-    "request (?:entity |size |is )?too large", "request_too_large", "message size", "字节", "请求体",
-    "请求(?:体)?过大", "文件(?:大小|过大)", "兆",
+    "message size", "字节", "请求体", "请求体过大", "文件(?:大小|过大)", "兆",
 )  # fmt: skip
+REQUEST_TOO_LARGE: Final = _any("request (?:entity |size |is )?too large", "request_too_large", "请求过大")
+"""Bytes, unless the sentence names a prompt: `request too large, please shorten the conversation`."""
+STATED_BYTES: Final = re.compile(r"([0-9][0-9,_]{0,14}(?:\.[0-9]{1,3})?) ?(?:bytes?\b|([kmg])i?b\b)")
+ABOUT_THE_PROMPT: Final = re.compile(rf"{TOKEN.pattern}|{PROMPT.pattern}|{CONTEXT.pattern}|\blength\b|长度")
+"""With a 413, which otherwise limits bytes: Ollama's `continued conversation is too large; compact it or resend a
+shorter history` (github.com/ollama/ollama, middleware/responses_history.go), Cerebras' `Please reduce the length of the
+messages or completion. Current length is 50000 while limit is 40000`."""
 
 MEDIA: Final = _any(
     "images?", "image_urls?", "image input", "audio", "input_audio", "videos?", "video_url", "vision", "visual",

@@ -85,10 +85,47 @@ def test_a_server_error_needs_strong_words():
 def test_advice_alone_counts_only_where_nothing_else_is_said():
     advice = "Please reduce the length of the messages or completion."
     assert refused(400, advice).is_overflow
-    assert not refused(413, advice).is_overflow
+    assert refused(413, advice).is_overflow
     assert not refused(404, advice).is_overflow
     assert not refused(400, advice, waits=True).is_overflow
     assert not refused(400, "Too many requests. " + advice).is_overflow
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "continued conversation is too large; compact it or resend a shorter history",
+        "Please reduce the length of the messages or completion. Current length is 50000 while limit is 40000",
+        "request too large: please shorten the conversation",
+        "The length of the request exceeds the limit",
+        "Please shorten the history.",
+        "Messages too large",
+    ],
+)
+@pytest.mark.parametrize("codes", [{}, {"type": "request_too_large"}])
+def test_a_413_that_speaks_of_a_prompt_is_about_the_prompt_however_short_we_think_it_is(text: str, codes: dict):
+    for tokens in (1_000, 50_000):
+        assert refused(413, text, sent=Sent(tokens, 4 * tokens, 200_000), **codes).is_overflow
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("Request body too large", None),
+        ("Request Entity Too Large", None),
+        ("failed to parse request", None),
+        ("Content-Length 70000 exceeds limit 65536", None),
+        ("Failed to buffer the request body: length limit exceeded", None),
+        ("payload exceeds 4 MB", 4_000_000),
+        ("Message size exceeds 1.5MiB", 1_500_000),
+        ("The message is too large: 70,000 bytes, the limit is 32,768 bytes", 32_768),
+        ("Request body too large: the limit is 32 KB. Please reduce the length of the messages.", 32_000),
+        ("Prompt exceeds the maximum size of 1048576 bytes", 1_048_576),
+    ],
+)
+def test_a_413_that_speaks_of_bytes_is_about_the_body(text: str, limit: int | None):
+    verdict = refused(413, text)
+    assert (verdict.kind, verdict.limit_bytes, verdict.limit) == (VerdictKind.BYTES, limit, None)
 
 
 def test_a_bound_in_tokens_outweighs_the_word_body():

@@ -346,6 +346,15 @@ def test_a_small_body_is_refused_by_no_server_for_its_bytes():
     assert second(small, 413, Verdict(VerdictKind.BYTES)) is None
 
 
+@pytest.mark.parametrize(
+    ("size", "limit", "goal"),
+    [(40_000, 32_000, 30_400), (40_000, 39_999, 36_000), (40_000, 40_001, None), (200_000, 20_000, 19_000)],
+)
+def test_after_a_413_that_states_its_bytes_a_body_under_them_is_sent(size, limit, goal):
+    found = second(replace(SENT, bytes=size), 413, Verdict(VerdictKind.BYTES, limit_bytes=limit))
+    assert (None if found is None else found.terms.goal_bytes) == goal
+
+
 IMAGES = frozenset({Modality.VISION})
 OF_MEDIA = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES), IMAGES)
 OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_repairable=True)
