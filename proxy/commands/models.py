@@ -111,7 +111,7 @@ def _models_of(settings: Settings, upstream: UpstreamSettings, name: str | None)
     failure = asyncio.run(resolver.ask_now(name))
     names = (name,) if name is not None else _names(settings, upstream, resolver)
     profiles = [resolver.profile(one) for one in names]
-    ratios = [resolver.learning.ratio(one.known_as, counter_for(one.tokenizer, one.model).name) for one in profiles]
+    ratios = [resolver.ratio(one) for one in profiles]
     limits_of = Pipelines(settings).result_limits
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
     return _UpstreamModels(upstream, failure, profiles, ratios, limits)

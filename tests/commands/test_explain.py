@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -18,8 +19,11 @@ from support.serving import serving
 from support.strategies import exchange, system, user
 
 from proxy.__main__ import main
-from proxy.commands.explain import number, plain
+from proxy.commands.explain import create_explainer, number, plain
+from proxy.commands.models import print_models
+from proxy.config import Settings
 from proxy.demo.model_server import FLAVOURS, create_model_server
+from proxy.shell.models import ModelResolver, counter_for
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
@@ -264,3 +268,34 @@ def test_a_number_is_grouped_by_thousands_and_stays_the_same_number(count):
     assert int("".join(groups)) == count
     assert {len(group) for group in groups[1:]} <= {3}
     assert len(groups[0]) <= 3
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "learned_as"),
+    [
+        ("qwen3:8b", {"num_ctx": 8_192}, "qwen3:8b[window=8192]"),
+        ("qwen3:latest", {}, "qwen3:latest"),
+        ("claude-sonnet-4-5[1m]", {}, "claude-sonnet-4-5[1m]"),
+        ("openai/gpt-4o-2024-08-06:free", {}, "openai/gpt-4o-2024-08-06:free"),
+    ],
+)
+@pytest.mark.parametrize("certain", [True, False])
+def test_the_ratio_shown_is_the_one_that_the_plan_used(model, options, learned_as, certain, tmp_path):
+    settings = Settings(
+        upstream={"base_url": "http://127.0.0.1:9/v1"},
+        data_dir=tmp_path,
+        defaults={"context_window": 100_000 if certain else None},
+    )
+    resolver = ModelResolver(settings)
+    learning, profile = resolver.learning, resolver.profile(learned_as)
+    counter = counter_for(profile.tokenizer, profile.model)
+    for _ in range(3):  # measured, and over 1 no refusal has confirmed it
+        learning.note_usage(learned_as, counter.name, 10_000, 12_000, "r")
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "x"}], "options": options}).encode()
+    explanation = asyncio.run(create_explainer(settings).explain(body))
+    used = explanation.planned.inputs.budget.ratio
+    assert explanation.described()["token_ratio"] == {"value": used, "from": "learned from usage"}
+    assert used == (1.0 if certain and counter.exact else 1.2)
+    out = io.StringIO()
+    print_models(settings, learned_as, Console(file=out, width=200), as_json=False)
+    assert f"{used:.2f}" in next(line for line in out.getvalue().splitlines() if "its tokens for one of ours" in line)

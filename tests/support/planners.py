@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
@@ -20,7 +19,7 @@ class Models:
 
     def __init__(self, profile, ratio=(1.0, False), settle=None):
         self.profile = profile
-        self.learning = SimpleNamespace(ratio=lambda *_: ratio)
+        self.ratio = lambda *_: ratio
         self._settle = settle
 
     async def settle(self, model, tenant):

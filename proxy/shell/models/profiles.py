@@ -24,6 +24,7 @@ from proxy.core.models import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile, Se
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.models.learning import Learning
+from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.resources import BoundedMap, logger
 from proxy.shell.upstream.client import Upstream
 from proxy.wire import MAX_NAME_CHARS, NOTHING, ModelLimits
@@ -118,6 +119,16 @@ class ModelResolver:
         if supposed is not None:
             return self._resolve(name, by, version, supposed)
         return self._remembered(name, self.learning.taught_apart(name, by) if by else None, version)
+
+    def ratio(self, profile: ModelProfile, by: str = "") -> tuple[float, bool]:
+        """(the upstream's tokens for one of ours, whether that was measured), as plans for this tenant use it.
+
+        A request that fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it
+        does not fit.
+        """
+        counter = counter_for(profile.tokenizer, profile.model)
+        is_sure = counter.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
+        return self.learning.ratio(profile.known_as, counter.name, by, is_sure)
 
     async def settle(self, model: str, by: str) -> bool:
         """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed. Whether the

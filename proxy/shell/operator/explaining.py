@@ -22,7 +22,7 @@ from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.shell.models import counter_for, stated_by
+from proxy.shell.models import stated_by
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.entries import Block, described_blocks
@@ -238,8 +238,7 @@ class Explainer:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
-        counter = counter_for(profile.tokenizer, profile.model)
-        ratio = planner.models.learning.ratio(profile.model, counter.name)
+        ratio = planner.models.ratio(profile)
         return Explanation(planned, planner.models.upstream.settings.base_url, mode, places, ratio, problem)
 
     def _planner(self, body: bytes) -> Planner:

@@ -99,7 +99,7 @@ class KnownInputs:
 
     def __init__(self, pipelines: Pipelines, models: ModelResolver) -> None:
         self._pipelines = pipelines
-        self._profile_of, self._ratio_of = models.profile, models.learning.ratio
+        self._profile_of, self._ratio_of = models.profile, models.ratio
         self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
         self._limits_by_profile: dict[tuple[int, str, int | None], tuple[ModelProfile, _Limits]] = {}
         """Keyed by the identity of a profile, which is another object as soon as anything else is known of its
@@ -133,18 +133,15 @@ class KnownInputs:
         of_profile = self._limits_by_profile.get((id(profile), tenant, reply_tokens))
         if of_profile is not None and of_profile[0] is profile:
             return of_profile[1]
-        found = self._found(known_of, profile, reply_tokens)
+        found = self._found(profile, tenant, reply_tokens)
         if supposed is None:
             self._make_room(0)
             self._limits_by_profile[id(profile), tenant, reply_tokens] = profile, found
         return found
 
-    def _found(self, known_of: tuple[str, str], profile: ModelProfile, reply_tokens: int | None) -> _Limits:
+    def _found(self, profile: ModelProfile, tenant: str, reply_tokens: int | None) -> _Limits:
         texts = counter_for(profile.tokenizer, profile.model)
-        # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
-        is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
-        model, tenant = known_of
-        ratio, calibrated = self._ratio_of(model, texts.name, tenant, is_sure)
+        ratio, calibrated = self._ratio_of(profile, tenant)
         key = (profile.known_as, profile.window_tokens, reply_tokens, ratio, calibrated)
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
