@@ -1,5 +1,5 @@
-"""Refusals that say nothing: a success without an answer, a 400 without a body. One smaller request is tried; if
-that is not accepted either, the upstream's answer is forwarded."""
+"""Refusals that say nothing: a success without an answer, which is asked for once more, and a 400 without a body. One
+smaller request is tried; if that is not accepted either, the upstream's answer is forwarded."""
 
 from __future__ import annotations
 
@@ -27,34 +27,36 @@ def log_of(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, obje
 @EMPTY_BODIES
 async def test_a_body_without_an_answer_is_tried_again_shorter(tmp_path: Path, nothing: bytes) -> None:
     async with staged(tmp_path) as stage:
-        stage.model.plays(saying(200, nothing), accepting)
+        stage.model.plays(saying(200, nothing), saying(200, nothing), accepting)
         answer = await stage.ask(conversation(9_500))
-        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
-        assert_valid(stage.model.bodies[1])
-        assert estimate(stage.model.bodies[1]) <= 0.55 * estimate(stage.model.bodies[0])
+        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "3")
+        first, again, shorter = stage.model.bodies
+        assert again == first
+        assert_valid(shorter)
+        assert estimate(shorter) <= 0.55 * estimate(first)
 
 
 async def test_a_stream_without_an_answer_is_tried_again_shorter_whatever_window_is_assumed(tmp_path: Path) -> None:
     """llama-cpp-python: https://github.com/abetlen/llama-cpp-python/issues/1498"""
     async with staged(tmp_path) as stage:
-        stage.model.plays(saying(200, b"", EVENTS), accepting)
+        stage.model.plays(saying(200, b"", EVENTS), saying(200, b"", EVENTS), accepting)
         answer = await stage.ask(conversation(4_500, stream=True))
-        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
+        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "3")
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "an empty success"), ("zh", "内容为空")])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_two_empty_answers_are_reported_to_the_client(
+async def test_three_empty_answers_are_reported_to_the_client(
     tmp_path: Path, stream: bool, language: str, words: str
 ) -> None:
     async with staged(tmp_path, language=language) as stage:
         nothing = saying(200, b"data: [DONE]\n\n", EVENTS) if stream else saying(200, b"{}")
-        stage.model.plays(nothing, nothing)
+        stage.model.plays(nothing, nothing, nothing)
         answer = await stage.ask(conversation(9_500, stream=stream))
         error = json.loads(answer.body)["error"]
         assert (answer.status, error["code"], error["type"]) == (502, "upstream_empty", "upstream_error")
         assert words in error["message"]
-        assert len(stage.model.bodies) == 2
+        assert len(stage.model.bodies) == 3
 
 
 async def test_a_refusal_followed_by_an_empty_answer_is_reported_too(tmp_path: Path) -> None:

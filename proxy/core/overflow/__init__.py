@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from proxy.core.overflow.refusal import does_not_fit, empty_twice, refused_twice, sizes_of, unkept
 from proxy.core.overflow.report import (
+    LEAST_WINDOW_TOKENS,
     Counted,
     ErrorCode,
     ErrorReport,
@@ -37,6 +38,7 @@ from proxy.core.overflow.retry import (
 __all__ = [
     "ALWAYS_SMALLER",
     "ESTIMATED_SHARE",
+    "LEAST_WINDOW_TOKENS",
     "Attempt",
     "AttemptKind",
     "Counted",

@@ -113,7 +113,7 @@ def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
     if (ended := _of_ending(report, sent)) is not None:
         return ended
     if report.is_silent:  # llama-cpp-python and LM Studio refuse this way
-        return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
+        return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_near_window)
     if not (report.texts or report.codes) or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
         return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
     if report.is_bare_text:  # plain text is trusted only as much as a server error

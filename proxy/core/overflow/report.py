@@ -134,6 +134,11 @@ class Verdict(Figures, frozen=True):
         return self.kind in _OVERFLOWS
 
     @property
+    def is_silent(self) -> bool:
+        """Whether it is a success without a word, not even of why the reply ended."""
+        return self.kind is VerdictKind.EMPTY and not self.evidence
+
+    @property
     def names_no_limit(self) -> bool:
         """Whether the request is, or may be, too long for a limit that is unknown, or known only about."""
         is_unknown = self.limit is None or self.limit_exactness is not Exactness.EXACT
@@ -167,7 +172,7 @@ NEAR_FULL: Final = 0.9
 """Share of the window: our estimate may be a tenth off."""
 _FAR_UNDER: Final = 0.5
 """Share of the size that a model surely accepts: a request below this is hardly too long."""
-_SMALLEST_WINDOW_TOKENS: Final = 2_048
+LEAST_WINDOW_TOKENS: Final = 2_048
 """The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
 llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
 
@@ -253,6 +258,8 @@ class Sent(Struct, frozen=True):
     """The size that the model is assumed to accept."""
     window_is_certain: bool = True
     """A window that is not certain is no evidence."""
+    guessed_tokens: int | None = None
+    """The size that it is guessed to accept, where nobody has stated or shown one."""
     has_user_text: bool = False
     """Whether one of its messages is a user's."""
     reply_tokens: int | None = None
@@ -266,13 +273,19 @@ class Sent(Struct, frozen=True):
     @property
     def share(self) -> float | None:
         """The share of the size that the model surely accepts; None if unknown."""
-        surely_taken = self.window_tokens if self.window_is_certain else _SMALLEST_WINDOW_TOKENS
+        surely_taken = self.window_tokens if self.window_is_certain else LEAST_WINDOW_TOKENS
         return self.tokens / surely_taken if self.tokens and surely_taken else None
 
     @property
     def is_long(self) -> bool:
         """Whether its length may be the reason for a response that says nothing."""
         return self.share is not None and self.share >= NEAR_FULL
+
+    @property
+    def is_near_window(self) -> bool:
+        """Whether it comes near the window that is known or guessed: far below, silence has another reason."""
+        reach = self.guessed_tokens if self.window_tokens is None else self.window_tokens
+        return self.tokens is not None and reach is not None and self.tokens >= NEAR_FULL * reach > 0
 
     @property
     def is_short(self) -> bool:

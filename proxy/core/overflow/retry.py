@@ -59,6 +59,7 @@ class AttemptKind(StrEnum):
 
     FIRST = "first"
     AS_KNOWN = "as_known"
+    REPEATED = "repeated"
     SHORTER_REPLY = "shorter_reply"
     EMERGENCY = "emergency"
     WITHOUT_MEDIA = "without_media"
@@ -69,7 +70,10 @@ class AttemptKind(StrEnum):
     REPAIRED = "repaired"
 
 
+_UNCHANGED: Final = frozenset({AttemptKind.AS_KNOWN, AttemptKind.REPEATED})
+"""Sends that answer what was the proxy's own idea, or an accident: the request has not used its cure."""
 _CURED: Final = {
+    AttemptKind.REPEATED: VerdictKind.EMPTY,
     AttemptKind.FEWER_BYTES: VerdictKind.BYTES,
     AttemptKind.WITHOUT_MEDIA: VerdictKind.MEDIA,
     AttemptKind.ORIGINAL: VerdictKind.UNKNOWN,
@@ -223,11 +227,14 @@ class Outcome(Struct, frozen=True):
 def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Sequence[Attempt]:
     """Candidates for the next send: the first attempt whose plan keeps to its goal is sent, or else the last one.
     Empty: the response is final. `cures`: the attempts after the first send."""
-    found = _cure(outcome, situation)
-    if not found or not cures or (len(cures) == 1 and cures[0].kind is AttemptKind.AS_KNOWN):
-        return found  # a trial was refused, which was this proxy's idea: the request has not used its cure
+    if len(cures) + 2 > MAX_SENDS:
+        return ()
+    kinds = {cure.kind for cure in cures}
+    found = _cure(outcome, situation, may_be_accident=AttemptKind.REPEATED not in kinds)
+    if not found or kinds <= _UNCHANGED or found[0].kind is AttemptKind.REPEATED:
+        return found
     cure = found[0]
-    if len(cures) + 2 > MAX_SENDS or AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
+    if AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
     names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
     if not outcome.proves(cures) and not (cure.kind is AttemptKind.WITHOUT_TOOL and names_a_member):
@@ -241,12 +248,15 @@ def _least_reply(*attempts: Attempt) -> int | None:
     return min([one.reply_tokens for one in attempts if one.reply_tokens is not None], default=None)
 
 
-def _cure(outcome: Outcome, situation: Situation) -> Sequence[Attempt]:
-    """Attempts that may be accepted after this refusal."""
+def _cure(outcome: Outcome, situation: Situation, *, may_be_accident: bool) -> Sequence[Attempt]:
+    """Attempts that may be accepted after this refusal. `may_be_accident`: whether silence may be one of the
+    connection, as the same bytes have not been met with it twice."""
     verdict, terms = outcome.verdict, situation.terms
     is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
     if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
         return [Attempt(AttemptKind.AS_KNOWN)]
+    if verdict.is_silent and verdict.is_suspect and may_be_accident:
+        return [Attempt(AttemptKind.REPEATED)]
     if verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):

@@ -75,6 +75,8 @@ class Learning:
         """The largest accepted prompts, by model and tenant; per worker."""
         self._suspected: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
         """The smallest prompts refused without a word since something was accepted."""
+        self._silent: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
+        """The smallest prompts that were met with silence since one of their size was accepted."""
         self.version = 0
         """Changes when a limit or a ratio is new, from this worker or another."""
         self.on_lesson: Callable[[], None] = lambda: None
@@ -268,15 +270,23 @@ class Learning:
         key = key_of(model), by
         self._suspected.put(key, min(refused_tokens, self._suspected.get(key) or refused_tokens))
 
+    def note_silence(self, model: str, prompt_tokens: int, by: str = "") -> bool:
+        """Remember the size of a prompt that was met with silence; returns whether that is the first time since one of
+        its size was accepted."""
+        known = self._silent.get(key := (key_of(model), by))
+        self._silent.put(key, prompt_tokens if known is None else min(known, prompt_tokens))
+        return known is None
+
     def note_passed(self, model: str | None, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
         """Remember the size of an accepted prompt, for the search for a limit that no refusal names. Only a first send
         may raise the guess: the next turn continues from a second one."""
         key = key_of(model), by
         if prompt_tokens > (self._passed.get(key) or 0):
             self._passed.put(key, prompt_tokens)
-        suspected = self._suspected.get(key)
-        if suspected is not None and prompt_tokens >= suspected:
-            self._suspected.pop(key)
+        for refused in (self._suspected, self._silent):
+            size = refused.get(key)
+            if size is not None and prompt_tokens >= size:
+                refused.pop(key)
         known = self.known.get(key[0], _NOTHING)
         if known is _NOTHING or not (self._enabled and is_first):
             return

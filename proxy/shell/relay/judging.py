@@ -15,6 +15,7 @@ from proxy.core.conversation import Size, unpaired
 from proxy.core.media.placement import modalities_in
 from proxy.core.models import Certainty, Modality, ModelProfile, Search
 from proxy.core.overflow import (
+    LEAST_WINDOW_TOKENS,
     Attempt,
     AttemptKind,
     Counted,
@@ -64,11 +65,11 @@ class Judge:
             return Outcome(answer.status, ACCEPTED)
 
     def _judged(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
-        if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.telling):
+        if answer.status < 400 and answer.is_plainly_a_reply:
             fitting = self._fitting(answer, planned, record) if is_first else None
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
-        verdict = _verdict(answer, planned, plan.after)
+        verdict = self._verdict(answer, planned, plan.after)
         record.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(record, verdict)
@@ -87,13 +88,33 @@ class Judge:
     def observed(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
         try:
-            verdict = _verdict(answer, planned, planned.plan.before)
+            verdict = self._verdict(answer, planned, planned.plan.before)
         except Exception:
             logger().exception("judging_failed", request_id=record.request_id)
             return
         record.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(record, verdict)
+
+    def _verdict(self, answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
+        """Judge a response. `size`: of the prompt that it answers."""
+        body, profile, budget = planned.request.body, planned.inputs.profile, planned.plan.budget
+        if not planned.request.shape.is_whole:
+            return planned.wire.judged(answer.status, answer.headers, answer.judged, sent=None, request=body)
+        sent = Sent(
+            size.tokens,
+            size.chars,
+            # The part of the window that a prompt may fill; a rate is no window.
+            profile.certain_window_tokens if profile.is_rated else budget.certain_room_tokens,
+            profile.certain_window_tokens is not None,
+            LEAST_WINDOW_TOKENS if self._is_own_server else budget.room_tokens,  # the default is of hosted models
+            has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
+            reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
+        )
+        verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
+        if answer.ended_quietly and verdict.kind in (VerdictKind.ACCEPTED, VerdictKind.UNKNOWN):
+            return Verdict(VerdictKind.EMPTY, is_suspect=sent.is_near_window)
+        return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> int | None:
         """How much the upstream reads uncut, by our estimate, if a whole response proves that it has cut the prompt."""
@@ -216,7 +237,8 @@ class Judge:
         if attempt.kind is AttemptKind.FEWER_BYTES:
             self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
         if attempt.kind is AttemptKind.EMERGENCY and refusal.names_no_limit and is_accepted:
-            if refusal.is_suspect and (search := self.search_after(refusal, refused, sent)) is not None:
+            is_proof = refusal.is_suspect and not self._may_be_accident(refusal, refused)
+            if is_proof and (search := self.search_after(refusal, refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
             self._learning.note_passed(sent.request.known_as, sent.tokens_after, sent.tenant, is_first=False)
         if attempt.kind is not AttemptKind.WITHOUT_MEDIA:
@@ -226,6 +248,13 @@ class Judge:
         elif refusal.refuses_model:
             kinds = refusal.refused & attempt.refused or attempt.refused
             self._learning.note_refused_media(refused.request.known_as, kinds, refused.tenant)
+
+    def _may_be_accident(self, refusal: Verdict, refused: Planned) -> bool:
+        """Whether silence, although met with twice, may be the connection's: far from any window that is known it
+        teaches when it comes once more before a prompt of that size is accepted."""
+        if not (refusal.is_silent and refused.inputs.profile.window_is_guessed):
+            return False
+        return self._learning.note_silence(refused.request.known_as, refused.tokens_after, refused.tenant)
 
     def learn_from_usage(
         self,
@@ -332,21 +361,3 @@ def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
         return bool(wire.continues(request) and wire.unanswered_in(verdict.upstream_message))
     is_unpaired = bool(unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat))
     return is_unpaired or wire.lacks_reasoning(request)
-
-
-def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
-    """Judge a response. `size`: of the prompt that it answers."""
-    body, profile = planned.request.body, planned.inputs.profile
-    if not planned.request.shape.is_whole:
-        return planned.wire.judged(answer.status, answer.headers, answer.judged, sent=None, request=body)
-    sent = Sent(
-        size.tokens,
-        size.chars,
-        # The part of the window that a prompt may fill; a rate is no window.
-        profile.certain_window_tokens if profile.is_rated else planned.plan.budget.certain_room_tokens,
-        profile.certain_window_tokens is not None,
-        has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
-        reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
-    )
-    verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
-    return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 from msgspec import Struct, field
 
 from proxy.core.overflow import Counted
+from proxy.errors import UpstreamUnreachable
 from proxy.shell.http.bodies import is_zlibs
 from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.shell.upstream.tap import Consumer
@@ -68,6 +69,8 @@ class PeekedResponse(Struct, eq=False):
     """Bytes read so far, decompressed, without those passed on early."""
     is_whole: bool = False
     """Whether the whole body was read: it can be passed on even after the response is closed."""
+    failure: UpstreamUnreachable | None = None
+    """Why it broke off before anything of it had content; the client gets this error, unless it is sent again."""
     has_begun: bool = False
     """Whether anything was passed on early."""
     _held: list[bytes] = []
@@ -103,9 +106,9 @@ class PeekedResponse(Struct, eq=False):
         return self.is_stream if as_stream else b"json" in dict(self.headers).get(b"content-type", b"").lower()
 
     @property
-    def telling(self) -> bytes:
-        """The bytes that show a reply: what was read, from the first event with content on if there is one."""
-        return self._telling or self.evidence
+    def is_plainly_a_reply(self) -> bool:
+        """Whether what was read, from the first event with content on if there is one, is the beginning of a reply."""
+        return not self.ended_quietly and self._wire.is_plainly_a_reply(self._telling or self.evidence)
 
     @property
     def judged(self) -> bytes:
@@ -119,14 +122,31 @@ class PeekedResponse(Struct, eq=False):
 
     async def look(self, early: PassEarly | None = None, *, as_stream: bool = True) -> None:
         """Read as much as is needed to judge the response; bytes without content go to `early` if it has the form that
-        the client requested, `as_stream` or not. Raises UpstreamUnreachable and UpstreamTimeout."""
+        the client requested, `as_stream` or not. Raises UpstreamUnreachable if it breaks off after content, and
+        UpstreamTimeout."""
         if (body := self._answer.arrived()) is None:
-            if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
-                return
+            try:
+                if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
+                    return
+            except UpstreamUnreachable as error:
+                if self.status != 200 or not self._is_empty:
+                    raise
+                self.failure = error
         elif self._take(body):
             return
         self.is_whole = True
         self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether nothing with content has arrived, not even the beginning of an event."""
+        begun = self._splitter.rest if self._splitter is not None else b"" if self.is_stream else self.evidence
+        return not self._telling and not begun.strip()
+
+    @property
+    def ended_quietly(self) -> bool:
+        """Whether it is a stream that is over without an event with content."""
+        return self.is_whole and self.is_stream and not self._telling
 
     async def _look_on(self, early: PassEarly | None) -> bool:
         """Read what arrives; returns whether all of it was read without a decision."""
@@ -179,7 +199,8 @@ class PeekedResponse(Struct, eq=False):
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
-        return _Pieces(self._held, self._pieces, None if self._is_noted else self.last)
+        rest = self._pieces if self.failure is None else _broken(self.failure)
+        return _Pieces(self._held, rest, None if self._is_noted else self.last)
 
     @property
     def counted(self) -> Counted | None:
@@ -242,6 +263,12 @@ class _Pieces:
         if self._last is not None:
             self._last.add(piece)
         return piece
+
+
+async def _broken(failure: UpstreamUnreachable) -> AsyncIterator[bytes]:
+    """The rest of a response that has none."""
+    raise failure
+    yield b""
 
 
 def _quiet_bytes(body: bytes) -> int:

@@ -250,7 +250,7 @@ class Relay:
                             self._planner.note_healed(send.refused, send.planned, unsealed=True)  # these are others
                         await response.aclose()
                         return fallback
-                    self._raise_for(pending, send, outcome)
+                    self._raise_for(response, pending, send, outcome)
                     self._held.note(send.planned, outcome, response.evidence, pending.tenant)
                     return response, send, outcome
             except BaseException:
@@ -299,7 +299,7 @@ class Relay:
         kept, planned = pending.kept, send.planned
         kept.wake()
         if kept.is_away:
-            is_plain = response.status < 400 and planned.wire.is_plainly_a_reply(response.telling)
+            is_plain = response.status < 400 and response.is_plainly_a_reply
             if (pending.heals or not is_plain) and not await kept.back():
                 return Outcome(response.status, ACCEPTED)
         outcome = self._judge.outcome(response, planned, record, is_first=send.is_first)
@@ -307,9 +307,9 @@ class Relay:
             return Outcome(response.status, ACCEPTED)
         return outcome
 
-    def _raise_for(self, pending: PendingRequest, send: Send, outcome: Outcome) -> None:
-        """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow and
-        UpstreamEmpty."""
+    def _raise_for(self, response: PeekedResponse, pending: PendingRequest, send: Send, outcome: Outcome) -> None:
+        """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow,
+        UpstreamEmpty and UpstreamUnreachable."""
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         is_ours = self._settings.overflow.retry or pending.again is not None  # a page is not the client's
@@ -317,8 +317,11 @@ class Relay:
             done = [cure.cures for cure in pending.cures]
             message = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
             raise overflow(message, send.planned, outcome.verdict)
-        if outcome.verdict.kind is VerdictKind.EMPTY and not send.is_first:
+        is_shorter = any(cure.kind is not AttemptKind.REPEATED for cure in pending.cures)
+        if outcome.verdict.kind is VerdictKind.EMPTY and is_shorter:
             raise UpstreamEmpty(empty_twice(tokens, language))
+        if response.failure is not None:
+            raise response.failure
 
     async def _send(self, target: bytes, headers: Headers, body: Outgoing, record: RequestRecord) -> UpstreamResponse:
         record.upstream = self._upstream.host

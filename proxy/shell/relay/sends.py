@@ -113,8 +113,9 @@ class PendingRequest(Discreet, frozen=True):
         has the beginning of a response, uncompressed."""
         headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
         cures, unproven = (*self.cures, send.attempt), (*self.unproven, send)
+        again = self.again if send.planned is self.planned else None
         return structs.replace(
-            self, headers=headers, planned=send.planned, larger=None, again=None, cures=cures, unproven=unproven
+            self, headers=headers, planned=send.planned, larger=None, again=again, cures=cures, unproven=unproven
         )
 
     @property

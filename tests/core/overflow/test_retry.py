@@ -49,7 +49,7 @@ EXACT_VERDICTS = st.builds(
 )
 """The only ones that prove a shorter reply."""
 VERDICTS = ANY_VERDICTS | EXACT_VERDICTS
-SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.booleans())
+SITUATIONS = st.builds(Situation, COUNTS, COUNTS, COUNTS, MAYBE, st.booleans(), st.booleans())
 STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 
 
@@ -101,11 +101,16 @@ def test_a_second_send_is_smaller_or_requests_less_or_is_the_original(situation,
             assert attempt.goal_tokens is None
             assert attempt.reply_tokens >= MIN_USEFUL_REPLY_TOKENS
             assert situation.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
-        case kind:
-            assert kind is AttemptKind.ORIGINAL
+        case AttemptKind.FEWER_BYTES:
+            assert status == 413
+            assert attempt.terms.goal_bytes < situation.bytes
+        case AttemptKind.ORIGINAL:
             assert situation.edited
             assert situation.original_could_fit
             assert not verdict.is_overflow
+        case kind:
+            assert kind is AttemptKind.REPEATED
+            assert verdict.is_silent
 
 
 @given(SITUATIONS, STATUSES)
@@ -234,8 +239,21 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
     assert second(situation, 429, Verdict(VerdictKind.RATE, limit=6_000)) is None
 
 
+def test_what_got_no_answer_is_sent_again_as_it_is_before_half_of_it():
+    empty = Outcome(200, Verdict(VerdictKind.EMPTY, is_suspect=True))
+    again, half = Attempt(AttemptKind.REPEATED), Terms(goal_tokens=5_000)
+    assert sends(SENT, empty)[1:] == [again]
+    assert [one.terms for one in sends(SENT, empty, empty, empty)[1:]] == [None, half]
+    refused = Outcome(400, Verdict(VerdictKind.PROMPT))
+    assert [one.terms for one in sends(SENT, empty, refused, empty)[1:]] == [None, half]
+    assert [one.kind for one in sends(SENT, refused, empty, empty)[1:]] == [AttemptKind.EMERGENCY, again.kind]
+    assert next_attempts(empty, SENT, [Attempt(AttemptKind.AS_KNOWN)]) == [again]
+    assert sends(SENT, Outcome(200, Verdict(VerdictKind.EMPTY)))[1:] == [], "too short for its length to be the reason"
+
+
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
-    empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
+    empty = Verdict(VerdictKind.EMPTY, evidence="choices.finish_reason", is_suspect=True)
+    wordless = Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
     half = Attempt(AttemptKind.EMERGENCY, Terms(goal_tokens=5_000), 4_000, goal_tokens=5_000)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half

@@ -202,7 +202,7 @@ async def test_events_that_repeat_a_long_request_do_not_end_the_look() -> None:
     upstream = FakeAnswer([repeated, repeated, refusal, b"more"], EVENTS)
     answer = PeekedResponse.of(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
     await answer.look()
-    assert (upstream.read, answer.telling) == (3, refusal)
+    assert (upstream.read, answer.judged.endswith(refusal)) == (3, True)
     assert await collected(answer) == [repeated, repeated, refusal, b"more"]
 
 
