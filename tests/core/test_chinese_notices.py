@@ -40,7 +40,7 @@ URL = "http://127.0.0.1:8787/artifacts"
 WAYS = [
     ArtifactAccess(),
     ArtifactAccess("/数据"),
-    ArtifactAccess(url=URL, key_headers=("Authorization: Bearer",)),
+    ArtifactAccess(url=URL, key_headers=("Authorization: Bearer $OPENAI_API_KEY",)),
     ArtifactAccess(url=URL, tool=True),
 ]
 NOTICES = [

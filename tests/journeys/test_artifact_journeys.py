@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import string
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,49 @@ def test_the_command_of_a_notice_fetches_the_lines_that_are_missing(build: Any) 
     first = int(re.search(r"lines=(\d+)", address)[1])  # type: ignore[index]
     assert page.splitlines()[1:] == LONG.splitlines()[first - 1 : first + 80]
     assert sent.startswith("\n".join(LONG.splitlines()[: first - 1]))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        {"authorization": "Bearer sk-openai"},
+        {"x-api-key": "sk-anthropic", "anthropic-version": "2023-06-01"},
+        {"anthropic-version": "2023-06-01", "authorization": "Bearer sk-token"},
+        {"api-key": "sk-azure"},
+        {"x-api-key": "sk-anthropic", "authorization": "Bearer sk-openai"},
+        {"authorization": "Bearer sk-openai", "x-api-key": "sk-anthropic"},
+    ],
+    ids=lambda sent: " ".join(sent),
+)
+def test_the_command_of_a_notice_sends_the_keys_that_its_client_sends(sent: dict[str, str], build: Any) -> None:
+    """The variables are those in which the clients of these APIs keep their keys."""
+    variables = {
+        "OPENAI_API_KEY": "sk-openai",
+        "ANTHROPIC_API_KEY": "sk-anthropic",
+        "ANTHROPIC_AUTH_TOKEN": "sk-token",
+        "AZURE_OPENAI_API_KEY": "sk-azure",
+    }
+    world = build(artifacts={"public_url": "http://elsewhere.example"})
+    tools = [{"type": "function", "function": {"name": "bash"}}]
+    headers = {"content-type": "application/json", "x-forwarded-for": "10.1.2.3", **sent}
+    commands = []
+    for _ in range(2):
+        answer = world.client.post(
+            f"{world.proxies[0]}/chat/completions", json=one_call(LONG, tools=tools), headers=headers
+        )
+        assert answer.status_code == 200
+        commands.append(re.search(r"curl -s(( -H \"[^\"]+\")*) '(\S+)'", world.upstream.last.messages[3]["content"]))
+    command = commands[0]
+    assert command is not None
+    assert command[0] == commands[1][0], "the same in every turn"
+    written = string.Template(command[1]).substitute(variables)
+    named = [tuple(one.split(": ")) for one in re.findall('-H "([^"]+)"', written)]
+    assert {name.lower(): value for name, value in named} == {
+        name: value for name, value in sent.items() if name != "anthropic-version"
+    }
+    address = command[3].replace("http://elsewhere.example", world.proxies[0].removesuffix("/v1"))
+    assert world.client.get(address, headers=named).status_code == 200
 
 
 def test_the_way_back_is_the_same_in_every_turn_and_a_strange_host_changes_no_other_conversation(build: Any) -> None:

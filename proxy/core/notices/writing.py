@@ -37,7 +37,7 @@ class ArtifactAccess(Struct, frozen=True):
     url: str | None = None
     """Where they are served, without a slash at the end; None: it is unknown by which name the agent reaches us."""
     key_headers: tuple[str, ...] = ()
-    """The beginnings of the headers that have to carry the agent's key there: `Authorization: Bearer`."""
+    """The headers that have to carry the agent's key there, as a shell writes them: `x-api-key: $ANTHROPIC_API_KEY`."""
     tool: bool = False
     """Whether the request is offered our own tool, `read_artifact`."""
     by_hash: bool = False
@@ -228,7 +228,7 @@ class Notices(Struct, frozen=True):
         if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None and not is_needed:
             return None  # a tool that opens files needs only the path
         if self.reach is AgentFileAccess.SHELL and url is not None:
-            keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
+            keys = "".join(f' -H "{header}"' for header in self.way.key_headers)
             if "lines" in parameters and self.page.served_bytes is not None:
                 parameters = {**parameters, "bytes": str(self.page.served_bytes)}
             query = "?" * bool(parameters) + "&".join(f"{name}={value}" for name, value in parameters.items())

@@ -184,8 +184,17 @@ _BEGIN_OF_FRONTS: Final = (b"x-forwarded-", b"x-envoy-", b"cf-")
 _CAME_THROUGH: Final = (b"forwarded", b"")
 _HOST_BYTES: Final = 300
 """A longer value is no host; what is remembered is bounded."""
-_KEYS: Final = {b"authorization": "Authorization: Bearer", b"api-key": "api-key:", b"x-api-key": "x-api-key:"}
-"""How to write a header that carries the key again."""
+_KEYS: Final = {
+    b"authorization": "Authorization: Bearer $OPENAI_API_KEY",
+    b"api-key": "api-key: $AZURE_OPENAI_API_KEY",
+    b"x-api-key": "x-api-key: $ANTHROPIC_API_KEY",
+}
+"""How an agent writes the header that carries its key, with the variable in which clients that send this header keep
+it."""
+_ANTHROPIC: Final = b"anthropic-version"
+"""Sent with every request by Anthropic's clients, which have another variable for a bearer token:
+https://code.claude.com/docs/en/env-vars"""
+_ANTHROPIC_KEYS: Final = {**_KEYS, b"authorization": "Authorization: Bearer $ANTHROPIC_AUTH_TOKEN"}
 
 
 class AccessResolver:
@@ -206,9 +215,12 @@ class AccessResolver:
         if len(named) < len(headers) and [name for name, _ in headers].count(b"host") > 1:
             host = b""
         keys = tuple(filter(named.__contains__, _KEYS))
+        if len(keys) > 1:  # in the client's order, as its tenant depends on it
+            keys = tuple(filter(_KEYS.__contains__, named))
+        written = tuple(map((_ANTHROPIC_KEYS if _ANTHROPIC in named else _KEYS).__getitem__, keys))
         is_fronted = next(filter(_is_of_front, named), None) is not None
         scheme = scope.get("scheme", "http")
-        return self._way(client and client[0], server and server[0], scheme, host, keys, is_fronted)
+        return self._way(client and client[0], server and server[0], scheme, host, written, is_fronted)
 
     @property
     def here(self) -> ArtifactAccess:
@@ -221,14 +233,14 @@ class AccessResolver:
         server: str | None,
         scheme: str,
         host: bytes,
-        keys: tuple[bytes, ...],
+        key_headers: tuple[str, ...],
         is_fronted: bool,
     ) -> ArtifactAccess:
         headers = [_CAME_THROUGH] if is_fronted else []
         seen: Scope = {"client": client and (client, 0), "server": server and (server, 0), "headers": headers}
-        return self._built(is_on_this_machine(seen), host_of([(b"host", host)]), scheme, keys)
+        return self._built(is_on_this_machine(seen), host_of([(b"host", host)]), scheme, key_headers)
 
-    def _built(self, is_here: bool, host: str | None, scheme: str, keys: tuple[bytes, ...]) -> ArtifactAccess:
+    def _built(self, is_here: bool, host: str | None, scheme: str, key_headers: tuple[str, ...]) -> ArtifactAccess:
         stated = self._settings
         folder = stated.agent_path or (self._folder if is_here else None)
         base = stated.public_url or (f"{scheme}://{host}" if host is not None else None)
@@ -236,7 +248,7 @@ class AccessResolver:
         return ArtifactAccess(
             folder,
             None if base is None else base + "/artifacts",
-            () if is_open else tuple(_KEYS[name] for name in keys),
+            () if is_open else key_headers,
         )
 
 

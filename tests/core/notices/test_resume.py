@@ -291,6 +291,13 @@ def test_there_is_no_limit_at_which_reading_goes_in_a_circle(
         ({"cmd": f"tail -n +3 '/d/{NAME}' | tail -c +10 | head -c 99"}, PageRead(NAME, 3, 9, None, 99)),
         ({"cmd": f"cat '/a b/{NAME}'"}, PageRead(NAME)),
         ({"cmd": f"curl -s -H \"api-key: $KEY\" 'http://h/artifacts/{NAME}'"}, PageRead(NAME)),
+        (
+            {
+                "cmd": 'curl -s -H "Authorization: Bearer $ANTHROPIC_AUTH_TOKEN" -H "x-api-key: $ANTHROPIC_API_KEY" '
+                f"-H \"api-key: $AZURE_OPENAI_API_KEY\" 'http://h/artifacts/{NAME}'"
+            },
+            PageRead(NAME),
+        ),
         ({"file_path": f"/d/{NAME}", "offset": 81, "limit": 9}, PageRead(NAME, 81, is_numbered=True)),
         ({"path": f"C:\\d\\{NAME}", "view_range": [7, 9]}, PageRead(NAME, 7, is_numbered=True)),
         ({"absolute_path": f"/d/{NAME}", "start_line": True, "offset": -5}, PageRead(NAME, 1, is_numbered=True)),

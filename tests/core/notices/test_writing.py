@@ -134,7 +134,7 @@ def test_other_tools_get_line_numbers_however_long_the_lines_are():
 
 
 URL = "http://proxy:8787/artifacts"
-ELSEWHERE = ArtifactAccess(None, URL, ("Authorization: Bearer",))
+ELSEWHERE = ArtifactAccess(None, URL, ("Authorization: Bearer $OPENAI_API_KEY",))
 CUT = Artifact(b"a\n" * 10, "bash")
 FROM_3 = Resume.between("a\n" * 2, "a\n" * 8, PageSize())
 
@@ -143,7 +143,7 @@ FROM_3 = Resume.between("a\n" * 2, "a\n" * 8, PageSize())
     ("way", "reach", "words", "zh_words"),
     [
         (
-            ArtifactAccess("/d", URL, ("Authorization: Bearer",), True),
+            ArtifactAccess("/d", URL, ("Authorization: Bearer $OPENAI_API_KEY",), True),
             AgentFileAccess.SHELL,
             f" The whole is kept in /d/{CUT.id}. To go on reading: sed -n '3,83p' '/d/{CUT.id}'",
             f" 完整内容保存在 /d/{CUT.id}。 继续阅读：sed -n '3,83p' '/d/{CUT.id}'",

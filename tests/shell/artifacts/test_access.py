@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS
 
+from proxy.config import VARIABLES
 from proxy.config.settings import ArtifactSettings, Settings
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.shell.artifacts.access import (
@@ -60,7 +61,7 @@ def test_who_came_through_a_reverse_proxy_may_be_anywhere(name: bytes) -> None:
 
 
 def test_a_client_on_this_machine_gets_the_path_and_others_the_url() -> None:
-    url, keys = "http://proxy:8787/artifacts", ("Authorization: Bearer",)
+    url, keys = "http://proxy:8787/artifacts", ("Authorization: Bearer $OPENAI_API_KEY",)
     assert way(scope()) == ArtifactAccess("/kept", url, keys)
     assert way(scope("10.0.0.6")) == ArtifactAccess(None, url, keys)
     assert way(scope("10.0.0.6", headers=[HOST])) == ArtifactAccess(None, url)
@@ -77,15 +78,27 @@ def test_what_the_operator_states_holds_for_everybody() -> None:
     stated = {"agent_path": "/mnt/kept", "public_url": "https://p.example/x/v1/"}
     for client in ("127.0.0.1", "10.0.0.6"):
         assert way(scope(client), **stated) == ArtifactAccess(
-            "/mnt/kept", "https://p.example/x/artifacts", ("Authorization: Bearer",)
+            "/mnt/kept", "https://p.example/x/artifacts", ("Authorization: Bearer $OPENAI_API_KEY",)
         )
 
 
 def test_no_key_is_requested_if_none_is_needed() -> None:
     assert way(scope(), shared=True).key_headers == ()
     assert way(scope(), open_on_loopback=True).key_headers == ()
-    assert way(scope("10.0.0.6"), open_on_loopback=True).key_headers == ("Authorization: Bearer",)
-    assert way(scope(headers=[(b"api-key", b"1"), (b"x-api-key", b"2")])).key_headers == ("api-key:", "x-api-key:")
+    assert way(scope("10.0.0.6"), open_on_loopback=True).key_headers == ("Authorization: Bearer $OPENAI_API_KEY",)
+    assert way(scope(headers=[(b"api-key", b"1"), (b"x-api-key", b"2")])).key_headers == (
+        "api-key: $AZURE_OPENAI_API_KEY",
+        "x-api-key: $ANTHROPIC_API_KEY",
+    )
+
+
+def test_each_header_is_written_with_a_variable_whose_key_our_own_commands_send_in_it() -> None:
+    headers = [(name, b"1") for name in KEY_HEADERS]
+    for version in ([], [(b"anthropic-version", b"2023-06-01")]):
+        for header in way(scope(headers=[*version, *headers])).key_headers:
+            name, _, value = header.partition(": ")
+            form, _, variable = value.partition("$")
+            assert VARIABLES[variable] == (name.lower().encode(), form + "{}")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +152,9 @@ def test_nothing_but_a_host_ever_gets_into_an_address(host: bytes) -> None:
 
 def test_two_hosts_are_none() -> None:
     assert host_of([HOST, HOST]) is None
-    assert way(scope(headers=[HOST, HOST, KEY])) == ArtifactAccess("/kept", None, ("Authorization: Bearer",))
+    assert way(scope(headers=[HOST, HOST, KEY])) == ArtifactAccess(
+        "/kept", None, ("Authorization: Bearer $OPENAI_API_KEY",)
+    )
 
 
 ANNA = [(b"authorization", b"Bearer sk-anna"), (b"x-other", b"1")]
