@@ -51,6 +51,9 @@ _TLS_PROBLEM: Final = "the client speaks TLS, but this port speaks HTTP: use htt
 _PROBLEMS: Final = {"Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1 is"}
 """llhttp's messages that leave the client guessing (RFC 9113 3.4)."""
 _BLANK_LINE: Final = b"\r\n\r\n"
+_EMPTY_LINES: Final = re.compile(rb"[\r\n]+")
+_CHUNK_LINE: Final = re.compile(rb"0*([1-9A-Fa-f][0-9A-Fa-f]{0,15})(?:;[^\n]*)?\r\n")
+"""The line before a chunk's content, with its size (RFC 9112 7.1). llhttp refuses what it would read otherwise."""
 _OF_THE_CONNECTION: Final = frozenset((b"connection", b"transfer-encoding"))
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Control characters that uvicorn refuses in a header, without line ends, which are counted."""
@@ -95,12 +98,14 @@ class Connection(HttpToolsProtocol):
         self._is_refused = False
         """Whether further input is ignored."""
         self._ignored_bytes = 0
-        self._held = b""
+        self._held = bytearray()
         """Bytes received of the requests after that one."""
         self._end_of_last = b""
-        """The last bytes of the piece before, if its blank line may be incomplete."""
+        """The last bytes of the piece before, if its blank line or the line before a chunk may be incomplete."""
         self._body_left = 0
         """Missing bytes of a body of known length."""
+        self._chunk_left = 0
+        """Missing bytes of a chunk, with the line end after its content."""
         self._line_bytes = 0
         """Since the beginning of the head, or since the last content of a chunk."""
         self._body_bytes = self._content_bytes = 0
@@ -133,38 +138,68 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse piece by piece: a piece ends where a request may end, so none contains parts of two."""
-        while data:
+        taken = self._parse_pieces(data) if not self._held or self._is_refused else 0
+        if taken < len(data):
+            self._held += data[taken:]
+            if len(self._held) > _HELD_BYTES:
+                self.transport.pause_reading()
+
+    def _parse_pieces(self, data: bytes | bytearray) -> int:
+        """Parse up to the end of a request that is being served, and return how many bytes that took. A piece ends
+        where a request may end, so none contains parts of two. Blank lines in a body make no pieces: a body may consist
+        of them."""
+        at = 0
+        while at < len(data):
             if self._is_refused:
-                self._ignored_bytes += len(data)
+                self._ignored_bytes += len(data) - at
                 if self._ignored_bytes > _LINGER_BYTES:
                     self.transport.pause_reading()
-                return
+                return len(data)
             if self._is_busy and not self._is_in_body:
-                self._held += data
-                if len(self._held) > _HELD_BYTES:
-                    self.transport.pause_reading()
-                return
-            size = self._body_left or self._to_blank_line(data)
-            self._parse(data[:size])
-            data = data[size:]
+                break
+            begin = at
+            if self._body_left:
+                at += self._body_left
+            elif self._is_in_body:
+                at = self._end_of_chunks(data, at)
+            else:
+                at = self._end_of_head(data, at)
+            self._parse(data[begin:at])
+        return at
 
-    def _to_blank_line(self, data: bytes) -> int:
-        """How many bytes lead to the end of the next blank line: every head and every chunked body ends in one."""
+    def _end_of_head(self, data: bytes | bytearray, begin: int) -> int:
+        """Return where the head ends, or the data."""
         before = self._end_of_last
-        end = (before + data).find(_BLANK_LINE)
+        joined = before + data if before else data
+        if not self._is_in_head and (empty := _EMPTY_LINES.match(joined, begin)):
+            begin = empty.end()  # lines before a request end nothing (RFC 9112 2.2)
+        end = joined.find(_BLANK_LINE, begin)
         if end < 0:
-            self._end_of_last = (before + data)[-3:]
+            self._end_of_last = bytes(joined[-3:])
             return len(data)
         self._end_of_last = b""
         return end + len(_BLANK_LINE) - len(before)
 
-    def _parse(self, data: bytes) -> None:
+    def _end_of_chunks(self, data: bytes | bytearray, begin: int) -> int:
+        """Return where the chunks end that begin here; without one, where the line ends, or the data."""
+        before, self._end_of_last = self._end_of_last, b""
+        joined = before + data if before else data
+        end = begin + self._chunk_left
+        while (line := _CHUNK_LINE.match(joined, end)) is not None:
+            end = line.end() + int(line[1], 16) + len(b"\r\n")
+        if end == begin:
+            end = joined.find(b"\n", begin) + 1
+            if not end:
+                end, self._end_of_last = len(joined), bytes(joined[begin:])
+        self._chunk_left = max(end - len(joined), 0)
+        return end - len(before)
+
+    def _parse(self, data: bytes | bytearray) -> None:
         was_in_head = self._is_in_head
         self._line_bytes += len(data)
         if self._is_in_body:
             self._body_bytes += len(data)
-            self._body_left -= min(len(data), self._body_left)
+            self._body_left = max(self._body_left - len(data), 0)
         try:
             try:
                 self.parser.feed_data(data)
@@ -174,7 +209,7 @@ class Connection(HttpToolsProtocol):
                 self._check_head()
                 if not was_in_head:
                     self._wait(self._all.head_seconds)
-            elif self._is_in_body and not self._body_left:
+            elif self._is_in_body:
                 self._check_chunks()
         except HttpParserError as error:
             cause = error.__context__  # of an error in a callback
@@ -271,9 +306,9 @@ class Connection(HttpToolsProtocol):
         self._wait(self._all.keep_alive_seconds)
         self.flow.resume_reading()
         if self._held:
-            held, self._held = self._held, b""
-            self.transport.resume_reading()
-            self.data_received(held)
+            del self._held[: self._parse_pieces(self._held)]
+            if len(self._held) <= _HELD_BYTES:
+                self.transport.resume_reading()
 
     def when_lost(self, then: Callable[[], None] | None) -> None:
         """See Losable."""

@@ -46,7 +46,7 @@ class Socket(asyncio.Transport):
         self.is_paused = True
 
     def resume_reading(self) -> None:
-        pass
+        self.is_paused = False
 
 
 async def _turns(count: int = 6) -> None:
@@ -370,3 +370,28 @@ async def test_a_finished_response_is_not_stopped() -> None:
     await _turns()
     connection.pause_writing()
     assert stopped == []
+
+
+async def test_a_client_that_sends_ahead_is_read_again_once_little_waits() -> None:
+    turn = asyncio.Semaphore(0)
+    served = 0
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        nonlocal served
+        await turn.acquire()
+        served += 1
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    connection, socket = _connected(app)
+    many = 3 * 64 * 1024 // len(REQUEST)
+    connection.data_received(REQUEST * many)
+    was_paused = []
+    for _ in range(many):
+        was_paused.append(socket.is_paused)
+        turn.release()
+        await _turns()
+    assert served == many
+    assert was_paused == [True] * was_paused.count(True) + [False] * was_paused.count(False)
+    assert was_paused.count(False) == 64 * 1024 // len(REQUEST) + 1
+    connection.connection_lost(None)

@@ -53,8 +53,26 @@ class Socket(asyncio.Transport):
         pass
 
 
-def served(data: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> list[str | bytes]:
-    """The bodies that the application gets from a client that sends `data` in pieces, then the refusal, if any."""
+class Counted:
+    """A parser that counts the pieces that it gets."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+        self.pieces = 0
+
+    def feed_data(self, data: bytes) -> None:
+        self.pieces += 1
+        self._parser.feed_data(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
+def served(
+    data: bytes, cuts: list[int] | None = None, limit: int = LIMIT, counted: list[int] | None = None
+) -> list[str | bytes]:
+    """The bodies that the application gets from a client that sends `data` in pieces, then the refusal, if any.
+    `counted`: gets the number of pieces that the parser got."""
     seen = list[str | bytes]()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,12 +92,15 @@ def served(data: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> li
         limits = Connections(max_head_bytes=limit, head_seconds=30, keep_alive_seconds=30, max_connections=10)
         connection, socket = Connection(limits, config, ServerState(), {}), Socket()
         connection.connection_made(socket)
+        parser = connection.parser = Counted(connection.parser)
         edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or [])})
         for start, stop in itertools.pairwise(edges):
             connection.data_received(data[start:stop])
         for _ in range(8 * (data.count(b"HTTP/1.1") + 1)):
             await asyncio.sleep(0)
         connection.connection_lost(None)
+        if counted is not None:
+            counted.append(parser.pieces)
         _, is_refused, refusal = socket.sent.partition(b"content-type: application/json\r\n")
         if is_refused:
             error = json.loads(refusal.partition(b"\r\n\r\n")[2])["error"]
@@ -113,14 +134,16 @@ WITH_LENGTH = st.builds(
     st.sampled_from([b"content-length", b"Content-Length", b"CONTENT-LENGTH"]),
     st.binary(max_size=40),
 )
-CONTENT = st.binary(min_size=1, max_size=30) | st.sampled_from([b"\r\n\r\n", b"0\r\n\r\n", b"\r\n", GET])
+CONTENT = st.binary(min_size=1, max_size=30) | st.sampled_from(
+    [b"\r\n\r\n", b"0\r\n\r\n", b"\r\n", b"5\r\n", b"5;", b"1\r\na\r\n", GET]
+)
 IN_CHUNKS = st.builds(
     lambda headers, chunks, extension, trailer: (
         request(
             b"PUT /x HTTP/1.1",
             [*headers, b"Transfer-Encoding: chunked"],
             b"".join(b"%X%b\r\n%b\r\n" % (len(chunk), extension, chunk) for chunk in chunks)
-            + b"0\r\n"
+            + b"00%b\r\n" % extension
             + b"".join(b"%b\r\n" % line for line in trailer)
             + b"\r\n",
         ),
@@ -128,8 +151,8 @@ IN_CHUNKS = st.builds(
     ),
     HEADERS,
     st.lists(CONTENT, max_size=4),
-    st.sampled_from([b"", b";a=b"]),
-    st.lists(st.just(b"x-trailer: 1"), max_size=2),
+    st.sampled_from([b"", b";a=b", b";0"]),
+    st.lists(st.sampled_from([b"x-trailer: 1", b"X-Trailer:5;a"]), max_size=2),
 )
 CUTS = st.lists(st.integers(0, 1 << 16), max_size=20)
 
@@ -148,6 +171,7 @@ FRAGMENTS = st.sampled_from(
         *(b"content-length: 3, 3\r\n", b"content-length:\r\n", b" folded\r\n", b"a: b\r\r\n"),
         *(b"transfer-encoding: chunked\r\n", b"transfer-encoding: gzip, chunked\r\n"),
         *(b"transfer-encoding: chunked, gzip\r\n", b"3\r\n", b"3 \r\n", b"3;\n\r\n", b"0x3\r\n", b"0\r\n"),
+        *(b"3;\r\r\n", b"+3\r\n", b"03\r\n", b"00\r\n", b'3;a="\r\n', b"1" + b"0" * 15 + b"3\r\n", b"a: 3;\r\n"),
     ]
 )
 
@@ -263,3 +287,21 @@ def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size: int, is_read:
         assert got == [b"x" * 3 * 400_000]
     else:
         assert got == ["malformed_request: the request's chunks have less than 3 bytes each on average"]
+
+
+@pytest.mark.parametrize("content", [b"\r\n", b"a\r\n\r\n", b"0\r\n\r\n", b"1\r\n\r\n"])
+def test_no_content_of_a_chunk_takes_more_pieces_than_any_other(content: bytes) -> None:
+    sent, counted = content * 10_000, list[int]()
+    for one in (sent, b"x" * len(sent)):
+        assert served(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(one), one), counted=counted) == [one]
+    assert counted[0] == counted[1]
+
+
+def test_empty_lines_between_requests_take_no_pieces_of_their_own() -> None:
+    counted = list[int]()
+    for lines in (0, 400):
+        empty = b"\r\n" * lines
+        assert served(empty + GET + empty + GET, counted=counted) == [b"", b""]
+    assert counted[0] == counted[1]
+    (refusal,) = served(b"\r\n" * LIMIT + GET)
+    assert str(refusal).startswith("head_too_large: ")
