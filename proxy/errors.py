@@ -4,7 +4,7 @@
     ├── ServerStopping 503 · TooManyConnections 503 · TooManyListeners 503 · LoopDetected 508
     ├── CompressionFailed 503 · CompressionTimeout 503
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
-    │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431 · UnknownCoding 501
+    │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431 · UnknownCoding 501 · NoTunnel 501
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
     │                  KeyNeeded 401 · WrongKey 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
@@ -205,6 +205,13 @@ class MethodNotAllowed(ClientError):
 
     status = 405
     code = "method_not_allowed"
+
+
+class NoTunnel(ClientError):
+    """A CONNECT, which asks for a tunnel to another server: RFC 9110 9.3.6."""
+
+    status = 501
+    code = "no_tunnel"
 
 
 class RangeOutside(ClientError):

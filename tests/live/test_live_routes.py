@@ -130,6 +130,40 @@ async def test_a_websocket_is_refused_at_once(path: str, proxy: Any, client: Any
     assert (await client.answer())[0] == 200
 
 
+API_PATHS = ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat", "/v1/models", "/v1/a/../b"]
+OTHER_PATHS = ["/healthz", "/decisions", "/artifacts/x", "/mcp", "/v1/compress", "/", "/nowhere", "*"]
+
+
+@pytest.mark.parametrize("path", [*API_PATHS, *OTHER_PATHS])
+async def test_a_trace_is_not_forwarded_as_its_echo_would_show_the_operators_key(
+    path: str, proxy: Any, client: Any
+) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"TRACE {path}")
+        status, headers, body = await client.answer()
+        client.ask("GET /healthz")
+        assert (await client.answer())[0] == 200
+    assert status == 405
+    assert headers[b"allow"]
+    assert b"TRACE" not in headers[b"allow"]
+    assert json.loads(body)["error"]
+    assert [request for request in seen if request.line.startswith(b"TRACE")] == []
+
+
+@pytest.mark.parametrize("path", [*API_PATHS, *OTHER_PATHS, "example.com:443", "http://example.com/v1/models"])
+async def test_a_tunnel_is_refused_and_ends_the_connection(path: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"CONNECT {path}")
+        client.writer.write(b"\x16\x03\x01")
+        status, headers, body = await client.answer()
+        assert await client.reader.read() == b""
+    assert (status, headers[b"connection"]) == (501, b"close")
+    assert json.loads(body)["error"]["code"] == "no_tunnel"
+    assert [request for request in seen if request.line.startswith(b"CONNECT")] == []
+
+
 async def test_an_upgrade_to_http2_is_no_websocket(proxy: Any, client: Any) -> None:
     async with ScriptedUpstream(answering(OK), proxy.upstream_port):
         client.ask("GET /v1/files", None, "connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AA")

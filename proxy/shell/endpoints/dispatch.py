@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.config import ServerSettings
 from proxy.errors import (
     MalformedRequest,
+    MethodNotAllowed,
     ProxyError,
     ServerStopping,
     UnknownPath,
@@ -40,6 +41,8 @@ _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 of the API that the upstream's base URL names."""
 _NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
 """A 426 must name a supported protocol: RFC 9110 15.5.22."""
+
+_ALLOWED: Final = [(b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
 
 
 class FittedEndpoint:
@@ -163,6 +166,9 @@ class PassThrough:
             error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
             await sender.refuse(error, _NO_UPGRADE)
             return
+        if scope["method"] == "TRACE":
+            await sender.refuse(_no_trace(), _ALLOWED)
+            return
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
             if has_dot_segment(scope["path"]):
@@ -250,10 +256,19 @@ def _asks_for_websocket(scope: Scope) -> bool:
     return scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"])
 
 
+def _no_trace() -> MethodNotAllowed:
+    """Return why a TRACE goes nowhere: a server that echoes it would show a client the key that the proxy adds."""
+    return MethodNotAllowed("TRACE is not forwarded: its echo would show what the proxy adds to a request")
+
+
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
     """404 for an unknown path, with the base URL that was probably meant."""
+    sender = ResponseSender(send, request_id_of(scope["headers"]))
+    if scope["method"] == "TRACE":
+        await sender.refuse(_no_trace(), _ALLOWED)
+        return
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
     meant = like(raw_path(scope))
     hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
     error = UnknownPath(f"nothing is served at this path; {hint}")
-    await ResponseSender(send, request_id_of(scope["headers"])).refuse(error)
+    await sender.refuse(error)

@@ -20,7 +20,15 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from proxy.errors import HeadTooLarge, MalformedRequest, ProxyError, RequestTimeout, TooManyConnections, UnknownCoding
+from proxy.errors import (
+    HeadTooLarge,
+    MalformedRequest,
+    NoTunnel,
+    ProxyError,
+    RequestTimeout,
+    TooManyConnections,
+    UnknownCoding,
+)
 from proxy.shell.http.clients import STATE_KEY, Output
 from proxy.shell.resources import logger
 from proxy.wire import error_body
@@ -256,12 +264,14 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._check_head()
+        if self.parser.get_method() == b"CONNECT":
+            raise NoTunnel("this is no forward proxy: CONNECT opens no tunnel here")
         found = dict(self.headers)
         if b"expect" in found:
             self.expect_100_continue = any(v.lower() == b"100-continue" for n, v in self.headers if n == b"expect")
         if b"transfer-encoding" in found:
             _check_codings([value for name, value in self.headers if name == b"transfer-encoding"])
-        if b"upgrade" in found and self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+        if b"upgrade" in found and self.parser.should_upgrade():
             return  # upgrades are not offered, so the request comes again without its wish (RFC 9110 7.8)
         super().on_headers_complete()
         self.headers = []  # the trailer's, which no application sees
