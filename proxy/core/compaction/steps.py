@@ -237,17 +237,21 @@ class DropOldReasoning(Struct, frozen=True):
     """Shorter reasoning stays: the saving would not be worth a changed prefix."""
 
     def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
-        """One change for each piece of reasoning."""
+        """One change for each message."""
         for entry in self.messages(window):
             if entry.message.reasoning_bytes < self.keep_chars:
                 continue  # JSON is never shorter than its text
+            edits: list[Edit] = []
             for found in entry.original.reasoning():
                 length = len(found.raw if found.text is None else found.text)
                 if length > self.keep_chars:
                     whole = Artifact(found.raw, "reasoning", "json")
                     note = self.notices.reasoning(whole, length)
-                    edit = Edit(entry.index, found.at, note, Reason.OLD_REASONING, whole, "", length, len(note))
-                    yield Change((edit,))
+                    if len(note) < length:
+                        edit = Edit(entry.index, found.at, note, Reason.OLD_REASONING, whole, "", length, len(note))
+                        edits.append(edit)
+            if edits:
+                yield Change(tuple(edits))
 
 
 LONG_TEXT_CHARS: Final = 30_000

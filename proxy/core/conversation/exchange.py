@@ -8,6 +8,7 @@ judged by itself and by the messages before it, never by those that follow.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Final, TypeVar
@@ -150,19 +151,37 @@ def paired_by_order(
     the message before the run that has no result yet: the one that it cites, or else the first of its own tool, if
     there is one. `answering`: a result, and the id of the call → the result as its answer. `cited_by`: a result → the
     id that it names, which may be that of no call."""
-    waiting: list[ToolCall] = []
+    waiting = _WaitingCalls(())
     for message in messages:
         if message.role not in TOOL_ROLES:
-            waiting = list(message.calls)
+            waiting = _WaitingCalls(message.calls)
         elif message.answers:
-            waiting = [call for call in waiting if call.id != message.answers]
-        elif waiting:
-            cited = cited_by(message)
-            answered = max(waiting, key=lambda call: (call.id == cited, call.name == message.name))
-            waiting.remove(answered)
-            yield answering(message, answered.id)
+            waiting.left.pop(message.answers, None)
+        elif waiting.left:
+            yield answering(message, waiting.take(cited_by(message), message.name))
             continue
         yield message
+
+
+class _WaitingCalls:
+    """Calls that have no result yet."""
+
+    def __init__(self, calls: Sequence[ToolCall]) -> None:
+        self.left = OrderedDict((call.id, call.name) for call in calls)
+        """The name of each, by its id, in their order."""
+        self._by_name: dict[str, deque[str]] = {}
+        """The ids of the calls of each tool, with those that have a result."""
+        for call in calls:
+            self._by_name.setdefault(call.name, deque()).append(call.id)
+
+    def take(self, cited: str, name: str) -> str:
+        """The id of the call that a result of this tool answers."""
+        own = self._by_name.get(name, deque())
+        while own and own[0] not in self.left:
+            own.popleft()
+        answered = cited if cited in self.left else own[0] if own else next(iter(self.left))
+        del self.left[answered]
+        return answered
 
 
 class Unanswered(Struct, frozen=True):

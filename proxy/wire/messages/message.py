@@ -224,9 +224,10 @@ class ApiMessage(JsonMessage, frozen=True):
         if self.role != "assistant" or self.raw.find(_THINKING) < 0:
             return
         content = self.raw_content()
-        for position, block in enumerate(jsontext.listed(jsontext.opened(content))):
+        blocks = jsontext.listed(jsontext.opened(content))
+        for position, (raw, block) in enumerate(zip(jsontext.items_if_any(content), blocks, strict=False)):
             if kind_of(block) in THINKING:
-                raw, text = jsontext.items(cast(Raw, content))[position], block.get("thinking")
+                text = block.get("thinking")
                 yield Reasoning(("content", position), bytes(raw), text if isinstance(text, str) else None)
 
     def media(self) -> Sequence[ImageView | None]:

@@ -7,7 +7,7 @@ ignored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -89,24 +89,25 @@ def ignored(items: Sequence[bytes]) -> ApiMessage:
 def joined(messages: Sequence[Message], original: Sequence[Message]) -> bytes:
     """The JSON list of these messages: the views of one API message are joined again. `original`: the messages as
     received."""
-    items: list[tuple[Message, bytes]] = []
-    frame: Frame | None = None
-    views: list[tuple[int, bytes]] = []
+    items: list[tuple[Message, Frame | None, list[tuple[int, bytes]]]] = []
+    """The first view of each API message, the frame, and all its views with their places."""
     for message in messages:
-        own, place = (message.frame, message.place) if isinstance(message, ApiMessage) else (None, 0)
+        frame, place = (message.frame, message.place) if isinstance(message, ApiMessage) else (None, 0)
+        _, before, views = items[-1] if items else (message, None, [])
         # By value: a view that is known of an earlier request may occur beside one that was read anew.
-        if own is None or own != frame or (views and views[-1][0] >= place):
+        if frame is None or frame != before or (views and views[-1][0] >= place):
             views = []
-            items.append((message, message.raw))
-        if own is not None:
-            views += [(place, message.raw)] if message.raw else []
-            items[-1] = (items[-1][0], _framed(own, views) if views else b"")
-        frame = own
-    return jsontext.join_array([raw for raw in _in_order(items, original) if raw])
+            items.append((message, frame, views))
+        if message.raw:
+            views.append((place, message.raw))
+    written = [(message, _framed(frame, views)) for message, frame, views in items]
+    return jsontext.join_array([raw for raw in _in_order(written, original) if raw])
 
 
-def _framed(frame: Frame, views: Sequence[tuple[int, bytes]]) -> bytes:
-    """An API message from its remaining views; if all remain, with its original white space."""
+def _framed(frame: Frame | None, views: Sequence[tuple[int, bytes]]) -> bytes:
+    """An API message from its remaining views; if all remain, with its original white space. Empty if none does."""
+    if frame is None or not views:
+        return b"".join([raw for _, raw in views])
     around = frame.around
     if [place for place, _ in views] == list(range(len(around) - 1)):
         return b"".join(between + raw for between, (_, raw) in zip(around, views, strict=False)) + around[-1]
@@ -121,12 +122,12 @@ def _in_order(items: list[tuple[Message, bytes]], original: Sequence[Message]) -
     """
     found: list[bytes] = []
     waiting: list[bytes] = []
-    before = ""
+    before, around = "", _around(original) if any(message.role in SYSTEM_ROLES for message, _ in items) else {}
     for at, (message, raw) in enumerate(items):
         following = items[at + 1][0].role if at + 1 < len(items) else "assistant"
         is_system = message.role in SYSTEM_ROLES
         if is_system and at and (waiting or following in _USER or before == "assistant"):
-            preceding, answer = _around(message, original)
+            preceding, answer = around.get(id(message), ("", ""))
             if answer == "assistant" and (waiting or following in _USER or preceding in _USER):
                 waiting.append(raw)
                 continue
@@ -138,11 +139,18 @@ def _in_order(items: list[tuple[Message, bytes]], original: Sequence[Message]) -
     return found + waiting
 
 
-def _around(message: Message, original: Sequence[Message]) -> tuple[str, str]:
-    """The roles of the messages before and after a system text, as received, that are no system texts."""
-    at = next((at for at, one in enumerate(original) if one is message), len(original))
-    before = next((one.role for one in reversed(original[:at]) if one.role not in SYSTEM_ROLES), "")
-    return before, next((one.role for one in original[at + 1 :] if one.role not in SYSTEM_ROLES), "")
+def _around(messages: Sequence[Message]) -> Mapping[int, tuple[str, str]]:
+    """The roles of the messages before and after each system text that are no system texts, by its identity."""
+    found: dict[int, tuple[str, str]] = {}
+    begun: list[int] = []
+    before = ""
+    for message in messages:
+        if message.role in SYSTEM_ROLES:
+            begun.append(id(message))
+            continue
+        found |= dict.fromkeys(begun, (before, message.role))
+        before, begun = message.role, []
+    return found | dict.fromkeys(begun, (before, ""))
 
 
 _USER: Final = frozenset({"user", "tool", REMINDER})

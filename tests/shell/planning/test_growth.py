@@ -1,0 +1,184 @@
+"""The work for a request grows with its items, of whatever kind, and not with their square."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+from support.planners import planner
+from support.work import bytecodes_of
+
+from proxy.core.notices import NOWHERE
+from proxy.shell.planning.plan_inputs import Terms
+from proxy.shell.planning.planned import Planned
+from proxy.wire import WIRES
+
+ITEMS = 40
+"""In the smallest request; what is done once for each request must not hide a square."""
+CHAT, MESSAGES, RESPONSES, OLLAMA = (
+    WIRES[end] for end in (b"/chat/completions", b"/v1/messages", b"/responses", b"/api/chat")
+)
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+WORDS = "some words of a text " * 4
+AMPLE = 1_000_000_000
+"""Tokens of a window."""
+A_FEW = 2_000
+"""Bytecodes by which the work of a function may differ: how much is cut goes in steps."""
+
+
+def each(count: int, made: Callable[[str], list[Any]]) -> list[Any]:
+    """`made`: a number that names a call → items."""
+    return list(chain.from_iterable(made(str(number)) for number in range(count)))
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any, **members: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **members}
+
+
+def text(kind: str = "text") -> dict[str, Any]:
+    return {"type": kind, "text": WORDS}
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"id": name, "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+
+
+def chat_result(name: str, content: Any = WORDS) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": name, "content": content}
+
+
+def image(url: str = f"data:image/png;base64,{PNG}") -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def block() -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+
+
+def use(name: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": "ls", "input": {}}
+
+
+def result(name: str, content: Any = WORDS) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": name, "content": content}
+
+
+def function_call(name: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": name, "name": "ls", "arguments": "{}"}
+
+
+def output(name: str, content: Any = WORDS) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": name, "output": content}
+
+
+def named(count: int, make: Callable[[str], Any]) -> list[Any]:
+    return each(count, lambda name: [make(name)])
+
+
+TASK = user("the task")
+KINDS = {
+    "chat messages": (CHAT, lambda n: [TASK, *repeat(user(WORDS), n)]),
+    "chat answers": (CHAT, lambda n: [TASK, *repeat(assistant(WORDS), n), user("and now?")]),
+    "chat texts": (CHAT, lambda n: [user([*repeat(text(), n)])]),
+    "chat images": (CHAT, lambda n: [user([*repeat(image(), n)])]),
+    "chat images of a result": (
+        CHAT,
+        lambda n: [TASK, assistant(None, tool_calls=[call("a")]), chat_result("a", [image()] * n)],
+    ),
+    "chat exchanges": (
+        CHAT,
+        lambda n: [TASK, *each(n, lambda a: [assistant(None, tool_calls=[call(a)]), chat_result(a)])],
+    ),
+    "chat results": (CHAT, lambda n: [TASK, assistant(None, tool_calls=named(n, call)), *named(n, chat_result)]),
+    "chat system texts": (CHAT, lambda n: [TASK, *[{"role": "system", "content": WORDS}, user(WORDS)] * n]),
+    "messages": (MESSAGES, lambda n: [TASK, *repeat(user(WORDS), n)]),
+    "messages answers": (MESSAGES, lambda n: [TASK, *repeat(assistant(WORDS), n), user("and now?")]),
+    "messages texts": (MESSAGES, lambda n: [user([*repeat(text(), n)])]),
+    "messages images": (MESSAGES, lambda n: [user([*repeat(block(), n)])]),
+    "messages images of a result": (
+        MESSAGES,
+        lambda n: [TASK, assistant([use("a")]), user([result("a", [block()] * n)])],
+    ),
+    "messages exchanges": (MESSAGES, lambda n: [TASK, *each(n, lambda a: [assistant([use(a)]), user([result(a)])])]),
+    "messages results": (MESSAGES, lambda n: [TASK, assistant(named(n, use)), user(named(n, result))]),
+    "messages results and words": (
+        MESSAGES,
+        lambda n: [TASK, assistant(named(n, use)), user(each(n, lambda a: [result(a), text()]))],
+    ),
+    "messages system texts": (
+        MESSAGES,
+        lambda n: [TASK, *[{"role": "system", "content": WORDS}, assistant(WORDS), user(WORDS)] * n],
+    ),
+    "messages system texts between users": (
+        MESSAGES,
+        lambda n: [TASK, *[{"role": "system", "content": WORDS}, user(WORDS)] * n, assistant("."), TASK],
+    ),
+    "messages thinking": (
+        MESSAGES,
+        lambda n: [TASK, assistant([{"type": "thinking", "thinking": WORDS, "signature": "s"}] * n), user("and now?")],
+    ),
+    "responses messages": (RESPONSES, lambda n: [TASK, *repeat(user(WORDS), n)]),
+    "responses texts": (RESPONSES, lambda n: [user([*repeat(text("input_text"), n)])]),
+    "responses images": (
+        RESPONSES,
+        lambda n: [user([{"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}] * n)],
+    ),
+    "responses exchanges": (RESPONSES, lambda n: [TASK, *each(n, lambda a: [function_call(a), output(a)])]),
+    "responses results": (RESPONSES, lambda n: [TASK, *named(n, function_call), *named(n, output)]),
+    "responses reasoning": (
+        RESPONSES,
+        lambda n: [TASK, *named(n, lambda a: {"type": "reasoning", "id": a, "summary": []}), user("and now?")],
+    ),
+    "responses developer texts": (RESPONSES, lambda n: [TASK, *[{"role": "developer", "content": WORDS}, TASK] * n]),
+    "ollama messages": (OLLAMA, lambda n: [TASK, *repeat(user(WORDS), n)]),
+    "ollama images": (OLLAMA, lambda n: [{**TASK, "images": [PNG] * n}]),
+    "ollama empty images": (OLLAMA, lambda n: [{**TASK, "images": [""] * n}]),
+    "ollama results": (
+        OLLAMA,
+        lambda n: [
+            TASK,
+            assistant("", tool_calls=[{"function": {"name": "ls", "arguments": {}}}] * n),
+            *repeat({"role": "tool", "content": WORDS}, n),
+        ],
+    ),
+}
+
+
+def body_of(kind: str, count: int) -> bytes:
+    wire, made = KINDS[kind]
+    name = wire.parse(b'{"messages":[],"input":[]}', None, 0).shape.messages
+    return json.dumps({"model": "m", name: made(count)}).encode()
+
+
+def work(kind: str, count: int, *, is_cut: bool) -> Counter[str]:
+    wire, body = KINDS[kind][0], body_of(kind, count)
+
+    def planned(window: int) -> Planned:
+        found = planner(window).made(wire, wire.parse(body, None, 0), "", Terms(NOWHERE, None), {})
+        found.body()
+        return found
+
+    whole = planned(AMPLE)
+    window = max(1_000, whole.tokens_after * 2 // 3) if is_cut else AMPLE
+    return bytecodes_of(lambda: planned(window))
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["as it came", "cut"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_work_grows_with_the_items_and_not_with_their_square(kind: str, is_cut: bool) -> None:
+    once, twice, four_times = (work(kind, ITEMS * times, is_cut=is_cut) for times in (1, 2, 4))
+    growth = {
+        function: (once[function], twice[function], count)
+        for function, count in four_times.items()
+        if count - twice[function] > 2.8 * (twice[function] - once[function]) + A_FEW
+    }
+    assert not growth
