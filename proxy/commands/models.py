@@ -194,7 +194,8 @@ def _shown(profile: ModelProfile, field: str) -> str:
         our_tool = ["read_artifact"] if profile.refuses_our_tool else []
         return ", ".join([*sorted(value), *in_results, *our_tool]) or "–"
     if field == "modalities":
-        return "unknown" if value is None else ", ".join(sorted(value))
+        unknown = f"; unknown: {', '.join(sorted(profile.unstated))}" if profile.unstated else ""
+        return "unknown" if value is None else ", ".join(sorted(value)) + unknown
     if field == "tokenizer":
         return value or f"by name: {counter_for(None, profile.model).name}"
     return "–" if value is None else number(value)
@@ -210,6 +211,7 @@ def _as_json(found: _UpstreamModels, name: str | None) -> dict[str, Any]:
             "results_hold_text": profile.results_hold_text,
             "refuses_our_tool": profile.refuses_our_tool,
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
+            "unstated": sorted(profile.unstated),
             "tool_results": {
                 **_limits_as_json(results.limits),
                 "bound_by": results.bound_by,

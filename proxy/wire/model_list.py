@@ -79,6 +79,8 @@ class ModelLimits(Struct, frozen=True):
     """The reply alone."""
     modalities: frozenset[Modality] | None = None
     """The kinds of input that it reads."""
+    unstated: frozenset[Modality] | None = None
+    """The kinds about which the source says nothing, although it states `modalities`."""
     refused: frozenset[Modality] | None = None
     """The kinds of input that it was seen to refuse; set only by learning."""
     results_hold_text: bool | None = None
@@ -173,7 +175,8 @@ def limits_of(entry: Mapping[str, Any]) -> ModelLimits:
     if reply is None and window is not None:
         # Beside a window it is the reply's limit (Anthropic, DeepInfra, Vercel); alone it has also meant the window.
         reply = _smallest(places, ("max_tokens",))
-    return ModelLimits(window, prompt, reply, _modalities(entry, places))
+    reads, unstated = _modalities(entry, places)
+    return ModelLimits(window, prompt, reply, reads, unstated)
 
 
 def as_tokens(value: Any) -> int | None:
@@ -241,14 +244,20 @@ def _smallest(places: tuple[Mapping[str, Any], ...], names: tuple[str, ...], at_
     return min((number for number in numbers if number is not None and number >= at_least), default=None)
 
 
-def _modalities(entry: Mapping[str, Any], places: tuple[Mapping[str, Any], ...]) -> frozenset[Modality] | None:
+def _modalities(
+    entry: Mapping[str, Any], places: tuple[Mapping[str, Any], ...]
+) -> tuple[frozenset[Modality] | None, frozenset[Modality] | None]:
+    """What a model reads, and about what the entry says nothing: a flag speaks of its own kind only, and a list of no
+    files unless it names them: OpenRouter reads PDFs for every model.
+    https://openrouter.ai/docs/features/multimodal/pdfs"""
     architecture = entry.get("architecture")  # OpenRouter, Hugging Face
     for holder in (architecture, entry):  # xAI has it at the top
         if isinstance(holder, dict) and (listed := modalities_from(holder.get("input_modalities"))):
-            return listed
+            return listed, frozenset({Modality.FILE}) - listed or None
     flags = {name: place[name] for place in places for name in _READS if isinstance(place.get(name), bool)}
     if entry.get("type") in ("llm", "vlm") and "state" in entry:  # LM Studio
-        flags["vision"] = entry["type"] == "vlm"
+        return frozenset({Modality.TEXT, *([Modality.VISION] if entry["type"] == "vlm" else [])}), None
     if not flags:
-        return None
-    return frozenset({Modality.TEXT, *(_READS[name] for name, reads in flags.items() if reads)})
+        return None, None
+    unstated = frozenset(Modality) - {Modality.TEXT, *(_READS[name] for name in flags)}
+    return frozenset({Modality.TEXT, *(_READS[name] for name, reads in flags.items() if reads)}), unstated

@@ -136,7 +136,7 @@ def lm_studio_v1(body: bytes) -> ModelList:
     for entry in _objects(jsontext.opened_object(body).get("models")):
         if "loaded_instances" not in entry:
             continue
-        facts, windows = limits_of(entry), []
+        facts, windows = replace(limits_of(entry), unstated=None), []  # it reads nothing but texts and images
         for instance in _objects(entry["loaded_instances"]):
             window = _tokens(jsontext.object_in(instance, "config").get("context_length"))
             models[_name(instance, "id")] = replace(facts, window_tokens=window)

@@ -109,6 +109,40 @@ async def test_a_refusal_of_media_in_general_is_of_all_that_was_sent(tmp_path: P
         assert types_of(stage.model.bodies[2]) == ["text", "input_audio"], "which was not sent then"
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+async def test_a_file_goes_as_it_came_to_a_model_whose_catalogue_says_nothing_of_files(
+    tmp_path: Path, path: str
+) -> None:
+    pdf = base64_of(PDF)
+    blocks = {
+        "/v1/chat/completions": file_part(PDF),
+        "/v1/responses": {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{pdf}"},
+        "/v1/messages": {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": pdf},
+        },
+    }
+    content = "input" if path == "/v1/responses" else "messages"
+    async with staged(tmp_path) as stage:
+        for model in ("gpt-5", "gpt-5.1-2025-11-13", "openai/gpt-5-mini", "o4-mini", "gpt-4o-2024-08-06"):
+            message = {"role": "user", "content": [blocks[path]]}
+            body = json.dumps({"model": model, "max_tokens": 9, content: [message]}).encode()
+            stage.model.plays(accepting)
+            url = stage.url.replace("/v1/chat/completions", path)
+            async with stage.client.post(url, data=body, headers={"content-type": "application/json"}) as answer:
+                await answer.read()
+            assert stage.model.bodies == [body], model
+
+
+async def test_a_refusal_of_media_in_general_is_not_blamed_on_what_the_model_is_stated_to_read(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        body = asking(image_part(), file_part(PDF), model="gpt-4-turbo")
+        stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting, accepting)
+        assert (await stage.ask(body)).status == 200
+        await stage.ask(body)
+        assert [part["type"] for part in parts_of(stage.model.bodies[2])] == ["text", "image_url", "text"]
+
+
 async def test_a_stated_capability_is_healed_too(tmp_path: Path) -> None:
     models = [{"match": "*", "input": ["text", "vision"]}]
     async with staged(tmp_path, models=models) as stage:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.models.profile import Modality
 from proxy.core.text.jsontext import NotJson
@@ -178,7 +179,24 @@ SHAPES: list[tuple[str, dict[str, Any], ModelLimits]] = [
 @pytest.mark.parametrize(("entry", "limits"), [shape[1:] for shape in SHAPES], ids=[shape[0] for shape in SHAPES])
 def test_each_server_is_understood(entry: dict[str, Any], limits: ModelLimits) -> None:
     body = json.dumps({"object": "list", "data": [entry]}).encode()
-    assert parse(body).limits(entry["id"]) == limits
+    found = parse(body).limits(entry["id"])
+    assert replace(found, unstated=None) == limits
+    assert not (found.unstated or frozenset()) & (found.modalities or frozenset())
+
+
+@pytest.mark.parametrize(
+    ("entry", "unstated"),
+    [
+        ({"capabilities": {"vision": True}}, {Modality.AUDIO, Modality.VIDEO, Modality.FILE}),
+        ({"supports_image_in": True, "supports_video_in": False}, {Modality.AUDIO, Modality.FILE}),
+        ({"architecture": {"input_modalities": ["text", "image"]}}, {Modality.FILE}),
+        ({"architecture": {"input_modalities": ["text", "file"]}}, None),
+        ({"type": "llm", "state": "loaded"}, None),
+        ({}, None),
+    ],
+)
+def test_a_flag_says_nothing_about_other_kinds_and_a_list_nothing_about_files(entry, unstated) -> None:
+    assert limits_of(entry).unstated == unstated
 
 
 def test_a_bare_list_is_a_list() -> None:

@@ -97,18 +97,20 @@ class Routes(Struct, frozen=True):
     refused: frozenset[Modality] = frozenset()
     """Refused by its upstream before, whatever is stated."""
     is_strict: bool = False
-    """Whether a model is assumed to read only text if its modalities are unknown."""
+    """Whether a model is assumed not to read the kinds that are unknown, text excepted."""
     max_bytes: int = MAX_BYTES
     """Limit of one content."""
     max_image_pixels: int = MAX_IMAGE_PIXELS
     max_images: int | None = None
     """Limit of one message."""
+    unstated: frozenset[Modality] = frozenset()
+    """Unknown, although other kinds are stated."""
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model reads it; None if unknown."""
         if modality in self.refused:
             return False
-        if self.modalities is None:
+        if self.modalities is None or modality in self.unstated:
             return (modality is Modality.TEXT) if self.is_strict else None
         return modality in self.modalities
 

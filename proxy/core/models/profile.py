@@ -72,7 +72,9 @@ class ModelProfile(Struct, frozen=True):
     output_tokens: int | None = None
     """The reply alone."""
     modalities: frozenset[Modality] | None = None
-    """The kinds of input that it reads."""
+    """The kinds of input that it reads; None: nobody states any."""
+    unstated: frozenset[Modality] = frozenset()
+    """The kinds about which nobody says anything, although other kinds are stated."""
     refused: frozenset[Modality] = frozenset()
     """The kinds of input that its upstream has refused, whatever is stated."""
     results_hold_text: bool = False
@@ -129,7 +131,7 @@ class ModelProfile(Struct, frozen=True):
         """Whether the model reads this kind of input; None if unknown."""
         if modality in self.refused:
             return False
-        return None if self.modalities is None else modality in self.modalities
+        return None if self.modalities is None or modality in self.unstated else modality in self.modalities
 
 
 _SHELL: Final = re.compile(

@@ -3,7 +3,9 @@ prices of tokens, for the dashboard.
 
 Rule: a wrong model is worse than none, and of several windows the one that certainly holds counts: the upstream's own
 entry, else that of the provider named at the beginning of the model's name, else the vendor's, else the smallest. Only
-the first is certain: the window that another provider gives a model is a guess, and is marked as one. No plan depends
+the first is certain: the window that another provider gives a model is a guess, and is marked as one. What a list of
+inputs leaves out is not denied: a kind is read or not by the first entry of the model's family, in the same order, that
+says so, and unknown if none does. No plan depends
 on a price: a model that is not listed, or that runs on a server of one's own, has none.
 """
 
@@ -23,6 +25,7 @@ import msgspec
 from proxy.core.addresses import is_own_server
 from proxy.core.models import (
     Certainty,
+    Modality,
     is_uninformative,
     last_part,
     named_in,
@@ -53,11 +56,29 @@ class _Listed(msgspec.Struct, gc=False):
 
     limit: msgspec.Raw = msgspec.Raw(b"{}")
     modalities: msgspec.Raw = msgspec.Raw(b"{}")
+    attachment: Any = None
 
 
 class _Provider(msgspec.Struct):
     api: Any = None
     models: dict[str, _Listed] = {}
+
+
+class _Family(NamedTuple):
+    """The entries that a name may mean."""
+
+    providers: tuple[str, ...]
+    """Those of the upstream, then those that the name contains."""
+    vendor: str | None
+    """Empty: unknown; None: the name means other models elsewhere."""
+    stages: list[list[CatalogueEntry]]
+    """The most exact first; an entry may come again."""
+
+    def of(self, provider: str) -> Iterator[list[CatalogueEntry]]:
+        """The entries of one provider, the most exact first."""
+        for hits in self.stages:
+            if own := [entry for entry in hits if entry.provider == provider]:
+                yield own
 
 
 class _Index:
@@ -133,40 +154,65 @@ class Catalogue:
 
         The first call reads the catalogue, 20 ms; a later one takes up to 0.5 ms.
         """
-        chosen = self._chosen(model)
-        if chosen is None:
+        family = self._family(model)
+        chosen = None if family is None else self._chosen(model, family)
+        if family is None or chosen is None:
             return None
         entry, why, guessed = chosen
-        return self._limits_and_source(entry, why, guessed=guessed)
+        limits, source = self._limits_and_source(entry, why, guessed=guessed)
+        reads, unstated = self._inputs(family)
+        return msgspec.structs.replace(limits, modalities=reads, unstated=unstated), source
 
     def entry_of(self, model: str) -> CatalogueEntry | None:
         """The entry for a model, whether it is certain or not; None on a server of one's own, which no list prices."""
-        chosen = None if self._own_server else self._chosen(model)
+        family = None if self._own_server else self._family(model)
+        chosen = None if family is None else self._chosen(model, family)
         return None if chosen is None else chosen[0]
 
-    def _chosen(self, model: str) -> tuple[CatalogueEntry, str, bool] | None:
-        """An entry, why it was chosen among several, and whether it is a guess."""
+    def _family(self, model: str) -> _Family | None:
+        """The entries that a name may mean; None for what is no name."""
         if not 0 < len(model) <= MAX_NAME_CHARS:
             return None
         if self._index is None:
             self.load()
         assert self._index is not None
         hinted, part = named_in(model, last_part(model), self._index.addresses)
-        stages = list(self._index.stages(part))
-        for provider in (*self._here, *hinted):
-            for hits in stages:
-                if own := [entry for entry in hits if entry.provider == provider]:
-                    return _smallest(own, model), "", provider not in self._here
-        if is_uninformative(part):
+        vendor = None if is_uninformative(part) else vendor_of(plainest(part))
+        return _Family((*self._here, *hinted), vendor, [hits for hits in self._index.stages(part) if hits])
+
+    def _chosen(self, model: str, family: _Family) -> tuple[CatalogueEntry, str, bool] | None:
+        """An entry, why it was chosen among several, and whether it is a guess."""
+        for provider in family.providers:
+            for own in family.of(provider):
+                return _smallest(own, model), "", provider not in self._here
+        if family.vendor is None:
             return None
-        vendor = vendor_of(plainest(part))
-        for hits in filter(None, stages):
-            if own := [entry for entry in hits if entry.provider == vendor]:
+        for hits in family.stages:
+            if own := [entry for entry in hits if entry.provider == family.vendor]:
                 return _smallest(own, model), "", True
             several = len({entry.limits.window_tokens for entry in hits}) > 1
             why = f"the smallest of {len(hits)} providers" if several else ""
             return _smallest(hits, model), why, True
         return None
+
+    def _inputs(self, family: _Family) -> tuple[frozenset[Modality] | None, frozenset[Modality] | None]:
+        """The kinds of input that these models read, and those about which nothing is stated. A yes outweighs fewer
+        noes, a no fewer entries of any other kind: some providers' entries are sloppy."""
+        vendors = () if family.vendor is None else (family.vendor,)
+        groups = [own for provider in (*family.providers, *vendors) for own in family.of(provider)]
+        if family.vendor is not None:
+            groups.append([*{entry.place: entry for hits in family.stages for entry in hits}.values()])
+        reads, unstated = set[Modality](), set(Modality)
+        for group in groups:
+            stated = [entry.limits for entry in group if entry.limits.modalities is not None]
+            for kind in (*unstated,):
+                said = [kind in (one.modalities or ()) for one in stated if kind not in (one.unstated or ())]
+                if sum(said) > len(said) / 2:
+                    reads.add(kind)
+                elif len(said) - sum(said) <= len(stated) / 2:
+                    continue
+                unstated.remove(kind)
+        return (None, None) if len(unstated) == len(Modality) else (frozenset(reads), frozenset(unstated) or None)
 
     def _limits_and_source(self, entry: CatalogueEntry, why: str, *, guessed: bool) -> tuple[ModelLimits, str]:
         notes = [why] if why else []
@@ -197,16 +243,17 @@ def _build(text: bytes) -> _Index:
         listed = msgspec.json.decode(raw, type=_Provider)
         addresses[provider] = listed.api if isinstance(listed.api, str) else ""
         for model, facts in listed.models.items():
-            limits = limits_of(bytes(facts.limit), bytes(facts.modalities))
+            limits = limits_of(bytes(facts.limit), bytes(facts.modalities), facts.attachment is False)
             if limits is not None:
                 entry = CatalogueEntry(provider, model, same.setdefault(limits, limits), next(places))
                 entries.setdefault(part_of(model), []).append(entry)
     return _Index(entries, addresses)
 
 
-def _limits(limit: bytes, modalities: bytes) -> ModelLimits | None:
+def _limits(limit: bytes, modalities: bytes, takes_no_files: bool) -> ModelLimits | None:
     """The limits from two members of a model, as JSON; None for models that do not chat: images, speech, embeddings
-    with their tiny windows."""
+    with their tiny windows. `takes_no_files`: whether it states that nothing can be attached, which counts beside a
+    list of text alone. Any other list is what somebody knew of, often without PDFs."""
     tokens, media = _members.decode(limit), _members.decode(modalities)
     spoken = media.get("output")
     window = as_tokens(tokens.get("context"))
@@ -215,7 +262,10 @@ def _limits(limit: bytes, modalities: bytes) -> ModelLimits | None:
     prompt = as_tokens(tokens.get("input"))
     # Some providers repeat the window as the input limit.
     prompt = prompt if prompt is not None and SMALLEST_WINDOW_TOKENS <= prompt < window else None
-    return ModelLimits(window, prompt, as_tokens(tokens.get("output")), modalities_from(media.get("input")))
+    reads = modalities_from(media.get("input"))
+    is_all = reads is None or (takes_no_files and reads == {Modality.TEXT})
+    unstated = frozenset(Modality) - {Modality.TEXT, *(reads or ())}
+    return ModelLimits(window, prompt, as_tokens(tokens.get("output")), reads, None if is_all else unstated)
 
 
 @functools.lru_cache(4_096)  # of all names in the catalogue, as a client may ask for a single letter

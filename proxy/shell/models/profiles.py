@@ -16,11 +16,11 @@ import contextlib
 import fnmatch
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from proxy.config import ModelSettings, Settings
-from proxy.core.models import DEFAULT_WINDOW_TOKENS, Certainty, ModelProfile, Search, window_in_name
+from proxy.core.models import DEFAULT_WINDOW_TOKENS, Certainty, Modality, ModelProfile, Search, window_in_name
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.models.learning import Learning
@@ -251,6 +251,7 @@ class ModelResolver:
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
+        values |= _inputs(one[0] for one in (*first, *sources) if one is not None)
         if certainty is Certainty.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
         return ModelProfile(
@@ -291,6 +292,16 @@ def _corrects(learned: ModelLimits, configured: ModelLimits) -> bool:
     if learned.certainty is not Certainty.LEARNED or learned.cuts_silently or learned.window_tokens is None:
         return False
     return configured.window_tokens is not None and learned.window_tokens < configured.window_tokens
+
+
+def _inputs(stated: Iterable[ModelLimits]) -> Mapping[str, frozenset[Modality]]:
+    """The kinds of input that a model reads, each by the first source that says anything about it, and the others."""
+    reads, unstated = frozenset[Modality](), frozenset(Modality)
+    for limits in stated:
+        if limits.modalities is not None:
+            reads |= limits.modalities & unstated
+            unstated &= limits.unstated or frozenset()
+    return {} if unstated == frozenset(Modality) else {"modalities": reads, "unstated": unstated}
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:

@@ -49,6 +49,7 @@ class Capabilities(NamedTuple):
 
     model: str
     modalities: frozenset[Modality] | None
+    unstated: frozenset[Modality]
     refused: frozenset[Modality]
     results_hold_text: bool
     """Whether its upstream has refused media in tool results."""
@@ -121,7 +122,12 @@ class Pipelines:
         `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
         grew. `results_hold_media`: whether its wire has a place for media in tool results."""
         capabilities = Capabilities(
-            profile.model, profile.modalities, profile.refused, profile.results_hold_text, results_hold_media
+            profile.model,
+            profile.modalities,
+            profile.unstated,
+            profile.refused,
+            profile.results_hold_text,
+            results_hold_media,
         )
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
@@ -157,6 +163,7 @@ class Pipelines:
         media = self._settings.media
         routes = Routes(
             modalities=capabilities.modalities,
+            unstated=capabilities.unstated,
             refused=capabilities.refused,
             is_strict=media.unknown_capability == "text",
             max_bytes=media.max_bytes,

@@ -247,7 +247,9 @@ class Judge:
             self._learning.note_media_refused_in_results(refused.request.known_as, refused.tenant)
         elif refusal.refuses_model:
             kinds = refusal.refused & attempt.refused or attempt.refused
-            self._learning.note_refused_media(refused.request.known_as, kinds, refused.tenant)
+            # What its sources state is not blamed beside what they do not: the second send went without both.
+            unknown = frozenset(kind for kind in kinds if refused.inputs.profile.reads(kind) is None)
+            self._learning.note_refused_media(refused.request.known_as, unknown or kinds, refused.tenant)
 
     def _may_be_accident(self, refusal: Verdict, refused: Planned) -> bool:
         """Whether silence, although met with twice, may be the connection's: far from any window that is known it

@@ -22,7 +22,7 @@ from proxy.core.media.placement import (
     not_here,
     place,
 )
-from proxy.core.models.profile import Modality
+from proxy.core.models.profile import Modality, ModelProfile
 from proxy.wire.chat_completions.message import ChatMessage
 
 ALL = Routes(frozenset(Modality))
@@ -127,12 +127,17 @@ def test_content_that_could_not_be_fetched_is_replaced_by_the_reason():
 SETS = st.frozensets(st.sampled_from(Modality))
 
 
-@given(st.none() | SETS, SETS, st.booleans(), st.sampled_from(Modality))
-def test_a_refusal_outweighs_a_statement_and_without_either_the_answer_is_unknown(stated, refused, is_strict, modality):
-    reads = Routes(stated, refused, is_strict).reads(modality)
+@given(st.none() | SETS, SETS, SETS, st.booleans(), st.sampled_from(Modality))
+def test_a_refusal_outweighs_a_statement_and_without_either_the_answer_is_unknown(
+    stated, unstated, refused, is_strict, modality
+):
+    reads = Routes(stated, refused, is_strict, unstated=unstated).reads(modality)
+    if not is_strict:
+        profile = ModelProfile("m", modalities=stated, unstated=unstated, refused=refused)
+        assert profile.reads(modality) is reads
     if modality in refused:
         assert reads is False
-    elif stated is not None:
+    elif stated is not None and modality not in unstated:
         assert reads is (modality in stated)
     else:
         assert reads is ((modality is Modality.TEXT) if is_strict else None)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import re
 import threading
 from typing import Any
 
@@ -12,10 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.models.names import last_part, spelling
-from proxy.core.models.profile import Certainty, Modality
+from proxy.core.models.names import last_part, plainest, spelling, vendor_of
+from proxy.core.models.profile import Certainty, Modality, ModelProfile
 from proxy.shell.models.catalogue import Catalogue, Price, Prices, price_in, read_file
-from proxy.wire.model_list import ModelLimits
+from proxy.wire.model_list import ModelLimits, modalities_from
 
 OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"
 
@@ -161,7 +162,14 @@ def test_a_name_finds_its_model_or_none(name: str, expected: str | None) -> None
 def test_all_limits_are_read() -> None:
     found = catalogue().find("gpt-5")
     assert found == (
-        ModelLimits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION}), certainty=Certainty.GUESSED),
+        ModelLimits(
+            400000,
+            272000,
+            128000,
+            frozenset({Modality.TEXT, Modality.VISION}),
+            frozenset({Modality.AUDIO, Modality.VIDEO, Modality.FILE}),
+            certainty=Certainty.GUESSED,
+        ),
         "catalogue openai/gpt-5",
     )
 
@@ -170,6 +178,94 @@ def test_pdf_is_a_file() -> None:
     found = catalogue().find("gpt-4o")
     assert found is not None
     assert found[0].modalities == frozenset({Modality.TEXT, Modality.VISION, Modality.FILE})
+
+
+def reads(name: str, models: dict[str, dict[str, Any]], base_url: str = ELSEWHERE) -> dict[str, bool | None]:
+    """What the catalogue says about each kind of media, given these models by their providers."""
+    listed = json.dumps({provider: {"models": found} for provider, found in models.items()}).encode()
+    found = Catalogue(base_url, lambda: listed).find(name)
+    assert found is not None
+    profile = ModelProfile(name, modalities=found[0].modalities, unstated=found[0].unstated or frozenset())
+    return {kind.value: profile.reads(kind) for kind in Modality if kind is not Modality.TEXT}
+
+
+BLIND = model(4096) | {"attachment": False}
+SEEING = model(4096, None, None, "text", "image") | {"attachment": True}
+READING = model(4096, None, None, "text", "image", "pdf") | {"attachment": True}
+SILENT = {"vision": None, "audio": None, "video": None, "file": None}
+DENIED = dict.fromkeys(SILENT, False)
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [
+        ({"openai": {"gpt-9": SEEING}}, SILENT | {"vision": True}),
+        ({"openai": {"gpt-9": BLIND}}, DENIED),
+        ({"openai": {"gpt-9": model(4096) | {"attachment": True}}}, SILENT),
+        ({"openai": {"gpt-9": SEEING | {"attachment": False}}}, SILENT | {"vision": True}),
+        ({"openai": {"gpt-9": SEEING}, "elsewhere": {"GPT_9": READING}}, SILENT | {"vision": True, "file": True}),
+        ({"openai": {"gpt-9": BLIND}, "elsewhere": {"gpt-9": READING}}, DENIED),
+        ({"openai": {"gpt-9": SEEING}, "elsewhere": {"gpt-9": BLIND}}, SILENT | {"vision": True}),
+        ({"one": {"gpt-9": BLIND}, "other": {"gpt-9": SEEING}}, SILENT),
+        ({"one": {"gpt-9": BLIND}, "other": {"gpt-9": BLIND}}, DENIED),
+        ({"one": {"gpt-9": BLIND}, "two": {"gpt-9": BLIND}, "three": {"gpt-9": READING}}, DENIED),
+        ({"openai": {"gpt-9": {"limit": {"context": 4096}, "modalities": {}}}}, SILENT),
+    ],
+)
+def test_only_what_is_stated_is_a_no_and_the_vendor_knows_best(
+    models: dict[str, dict[str, Any]], expected: dict[str, bool | None]
+) -> None:
+    assert reads("gpt-9", models) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpt-9-2031-08-06", "gpt-9-latest", "gpt-9-preview", "openai/gpt-9-2031-08-06", "my-gpt-9-prod", "gpt-9@20310806"],
+)
+def test_a_dated_name_reads_what_its_family_is_stated_to_read_where_it_says_nothing(name: str) -> None:
+    found = reads(name, {"openai": {"gpt-9": READING, "gpt-9-2031-08-06": SEEING}})
+    assert found == SILENT | {"vision": True, "file": True}
+    blind = reads("gpt-9-2031-08-06", {"openai": {"gpt-9": READING, "gpt-9-2031-08-06": BLIND}})
+    assert blind == DENIED
+
+
+def test_the_upstreams_own_entry_counts_for_more_than_the_vendors() -> None:
+    models = {"openai": {"gpt-9": READING}, "groq": {"gpt-9": BLIND}}
+    assert reads("gpt-9", models, "https://api.groq.com/openai/v1") == DENIED
+    assert reads("groq/gpt-9", models) == DENIED
+    assert reads("gpt-9", models) == SILENT | {"vision": True, "file": True}
+
+
+BLIND_ONES = re.compile("gpt-3.5-turbo|gpt-4o(-mini)?-search|o1-(mini|preview)|o3-mini")
+"""OpenAI's models of text alone; some provider's entry states more. https://platform.openai.com/docs/models"""
+VENDORS = {
+    "openai": OPENAI,
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com/v1beta/openai",
+}
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("at_home", [True, False])
+def test_no_model_is_denied_what_any_entry_of_its_family_states_unless_it_is_blind(vendor: str, at_home: bool) -> None:
+    packed = json.loads(read_file())
+    families: dict[str, tuple[set[str], set[str]]] = {}
+    for facts in packed.values():
+        for name, one in facts["models"].items():
+            part = last_part(name)
+            if vendor_of(plainest(part)) == vendor and "text" in one["modalities"]["output"] and len(name) < 200:
+                names, kinds = families.setdefault(spelling(plainest(part)), (set(), set()))
+                names.update((name, part))
+                kinds.update(one["modalities"]["input"])
+    asked, denied = Catalogue(VENDORS[vendor] if at_home else ELSEWHERE), []
+    for names, kinds in families.values():
+        for name in sorted(names):
+            if (found := asked.find(name)) is None:
+                continue
+            stated = {"text", *(found[0].modalities or ()), *(found[0].unstated or ())}
+            denied += [name] if (modalities_from([*kinds]) or set()) - stated else []
+    assert len(families) > 10
+    assert [name for name in denied if not BLIND_ONES.search(name)] == []
 
 
 def test_of_two_at_one_provider_the_one_written_like_the_name_counts() -> None:
@@ -247,7 +343,8 @@ def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: An
 def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     odd = {"x": {"models": {"a-1": {}, "b-1": {"limit": {"context": "many"}}, "c-1": model(4096)}}}
     found = [Catalogue(ELSEWHERE, lambda: json.dumps(odd).encode()).find(name) for name in ("a-1", "b-1", "c-1")]
-    limits = ModelLimits(4096, None, None, frozenset({Modality.TEXT}), certainty=Certainty.GUESSED)
+    media = frozenset(Modality) - {Modality.TEXT}
+    limits = ModelLimits(4096, None, None, frozenset({Modality.TEXT}), media, certainty=Certainty.GUESSED)
     assert found == [None, None, (limits, "catalogue x/c-1")]
 
 

@@ -35,6 +35,7 @@ CATALOGUE = json.dumps(
 ).encode()
 TEXT = frozenset({Modality.TEXT})
 VISION = frozenset({Modality.TEXT, Modality.VISION})
+UNSTATED = frozenset({Modality.AUDIO, Modality.VIDEO, Modality.FILE})
 
 
 @dataclass
@@ -101,9 +102,25 @@ def test_the_default_and_another_providers_entry_are_guesses() -> None:
 def test_the_catalogue_states_what_no_other_source_does() -> None:
     profile = resolver().profile("gpt-5")
     assert profile == ModelProfile(
-        "gpt-5", 400000, 272000, 128000, VISION, certainty=Certainty.GUESSED, sources=profile.sources
+        "gpt-5", 400000, 272000, 128000, VISION, UNSTATED, certainty=Certainty.GUESSED, sources=profile.sources
     )
     assert set(profile.sources.values()) == {"catalogue openai/gpt-5"}
+
+
+async def test_each_kind_of_input_is_known_from_the_first_source_that_says_anything_about_it() -> None:
+    def reads(profile: ModelProfile) -> list[bool | None]:
+        return [profile.reads(kind) for kind in (Modality.VISION, Modality.AUDIO, Modality.FILE)]
+
+    assert reads(resolver().profile("gpt-5")) == [True, None, None]
+    flagged = await resolver_listing({"id": "gpt-5", "capabilities": {"vision": False}})
+    assert reads(flagged.profile("gpt-5")) == [False, None, None]
+    listed = await resolver_listing({"id": "gpt-5", "input_modalities": ["text"]})
+    assert reads(listed.profile("gpt-5")) == [False, False, None], "OpenRouter reads files for any model"
+    with_files = await resolver_listing({"id": "gpt-5", "input_modalities": ["text", "file"]})
+    assert reads(with_files.profile("gpt-5")) == [False, False, True]
+    configured = resolver(models=[{"match": "*", "input": ["text", "file"]}])
+    assert reads(configured.profile("gpt-5")) == [False, False, True], "a setting says it all"
+    assert reads(resolver().profile("nobody-knows-1")) == [None, None, None]
 
 
 async def test_the_upstream_beats_the_catalogue_value_by_value() -> None:
