@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):
 
     def _end_of_head(self, data: bytes | bytearray, begin: int) -> int:
         """Return where the head ends, or the data."""
-        before = self._end_of_last
+        before, self._end_of_last = self._end_of_last, b""
         joined = before + data if before else data
         if not self._is_in_head and (empty := _EMPTY_LINES.match(joined, begin)):
             begin = empty.end()  # lines before a request end nothing (RFC 9112 2.2)
@@ -185,7 +185,6 @@ class Connection(HttpToolsProtocol):
         if end < 0:
             self._end_of_last = bytes(joined[-3:])
             return len(data)
-        self._end_of_last = b""
         return end + len(_BLANK_LINE) - len(before)
 
     def _end_of_chunks(self, data: bytes | bytearray, begin: int) -> int:
@@ -207,7 +206,7 @@ class Connection(HttpToolsProtocol):
         self._line_bytes += len(data)
         if self._is_in_body:
             self._body_bytes += len(data)
-            self._body_left = max(self._body_left - len(data), 0)
+            self._body_left -= min(len(data), self._body_left)
         try:
             try:
                 self.parser.feed_data(data)
@@ -217,7 +216,7 @@ class Connection(HttpToolsProtocol):
                 self._check_head()
                 if not was_in_head:
                     self._wait(self._all.head_seconds)
-            elif self._is_in_body:
+            elif self._is_in_body and not self._body_left:
                 self._check_chunks()
         except HttpParserError as error:
             cause = error.__context__  # of an error in a callback
@@ -264,14 +263,14 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._check_head()
-        if self.parser.get_method() == b"CONNECT":
-            raise NoTunnel("this is no forward proxy: CONNECT opens no tunnel here")
         found = dict(self.headers)
         if b"expect" in found:
             self.expect_100_continue = any(v.lower() == b"100-continue" for n, v in self.headers if n == b"expect")
         if b"transfer-encoding" in found:
             _check_codings([value for name, value in self.headers if name == b"transfer-encoding"])
-        if b"upgrade" in found and self.parser.should_upgrade():
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise NoTunnel("this is no forward proxy: CONNECT opens no tunnel here")
             return  # upgrades are not offered, so the request comes again without its wish (RFC 9110 7.8)
         super().on_headers_complete()
         self.headers = []  # the trailer's, which no application sees
