@@ -286,6 +286,58 @@ async def test_head_keeps_the_length_and_has_no_body(proxy: Any, client: Any) ->
         assert (await client.answer())[2] == b"ok"
 
 
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+@pytest.mark.parametrize("line", [CHAT, "GET /v1/files/x/content", "HEAD /v1/files/x/content", "POST /v1/files"])
+async def test_an_answer_that_never_has_a_body_passes_whatever_length_it_states(
+    line: str, status: bytes, proxy: Any, client: Any
+) -> None:
+    answer = b"HTTP/1.1 " + status + b'\r\netag: "x"\r\ncontent-length: 57\r\n\r\n'
+    async with upstream(proxy, answering(answer)):
+        client.ask(line, BODY if line.startswith("POST") else None, 'if-none-match: "x"')
+        code, headers = await client.head()
+        assert (b"%d" % code, dict(headers)[b"etag"]) == (status[:3], b'"x"')
+        assert b"content-length" not in dict(headers)
+        client.ask("GET /healthz")
+        assert (await client.answer())[0] == 200
+    assert "Traceback" not in proxy.log()
+
+
+@pytest.mark.parametrize("keep", [[], ["connection: keep-alive"]])
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (CHUNKED + chunk(b"data: 1\n\n") + chunk(b"data: [DONE]\n\n") + LAST_CHUNK, CHAT),
+        (CHUNKED + chunk(b"data: 1\n\n") + chunk(b"data: [DONE]\n\n") + LAST_CHUNK, "GET /v1/files"),
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\ndata: 1\n\ndata: [DONE]\n\n", "GET /v1/files"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 23\r\n\r\ndata: 1\n\ndata: [DONE]\n\n", "GET /v1/files"),
+    ],
+)
+async def test_a_client_of_http_1_0_gets_a_body_that_ends_with_its_connection(
+    answer: bytes, line: str, keep: list[str], proxy: Any, client: Any
+) -> None:
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(answer)
+        connection.writer.close()
+
+    async with upstream(proxy, script):
+        length = len(BODY) if line == CHAT else 0
+        head = [f"{line} HTTP/1.0", *keep, f"content-length: {length}", "", ""]
+        client.writer.write("\r\n".join(head).encode() + BODY[:length])
+        status, headers = await client.head()
+        assert await client.reader.read() == b"data: 1\n\ndata: [DONE]\n\n"
+    assert (status, dict(headers)[b"connection"]) == (200, b"close")
+    assert b"transfer-encoding" not in dict(headers)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/v1/nothing/../x", "/nowhere"])
+async def test_a_client_of_http_1_0_gets_the_proxys_own_answers(path: str, client: Any) -> None:
+    client.writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    _, headers = await client.head()
+    assert b"transfer-encoding" not in dict(headers)
+    assert await client.reader.read()
+
+
 async def test_a_path_outside_the_api_is_a_404_that_names_the_api(proxy: Any, client: Any) -> None:
     client.ask("POST /no-path", BODY)
     status, _, answer = await client.answer()

@@ -50,6 +50,9 @@ _PIECES_OF_THE_END: Final = 32
 """Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
 
 
+_WITHOUT_BODY: Final = (204, 304)
+"""Some servers state the length of a body that these never have. A 204 must not (RFC 9110 8.6), and caches ignore that
+of a 304 (RFC 9111 3.2)."""
 _HANDING_ON: Final = (UpstreamResponse, PeekedResponse, StreamedResponse)
 """Responses that pass as they arrive."""
 
@@ -96,6 +99,8 @@ class ResponseSender(Struct, eq=False):
     async def pass_on(self, answer: AnyResponse | OwnResponse, client: UntilClientLeaves, own: Headers) -> None:
         """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
         headers = self.head(answer.headers, own)
+        if answer.status in _WITHOUT_BODY:
+            headers = [pair for pair in headers if pair[0] != b"content-length"]
         self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
         if whole is not None and (to := client.connection) and to.send_whole(answer.status, headers, whole):
             client.release()

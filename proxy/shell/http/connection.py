@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from httptools import HttpParserError, HttpParserUpgrade
 from msgspec import Struct
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -296,6 +297,8 @@ class Connection(HttpToolsProtocol):
     # The application.
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if cycle.scope["http_version"] < "1.1":
+            app = _without_chunks(cycle, app)
         task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(task)
         task.add_done_callback(self._request_over)
@@ -433,6 +436,26 @@ class Connection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _without_chunks(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:
+    """Have a response without a length end with its connection, as the client knows no chunks (RFC 9112 6.1)."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        is_measured = False
+
+        async def send_unframed(message: Message) -> None:
+            nonlocal is_measured
+            if message["type"] == "http.response.start":
+                is_measured = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+                cycle.chunked_encoding = None if is_measured else False
+            elif not is_measured:
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, send_unframed)  # type: ignore[arg-type] # uvicorn's own types of the same
+
+    return answer  # type: ignore[return-value] # see above
 
 
 def _check_codings(values: list[bytes]) -> None:
