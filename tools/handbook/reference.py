@@ -207,6 +207,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "with a `tool`: by a client of MCP, with the tool that it called",
     ),
     (
+        ("artifact_reading_ended",),
+        "a search or the way to a part of JSON took longer than it may, or the key of a client has as many readings "
+        "under way as it may; the `limit` says which",
+    ),
+    (
         ("image_fetched", "image_not_fetched"),
         "with `media.fetch_remote_images`: what became of an image on the web; its host, never the whole address",
     ),

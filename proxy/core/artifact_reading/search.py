@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 
-from proxy.core.text import Discreet, Raw, jsontext
+from proxy.core.text import Discreet, jsontext
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Span, begin_of, whole_characters
 from proxy.errors import BadArtifactQuery, RangeOutside
 
@@ -275,8 +275,19 @@ _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def part_at(text: bytes, pointer: str) -> bytes:
-    r"""The part of a JSON text that a pointer names. Raises BadArtifactQuery.
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_SCALAR: Final = re.compile(rb"[^\s,:\[\]{}\"]+")
+_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+_TOKENS_BETWEEN_CHECKS: Final = 4096
+_OPENING: Final = frozenset(b"[{")
+_QUOTE: Final = ord('"')
+_ENDED_EARLY: Final = "it ends early"
+
+
+def part_at(text: bytes, pointer: str, check: Callable[[], object] = bool) -> bytes:
+    r"""The part of a JSON text that a pointer names; each byte before its end is scanned once, however many steps lead
+    there. `check` is called again and again meanwhile, and ends the work by raising. Raises BadArtifactQuery.
 
     >>> part_at(b'{"a/b": [1, {"": 2.50}]}', "/a~1b/1/"), part_at(b'["x\\u000ay"]', "/0")
     (b'2.50', b'x\ny')
@@ -288,40 +299,97 @@ def part_at(text: bytes, pointer: str) -> bytes:
             f"`json` must be a JSON pointer of at most {MAX_POINTER_CHARACTERS:,} characters, such as "
             "/messages/3/content, with ~1 for a slash in a name and ~0 for a tilde"
         )
-    found: Raw = text
     steps = pointer.split("/")[1:]
-    for depth, step in enumerate(steps):
-        found = _step(
-            found, step.replace("~1", "/").replace("~0", "~"), "/".join(["", *steps[:depth]]) or "the artifact"
-        )
+    where = "the artifact"
     try:
-        value = jsontext.value(found) if not steps or bytes(found).startswith(b'"') else None
-    except jsontext.NotJson as error:
-        raise _refused(f"the artifact is not JSON: {error}") from None
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(found)
-
-
-def _step(raw: Raw, name: str, where: str) -> Raw:
-    try:
-        if bytes(raw).lstrip().startswith(b'"'):
-            raw = jsontext.value(raw).encode("utf-8", "surrogatepass")
-        first = bytes(raw).lstrip()[:1]
-        if first == b"{":
-            members = jsontext.members(raw)
-            if name in members:
-                return members[name]
-            raise _refused(f"there is no such member in {where}, an object with {len(members):,} members")
-        if first == b"[":
-            items = jsontext.items(raw)
-            if _INDEX.fullmatch(name) and int(name) < len(items):
-                return items[int(name)]
-            raise _refused(
-                f"there is no such item in {where}, an array of {len(items):,} items that are counted from 0"
-            )
-        jsontext.value(raw)
+        jsontext.check(text)
+        found = _Position(text, check)
+        for depth, step in enumerate(steps):
+            where = "/".join(["", *steps[:depth]]) or "the artifact"
+            found.enter(step.replace("~1", "/").replace("~0", "~"), where)
+        part = found.value()
+        value = jsontext.value(part) if part.startswith(b'"') else None
     except jsontext.NotJson as error:
         raise _refused(f"{where} is not JSON: {error}") from None
-    raise _refused(f"{where} is neither an object nor an array")
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else part
+
+
+class _Position:
+    """The beginning of a value in a JSON text. Raises NotJson."""
+
+    def __init__(self, text: bytes, check: Callable[[], object]) -> None:
+        self._text = text
+        self._at = self._after_space(0)
+        self._check = check
+
+    def enter(self, name: str, where: str) -> None:
+        """Go on to a member or an item. Raises BadArtifactQuery if there is none."""
+        self._check()
+        if self._first == b'"':
+            self._text = jsontext.value(self.value()).encode("utf-8", "surrogatepass")
+            jsontext.check(self._text)
+            self._at = self._after_space(0)
+        if self._first not in (b"{", b"["):
+            raise _refused(f"{where} is neither an object nor an array")
+        is_object = self._first == b"{"
+        index = int(name) if not is_object and _INDEX.fullmatch(name) else -1
+        count = 0
+        self._at = self._after_space(self._at + 1)
+        while self._first not in (b"}", b"]"):
+            if count % _TOKENS_BETWEEN_CHECKS == 0:
+                self._check()
+            is_wanted = self._name() == name if is_object else count == index
+            if is_wanted:
+                return
+            self._at = self._after_space(self._end())
+            if self._first == b",":
+                self._at = self._after_space(self._at + 1)
+            count += 1
+        if is_object:
+            raise _refused(f"there is no such member in {where}, an object with {count:,} members")
+        raise _refused(f"there is no such item in {where}, an array of {count:,} items that are counted from 0")
+
+    def value(self) -> bytes:
+        """The JSON of the value."""
+        return self._text[self._at : self._end()]
+
+    @property
+    def _first(self) -> bytes:
+        return self._text[self._at : self._at + 1]
+
+    def _name(self) -> str:
+        """The name of the member here; its value is gone on to."""
+        written = self._matched(_STRING, self._at)
+        name = self._text[self._at : written]
+        self._at = self._after_space(self._after_space(written) + 1)
+        found: str = jsontext.value(name)
+        return found
+
+    def _end(self) -> int:
+        """Where the value ends."""
+        if self._first not in (b"{", b"["):
+            return self._matched(_STRING if self._first == b'"' else _SCALAR, self._at)
+        depth = 0
+        for count, token in enumerate(_NESTING.finditer(self._text, self._at)):
+            first = token[0][0]
+            if first in _OPENING:
+                depth += 1
+            elif first != _QUOTE:
+                depth -= 1
+                if not depth:
+                    return token.end()
+            if count % _TOKENS_BETWEEN_CHECKS == 0:
+                self._check()
+        raise jsontext.NotJson(_ENDED_EARLY)
+
+    def _matched(self, pattern: re.Pattern[bytes], at: int) -> int:
+        found = pattern.match(self._text, at)
+        if found is None:
+            raise jsontext.NotJson(_ENDED_EARLY)
+        return found.end()
+
+    def _after_space(self, at: int) -> int:
+        return self._matched(_SPACE, at)
 
 
 def _refused(message: str) -> BadArtifactQuery:

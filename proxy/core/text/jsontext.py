@@ -19,6 +19,7 @@ from proxy.core.text import Path, Raw
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _value: Final = msgspec.json.Decoder()
+_any: Final = msgspec.json.Decoder(msgspec.Raw)
 _encoder: Final = msgspec.json.Encoder()
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -69,6 +70,14 @@ def value(raw: Raw) -> Any:
         return _value.decode(raw)
     except UNREADABLE as error:
         return _leniently(raw, error)[1]
+
+
+def check(raw: Raw) -> None:
+    """Raise NotJson unless this is JSON; nothing is made of it."""
+    try:
+        _any.decode(raw)
+    except UNREADABLE as error:
+        _leniently(raw, error)
 
 
 def opened(raw: Raw | None) -> Any:

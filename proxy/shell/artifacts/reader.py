@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -34,8 +34,10 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.store import INDEXED_BYTES
-from proxy.shell.resources import DaemonThreads, TooSlow
+from proxy.shell.resources import DaemonThreads, NoTurn, NotWanted, SharedThreads, TooSlow, logger
 
+AT_ONCE: Final = 2
+"""Readings of one tenant at a time: half of the threads, so that nobody holds all."""
 PIECE_BYTES: Final = 1024 * 1024
 """Part of a whole artifact that is read and sent at a time."""
 READ_SECONDS: Final = 15.0
@@ -59,6 +61,8 @@ class Stored(msgspec.Struct, frozen=True):
 
     name: str
     metadata: Metadata
+    tenant: str | None = None
+    """Who reads it, and has only a share of the threads."""
 
     @property
     def size(self) -> int:
@@ -103,7 +107,8 @@ class ArtifactReader:
         self._language = language
         self._clock = clock
         # Its own threads: a long search must not delay what has to be stored before a request is sent.
-        self._threads = DaemonThreads(4, "artifact-reading")
+        self._threads = DaemonThreads(2 * AT_ONCE, "artifact-reading")
+        self._shared = SharedThreads(self._threads, AT_ONCE)
         self._finders = DaemonThreads(folder.at_once, "artifact-finding")
         """A find reads one small object, and a request may need many; reading takes memory."""
 
@@ -114,17 +119,18 @@ class ArtifactReader:
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
         self._check_store_responds()
-        return await self._run(self._find, name, tenant, is_use, threads=self._finders)
+        with self._mapped_errors(is_find=True):
+            return await self._finders.run(READ_SECONDS + SEARCH_SECONDS, self._find, name, tenant, is_use)
 
     async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
         """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
         this; the last used first. Raises ArtifactError."""
         self._check_store_responds()
-        return await self._run(self._newest, frozenset(tenants), beginning)
+        return await self._run(tenants[-1], lambda _: self._newest(frozenset(tenants), beginning))
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
         """Some of its bytes. Raises ArtifactError."""
-        return await self._run(self._bytes, stored, (start, stop))
+        return await self._run(stored.tenant, lambda _: self._bytes(stored, (start, stop)))
 
     async def pieces(self, stored: Stored, start: int, stop: int) -> AsyncIterator[bytes]:
         """Its bytes from one position to another, a bounded piece at a time. Raises ArtifactError."""
@@ -141,12 +147,22 @@ class ArtifactReader:
                 f"`lines` and `grep` read text, and this is {stored.metadata.media_type}: ask for the whole, or for "
                 "a range of its bytes"
             )
-        return await self._run(self._page, stored, query, max_bytes)
+        try:
+            return await self._run(stored.tenant, lambda reading: self._page(stored, query, max_bytes, reading))
+        except _TookTooLong:
+            raise BadArtifactQuery(
+                f"the way to this part is longer than {SEARCH_SECONDS:g} seconds, the limit of one reading: `grep` and "
+                "`lines` read as much in several requests",
+                param="json",
+            ) from None
 
     async def stat(self, stored: Stored) -> ArtifactStat:
         """Its description. Raises ArtifactError."""
         known = stored.metadata
-        lines = (await self._run(self._index, stored))[0].total_lines if stored.is_text else None
+        lines = None
+        if stored.is_text:
+            index, _ = await self._run(stored.tenant, lambda _: self._index(stored))
+            lines = index.total_lines
         return {
             "id": stored.name,
             "bytes": known.size,
@@ -165,13 +181,31 @@ class ArtifactReader:
         if (why := self._folder.cooldown.why) is not None:
             raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {why}")
 
-    async def _run(self, work: Callable[..., Result], *given: object, threads: DaemonThreads | None = None) -> Result:
+    async def _run(self, whose: str | None, work: Callable[[_Reading], Result]) -> Result:
+        reading = _Reading()
         try:
-            return await (threads or self._threads).run(READ_SECONDS + SEARCH_SECONDS, work, *given)
+            with self._mapped_errors():
+                return await self._shared.run(whose, READ_SECONDS + SEARCH_SECONDS, lambda: work(reading.begun()))
+        except NoTurn:
+            logger().warning("artifact_reading_ended", limit=f"{AT_ONCE} readings at a time")
+            raise ArtifactStoreUnavailable(
+                f"{AT_ONCE} readings for this API key are under way, the most at a time, and take long: repeat this one"
+            ) from None
+        finally:
+            reading.is_wanted = False
+            if reading.has_ended:
+                logger().warning(
+                    "artifact_reading_ended", artifact=reading.artifact, limit=f"{SEARCH_SECONDS:g} seconds"
+                )
+
+    @contextlib.contextmanager
+    def _mapped_errors(self, *, is_find: bool = False) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError:
             raise ArtifactNotFound("artifact not found: it may have expired or belong to another API key") from None
         except TooSlow:
-            if work == self._find:
+            if is_find:
                 self._folder.cooldown.begin()
             raise ArtifactStoreUnavailable(_NO_ANSWER) from None
         except NoAnswer as error:  # the words are those of the calls after this one
@@ -192,7 +226,7 @@ class ArtifactReader:
             if is_use and idle_seconds >= TOUCH_SECONDS:
                 with contextlib.suppress(*TROUBLE):  # a store that is read-only still serves its readers
                     self._folder.put(note, written)
-            return Stored(name, msgspec.json.decode(written, type=Metadata))
+            return Stored(name, msgspec.json.decode(written, type=Metadata), tenant)
         raise FileNotFoundError
 
     def _notes_of(self, name: str) -> list[str]:
@@ -221,7 +255,8 @@ class ArtifactReader:
             return b""
         return self._folder.get_range(stored.name, start, stop)
 
-    def _page(self, stored: Stored, query: Query, max_bytes: int) -> bytes:
+    def _page(self, stored: Stored, query: Query, max_bytes: int, reading: _Reading) -> bytes:
+        reading.artifact = stored.name
         if query.pointer is None:
             index, text = self._index(stored)
         else:
@@ -230,12 +265,12 @@ class ArtifactReader:
                     f"`json` reads artifacts of up to {JSON_BYTES:,} bytes, this one has {stored.size:,}: use `grep`",
                     param="json",
                 )
-            text = part_at(self._bytes(stored, (0, stored.size)), query.pointer)
+            text = part_at(self._bytes(stored, (0, stored.size)), query.pointer, reading.check)
             index = LineIndex.of_text(text)
         reader = read(index, query, stored.name, self._language, max_bytes)
         if text is not None:
-            return _driven(reader, lambda span: text[span[0] : span[1]])
-        return _driven(reader, lambda span: self._bytes(stored, span))
+            return _driven(reader, lambda span: text[span[0] : span[1]], reading)
+        return _driven(reader, lambda span: self._bytes(stored, span), reading)
 
     def _index(self, stored: Stored) -> tuple[LineIndex, bytes | None]:
         """Where the lines of a text are, and the text if it was short enough to be read whole."""
@@ -259,13 +294,47 @@ class ArtifactReader:
                 yield piece[at : at + BLOCK_BYTES]
 
 
-def _driven(reader: Generator[Span, bytes, bytes], bytes_of: Callable[[Span], bytes]) -> bytes:
+class _TookTooLong(Exception):
+    """The reading of a part has taken as long as it may."""
+
+
+class _Reading:
+    """One use of a thread; its work asks whether to go on, because a thread cannot be ended from outside."""
+
+    def __init__(self) -> None:
+        self.artifact: str | None = None
+        self.is_wanted = True
+        self.has_ended = False
+        """Whether its time was over before its work was."""
+        self.ends = 0.0
+        """Time of `time.monotonic`."""
+
+    def begun(self) -> _Reading:
+        """Count its time from now on."""
+        self.ends = monotonic() + SEARCH_SECONDS
+        return self
+
+    def check(self) -> None:
+        """Raise NotWanted or _TookTooLong if the work has to end."""
+        if not self.is_wanted:
+            raise NotWanted
+        if monotonic() >= self.ends:
+            self.has_ended = True
+            raise _TookTooLong
+
+
+def _driven(reader: Generator[Span, bytes, bytes], bytes_of: Callable[[Span], bytes], reading: _Reading) -> bytes:
     """Send a reader what it asks for; if that takes too long, tell it to finish."""
-    ends = monotonic() + SEARCH_SECONDS
+    reading.begun()
     try:
         span = next(reader)
         while True:
             found = bytes_of(span)
-            span = reader.send(found) if monotonic() < ends else reader.throw(TimeoutError())
+            try:
+                reading.check()
+            except _TookTooLong:
+                span = reader.throw(TimeoutError())
+            else:
+                span = reader.send(found)
     except StopIteration as done:
         return bytes(done.value)

@@ -24,7 +24,7 @@ from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, notice
 from proxy.core.text.lines import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
-from proxy.shell.artifacts.reader import SEARCH_SECONDS, ArtifactReader, Stored
+from proxy.shell.artifacts.reader import AT_ONCE, SEARCH_SECONDS, ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.resources import BoundedMap
 
@@ -79,8 +79,6 @@ MAX_SHOWN: Final = 50
 """Artifacts in one list."""
 MAX_SEARCHED: Final = 500
 """Artifacts that one search reads, if the time allows."""
-AT_ONCE: Final = 4
-"""Artifacts that are read at the same time: as many as the reader has threads."""
 MIN_HITS_BYTES: Final = 500
 """Room left for the hits of one artifact that makes it worth searching another."""
 _OURS: Final = (beginning_of(RETRIEVAL_TOOL), beginning_of(RECORD_TOOL))

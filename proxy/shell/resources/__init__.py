@@ -2,7 +2,17 @@
 
 from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import configure_logging, logger, write_lines_for
-from proxy.shell.resources.threads import DaemonThreads, Recurring, TooSlow, UnderWay, in_thread, while_wanted
+from proxy.shell.resources.threads import (
+    DaemonThreads,
+    NoTurn,
+    NotWanted,
+    Recurring,
+    SharedThreads,
+    TooSlow,
+    UnderWay,
+    in_thread,
+    while_wanted,
+)
 from proxy.shell.resources.waiting import Kept, Waiting, WaitingRoom
 from proxy.shell.resources.whole_files import UNFINISHED, SharedFile, create_file, remove_unfinished, replace_file
 from proxy.shell.resources.workload import Share, Workload, forget_what_is_gone, give_memory_back, tune_interpreter
@@ -12,9 +22,12 @@ __all__ = [
     "BoundedMap",
     "DaemonThreads",
     "Kept",
+    "NoTurn",
+    "NotWanted",
     "Recurring",
     "Share",
     "SharedFile",
+    "SharedThreads",
     "TooSlow",
     "UnderWay",
     "Waiting",

@@ -15,7 +15,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -99,12 +99,15 @@ class DaemonThreads(Executor):
         return found
 
     async def run_all(
-        self, seconds: float, calls: Sequence[Callable[[], _Result]]
+        self, seconds: float, calls: Sequence[Callable[[], _Result]], ended: Callable[[], None] | None = None
     ) -> Sequence[_Result | BaseException]:
         """The result or exception of each call; TooSlow for those that have not ended when all together have taken this
-        many seconds, counted from when the first of them began. Raises RuntimeError after `shutdown`."""
+        many seconds, counted from when the first of them began. `ended` is called, in some thread, when a call ends or
+        will never begin, whether or not anybody still waits for it. Raises RuntimeError after `shutdown`."""
         tasks = [_Task(call) for call in calls]
         for task in tasks:
+            if ended is not None:
+                task.future.add_done_callback(lambda _: ended())
             self._put(task)
         done = [asyncio.wrap_future(task.future) for task in tasks]
         try:
@@ -158,6 +161,43 @@ class DaemonThreads(Executor):
         """Wait for the threads to end after `shutdown`, until this time of `time.monotonic`."""
         for thread in self._threads:
             thread.join(min(threading.TIMEOUT_MAX, max(0.0, until - time.monotonic())))
+
+
+class NoTurn(Exception):
+    """All threads that somebody may have at a time are at work."""
+
+
+class SharedThreads:
+    """Threads of which nobody has more than some at a time; the rest of its calls waits, and nobody else's."""
+
+    def __init__(self, threads: DaemonThreads, most_each: int) -> None:
+        self._threads = threads
+        self._most_each = most_each
+        self._turns: weakref.WeakValueDictionary[Hashable, asyncio.Semaphore] = weakref.WeakValueDictionary()
+
+    async def run(self, whose: Hashable, seconds: float, work: Callable[[], _Result]) -> _Result:
+        """The result of a call, as DaemonThreads.run gives it; raises NoTurn if all that it may have work longer than
+        so many seconds. A thread counts until its work ends, also if nobody waits for it any more."""
+        turns = self._turns.setdefault(whose, asyncio.Semaphore(self._most_each))
+        try:
+            async with asyncio.timeout(seconds):
+                await turns.acquire()
+        except TimeoutError:
+            raise NoTurn from None
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before its thread
+                loop.call_soon_threadsafe(turns.release)
+
+        try:
+            (found,) = await self._threads.run_all(seconds, [work], ended)
+        except RuntimeError:  # the threads were let go of
+            turns.release()
+            raise
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
 
 _pools: Final[weakref.WeakSet[DaemonThreads]] = weakref.WeakSet()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.reading_texts import hits, texts
+from support.work import bytecodes_of
 
 from proxy.core.artifact_reading.search import SHOWN_BYTES, Search, hits_of, part_at
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange
@@ -273,6 +274,32 @@ def test_a_pointer_into_a_string_that_is_no_object_says_which_part_is_none(text)
 def test_what_is_no_json_is_refused(text, pointer):
     with pytest.raises(BadArtifactQuery, match="not JSON"):
         part_at(text, pointer)
+
+
+def test_a_deep_pointer_scans_the_text_once_however_many_steps_lead_there():
+    def work(depth):
+        text = b"[" * depth + b"[" + b"[0]," * 2_000 + b"1]" + b"]" * depth
+        return sum(bytecodes_of(lambda: part_at(text, "/0" * depth)).values())
+
+    one, two, four = work(50), work(100), work(200)
+    assert four - two < 2.2 * (two - one)
+    checks = []
+    part_at(b"[" * 101 + b"[]," * 100_000 + b"[]" + b"]" * 101, "/0" * 100, lambda: checks.append(True))
+    assert len(checks) < 100 + 100 + 200_000 / 4_096 + 100
+
+
+def test_the_work_ends_where_its_check_raises():
+    def ended():
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        part_at(b"[" + b"[]," * 10_000 + b"0]", "/9999", ended)
+
+
+@pytest.mark.parametrize("text", [b'["' + b'"' * 200_000, b"[" * 100_000, b'{"a":' * 500], ids=["quotes", "[", "{"])
+def test_a_text_that_ends_early_is_refused_at_once(text):
+    with pytest.raises(BadArtifactQuery, match="not JSON"):
+        part_at(text, "/0")
 
 
 def test_a_surrogate_in_a_string_comes_back_as_it_was_kept():

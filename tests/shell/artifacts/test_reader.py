@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import Query
@@ -19,8 +21,9 @@ from proxy.core.text.lines import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import reader as reader_module
 from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, Cooldown, PrivateFolder, index_key, metadata_key
-from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.reader import AT_ONCE, ArtifactReader, Stored
 from proxy.shell.artifacts.store import INDEXED_BYTES, ArtifactStore
+from proxy.shell.resources import NoTurn, NotWanted
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
@@ -297,3 +300,61 @@ def test_the_index_of_a_text_fits_its_kind() -> None:
     assert len(index.feeds) == -(-len(LONG.content) // BLOCK_BYTES)
     assert Stored("n", reader_module.Metadata("", "", 1, "application/ld+json", "")).is_text
     assert not Stored("n", reader_module.Metadata("", "", 1, "application/pdf", "")).is_text
+
+
+async def test_one_tenant_never_takes_all_readers_and_its_threads_count_until_their_work_ends(
+    reader: ArtifactReader, folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kept(folder, SHORT, tenant=OTHER)
+    mine, other = await reader.find(LONG.id, TENANT), await reader.find(SHORT.id, OTHER)
+    may_go_on, get = threading.Event(), folder.get_range
+    begun: list[str] = []
+
+    def slowly(name: str, start: int, stop: int) -> bytes:
+        if name == LONG.id:
+            begun.append(name)
+            assert may_go_on.wait(PATIENCE_SECONDS)
+        return get(name, start, stop)
+
+    monkeypatch.setattr(folder, "get_range", slowly)
+    readings = [asyncio.create_task(reader.piece(mine, 0, 3)) for _ in range(20)]
+    try:
+        await until(lambda: len(begun) == AT_ONCE)
+        for leaving in readings[:AT_ONCE]:
+            leaving.cancel()  # its thread works on
+        assert await reader.piece(other, 0, 3) == b"one"
+        assert len(begun) == AT_ONCE
+    finally:
+        may_go_on.set()
+    assert await asyncio.gather(*readings[AT_ONCE:]) == [LONG.content[:3]] * 18
+
+
+async def test_what_a_tenant_has_under_way_for_too_long_is_said(
+    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = await reader.find(JSON.id, TENANT)
+
+    async def never(*_: object) -> None:
+        raise NoTurn
+
+    monkeypatch.setattr(reader._shared, "run", never)
+    with structlog.testing.capture_logs() as logs, pytest.raises(ArtifactStoreUnavailable, match="2 readings"):
+        await reader.piece(stored, 0, 3)
+    assert [line["event"] for line in logs] == ["artifact_reading_ended"]
+
+
+async def test_the_way_to_a_part_of_json_ends_with_its_time(
+    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
+    with structlog.testing.capture_logs() as logs, pytest.raises(BadArtifactQuery, match="longer than 0 seconds"):
+        await page(reader, JSON, json="/messages/0")
+    assert [(line["event"], line["artifact"]) for line in logs] == [("artifact_reading_ended", JSON.id)]
+
+
+async def test_work_that_nobody_waits_for_ends(reader: ArtifactReader) -> None:
+    reading = reader_module._Reading().begun()
+    reading.check()
+    reading.is_wanted = False
+    with pytest.raises(NotWanted):
+        reading.check()
