@@ -210,7 +210,7 @@ def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page:
     page.until("document.querySelectorAll('#detail .artifact pre').length === 2")
     was, now = page.value("[...document.querySelectorAll('#detail .artifact pre')].map(one => one.textContent)")
     assert "turn-" in was
-    assert re.match(r"\[context-proxy: \d+ earlier messages", now)
+    assert re.match(r"Text: \[context-proxy: \d+ earlier messages", now)
     assert not page.value("document.querySelector('#detail .artifact .link')"), "all of it is on the first page"
     assert page.value("localStorage.length + sessionStorage.length") == 0
 

@@ -440,7 +440,7 @@ def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
     teach(world, *[reads(name)] * 5, Reply("Done."))
     assert answer_to(world, request(), stream)["message"]["content"] == "Done."
     first, *more, last = [message["content"] for message in world.upstream.last.messages[4:] if message["content"]]
-    assert first.startswith("[context-proxy: lines 1-263 of 5000 of tool_fetch_")
+    assert first.startswith("Text: [context-proxy: lines 1-263 of 5000 of tool_fetch_")
     assert all(len(page) < len(first) for page in more[1:])
     assert last.endswith("there is no room for a page. Go on with what you have.]\n")
 
@@ -677,7 +677,7 @@ def test_pages_that_are_put_back_are_cut_where_the_window_turns_out_small(build:
         sent.append(world.upstream.last.messages)
         body["messages"] += [{"role": "assistant", "content": "I see."}, {"role": "user", "content": "And?"}]
     (page,) = pages_of(sent[2])
-    assert page.startswith("[context-proxy: lines 1-")
+    assert page.startswith("Text: [context-proxy: lines 1-")
     assert len(page) < 20_000
     assert sent[3][: len(sent[2])] == sent[2]
     assert sent[4][: len(sent[3])] == sent[3]

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.search import CONTEXT, HITS, MAX_POINTER_CHARACTERS, Hits, Search, hits_of
-from proxy.core.notices import FOUND, MARK, PAGES, QUOTED, ArtifactAccess, Language, framed, say
+from proxy.core.notices import CUTS, FOUND, MARK, PAGES, QUOTED, ArtifactAccess, Language, headed, say
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of, utf8_length
 from proxy.errors import BadArtifactQuery
@@ -40,7 +40,7 @@ def page_header(page: Page, name: str, language: Language) -> str:
     )
     if page.following is not None:
         text += say(PAGES, "cut" if page.cut else "more", language, following=page.following)
-    return framed(text) + "\n"
+    return headed(text, language)
 
 
 def hits_header(hits: Hits, name: str, language: Language) -> str:
@@ -49,13 +49,13 @@ def hits_header(hits: Hits, name: str, language: Language) -> str:
     text = say(PAGES, "hits", language, count=hits.count, name=name, **where)
     if hits.following is not None:
         text += say(PAGES, "stopped", language, following=hits.following)
-    return framed(text) + "\n"
+    return headed(text, language)
 
 
 def shorter_page(text: str, limits: ExcerptLimits) -> str | None:
     """Shorten a page to the limits, under a header that is true of it and names the rest; None if it is no page, or not
     even its first line fits."""
-    if not text.startswith(MARK):
+    if MARK not in text[: 2 * len(MARK)]:
         return None
     headers = ((language, pattern.match(text)) for language, pattern in _whole_headers())
     language, found = next((one for one in headers if one[1] is not None), ("en", None))
@@ -116,7 +116,7 @@ def _end_of(numbers: Mapping[str, str]) -> str:
 
 def listing_header(shown: int, total: int, language: Language) -> str:
     """The first line of a list of artifacts."""
-    return framed(say(FOUND, "listed", language, shown=shown, total=total)) + "\n"
+    return headed(say(FOUND, "listed", language, shown=shown, total=total), language)
 
 
 def search_header(matching: int, searched: int, total: int, language: Language) -> str:
@@ -124,7 +124,7 @@ def search_header(matching: int, searched: int, total: int, language: Language) 
     text = say(FOUND, "searched", language, matching=matching, searched=searched)
     if searched < total:
         text += say(FOUND, "unsearched", language, left=total - searched)
-    return framed(text) + "\n"
+    return headed(text, language)
 
 
 def quoted(text: str, way: ArtifactAccess | None = None) -> str:
@@ -211,7 +211,7 @@ def _whole_headers() -> tuple[tuple[Language, re.Pattern[str]], ...]:
     """The first line of each kind of page, by language."""
     languages: tuple[Language, Language] = ("en", "zh")
     return tuple(
-        (language, re.compile(rf"{re.escape(MARK)}{pattern}\]\n"))
+        (language, re.compile(rf"(?:{re.escape(CUTS['text'][column])})?{re.escape(MARK)}{pattern}\]\n"))
         for column, language in enumerate(languages)
         for pattern in _header_patterns(column, named=True)
     )

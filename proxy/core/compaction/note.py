@@ -32,7 +32,7 @@ from proxy.core.conversation import (
     TrackedMessage,
     size_of,
 )
-from proxy.core.notices import Notices
+from proxy.core.notices import Language, Notices, as_text
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
@@ -223,6 +223,7 @@ class OmissionNote(Struct, frozen=True):
     thread: Thread = ()
     """Requests, actions and statements."""
     note: str = ""
+    language: Language = "en"
     behind: bool = False
     """Whether the note comes after the text of the message that carries it, not before it."""
     edit: Edit | None = None
@@ -270,7 +271,8 @@ class OmissionNote(Struct, frozen=True):
         thread = tuple(quotation for quotation in self.thread if _planner(quotation) not in newer)
         thread = fitting(thread, room.questions, room.steps, counter)
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
-        return structs.replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
+        placed = structs.replace(self, note=note, language=notices.language, behind=carrier.index >= newest_index)
+        return placed.carried_by(carrier, counter)
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
         """The note on a message in its current form."""
@@ -294,14 +296,17 @@ class OmissionNote(Struct, frozen=True):
         text and the note has a part of its own."""
         apart = message.takes_notes_apart and message.role != "assistant"
         found = None if apart else next(message.texts(), None)
+        is_result = message.role in TOOL_ROLES and not apart
         if found is None:
-            at, content = message.with_note(self.note, after=self.behind or apart)
+            note = as_text(self.note, self.language) if is_result else self.note
+            at, content = message.with_note(note, after=self.behind or apart)
             return at, "", content
         at, text = found
         response = tool_response(text)
         if response is not None:
             return at, text, with_note(response, self.note)
-        return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
+        noted = f"{text}\n{self.note}" if self.behind and text else self.note + text
+        return at, text, as_text(noted, self.language) if is_result else noted
 
     def without_note(self) -> OmissionNote:
         """The same omissions without a note."""

@@ -2,6 +2,7 @@
 
 from proxy.core.notices.catalogue import (
     BAD_QUERIES,
+    CUTS,
     FETCH_LIMITS,
     FETCHES,
     FOUND,
@@ -20,7 +21,9 @@ from proxy.core.notices.catalogue import (
     WHY_NOT_FETCHED,
     WHY_NOT_SHOWN,
     Language,
+    as_text,
     framed,
+    headed,
     say,
 )
 from proxy.core.notices.resume import PageRead, PageSize, Resume, page_read, written_length
@@ -29,6 +32,7 @@ from proxy.core.notices.writing import BY_HASH, NAMES_WORDS_BYTES, NOWHERE, Arti
 __all__ = [
     "BAD_QUERIES",
     "BY_HASH",
+    "CUTS",
     "FETCHES",
     "FETCH_LIMITS",
     "FOUND",
@@ -54,7 +58,9 @@ __all__ = [
     "PageRead",
     "PageSize",
     "Resume",
+    "as_text",
     "framed",
+    "headed",
     "is_ours",
     "page_read",
     "say",

@@ -7,6 +7,7 @@ contains no time and nothing random: the same content gives the same words in ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -30,7 +31,26 @@ def framed(notice: str) -> str:
     return f"{MARK}{notice}]"
 
 
+_BEGINS_LIKE_JSON: Final = re.compile(r"[\s\ufeff]*+[\[{\"]")
+
+
+def as_text(result: str, language: Language) -> str:
+    """Put a word before a tool result that is no JSON but begins like it, as a notice does: chat templates and gateways
+    parse such a result, and refuse the request if they cannot.
+
+    >>> as_text('{"rows": [1, [context-proxy: …]', "en"), as_text("total 8", "en")
+    ('Text: {"rows": [1, [context-proxy: …]', 'total 8')
+    """
+    return say(CUTS, "text", language) + result if _BEGINS_LIKE_JSON.match(result) else result
+
+
+def headed(notice: str, language: Language) -> str:
+    """A notice as the first line of a tool result."""
+    return as_text(framed(notice), language) + "\n"
+
+
 CUTS: Final[Phrases] = {
+    "text": ("Text: ", "文本："),
     "shown": (
         "{kept_lines:,} of {lines:,} lines, {kept_bytes:,} of {bytes:,} bytes of this text are shown: {parts}.",
         "此文本共 {lines:,} 行、{bytes:,} 字节，此处显示 {kept_lines:,} 行、{kept_bytes:,} 字节：{parts}。",

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models import AgentFileAccess
-from proxy.core.notices.catalogue import CUTS, MARK, Language, framed, say
+from proxy.core.notices.catalogue import CUTS, MARK, Language, as_text, framed, say
 from proxy.core.notices.resume import PageRead, PageSize, Resume
 from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
 from proxy.core.text.lines import count_lines, utf8_length
@@ -97,15 +97,16 @@ class Notices(Struct, frozen=True):
         notice = self._shown(shown, artifact, self.resume(shown), brief=brief) + self._names(names)
         rescued = "".join(f"{line}\n" for line in shown.rescued)
         line_end = "\n" if shown.head and not shown.head.endswith("\n") else ""
-        return "".join([shown.head, line_end, self._framed(notice), rescued, shown.tail])
+        return as_text("".join([shown.head, line_end, self._framed(notice), rescued, shown.tail]), self.language)
 
     def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
         """A notice without names, at least as long as that of any excerpt of this text, so that room can be set aside
-        before the excerpt is made."""
+        before the excerpt is made: with the word before an excerpt that begins like JSON."""
         lines, size = count_lines(text), utf8_length(text)
         all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
         resumes = Resume.longest(text, self.page, self.read)
-        return max((self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes), key=len)
+        notices = (self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes)
+        return as_text(max(notices, key=len), self.language)
 
     def resume(self, shown: Excerpt) -> Resume:
         """Where reading continues after the head of an excerpt."""

@@ -30,7 +30,7 @@ from proxy.core.notices import (
     SEARCH_TOOL,
     TOOL,
     Language,
-    framed,
+    headed,
     is_ours,
     say,
 )
@@ -219,7 +219,7 @@ def lacking_result(language: Language) -> str:
 
 def notice(kind: str, language: Language, /, **values: object) -> str:
     """A result without a page, or what is added to one: by its kind in the catalogue, with the values in its phrase."""
-    return framed(say(READING, kind, language, **values)) + "\n"
+    return headed(say(READING, kind, language, **values), language)
 
 
 def is_page(message: Message, tool: str) -> bool:

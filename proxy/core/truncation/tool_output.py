@@ -18,7 +18,7 @@ from msgspec import Struct, field, structs
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading.pages import quoted, shorter_page
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason
-from proxy.core.notices import NAMES_WORDS_BYTES, Notices, PageSize, is_ours
+from proxy.core.notices import NAMES_WORDS_BYTES, Language, Notices, PageSize, as_text, is_ours
 from proxy.core.retrieval_tool.tool import is_page
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
@@ -71,7 +71,8 @@ class SanitiseText(Struct, frozen=True):
         total = sum(count for *_, count in cleaned)
         for number, (at, text, clean, _) in enumerate(cleaned, 1):
             if number == len(cleaned) and message.role not in _UNNOTED_ROLES:
-                yield _edit(index, at, text, _noted(clean, notices.replaced(total)), tool)
+                noted = _noted(clean, notices.replaced(total), message.role, notices.language)
+                yield _edit(index, at, text, noted, tool)
             else:
                 yield _edit(index, at, text, clean, tool)
         for at, text in _other_texts(message):
@@ -93,12 +94,13 @@ def _edit(index: int, at: Address, text: str, clean: str, tool: str) -> Edit:
     return Edit(index, at, clean, Reason.SANITISE, None, tool, len(text), len(clean))
 
 
-def _noted(text: str, note: str) -> str:
+def _noted(text: str, note: str, role: str, language: Language) -> str:
     """The text followed by a note on a line of its own; a result of the common shape has the note in its `text`."""
     response = tool_response(text)
     if response is not None:
         return with_note(response, note)
-    return text + note if text.endswith("\n") else f"{text}\n{note}"
+    noted = text + note if text.endswith("\n") else f"{text}\n{note}"
+    return as_text(noted, language) if role in TOOL_ROLES else noted
 
 
 def _other_texts(message: Message) -> Iterator[tuple[Address, str]]:

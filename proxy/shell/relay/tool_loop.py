@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation import Size
-from proxy.core.notices import Language
+from proxy.core.notices import READING, Language, framed, say
 from proxy.core.overflow import Counted, Terms
 from proxy.core.retrieval_tool.hidden_calls import (
     HISTORY_BYTES,
@@ -202,7 +202,8 @@ class ToolLoop(Struct):
         texts = await asyncio.gather(*(self._text(one, page_bytes) for one in wanted[:MAX_CALLS]))
         texts += [notice("many", self.retrieval.language, calls=MAX_CALLS)] * (len(wanted) - MAX_CALLS)
         if self.count == MAX_ROUNDS:
-            texts[-1] += "\n" + notice("last", self.retrieval.language, rounds=MAX_ROUNDS)
+            last = say(READING, "last", self.retrieval.language, rounds=MAX_ROUNDS)
+            texts[-1] += f"\n{framed(last)}\n"
         return texts
 
     async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:

@@ -16,7 +16,7 @@ from proxy.core.artifact_reading.pages import (
     search_header,
     shorter_page,
 )
-from proxy.core.notices.catalogue import MARK
+from proxy.core.notices.catalogue import MARK, as_text
 from proxy.core.notices.writing import ArtifactAccess, is_ours
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.lines import LineIndex, LineRange, page_of
@@ -27,7 +27,7 @@ from proxy.errors import BadArtifactQuery
 @pytest.mark.parametrize("parameters", [{"lines": "1-"}, {"lines": "7"}, {"grep": "9", "max": "2"}, {"grep": "zzz"}])
 def test_pages_are_recognised_as_ours(language, parameters):
     header, rest = answer(language, **parameters)
-    assert header.startswith(MARK)
+    assert header.startswith(as_text(MARK, language))
     assert is_ours(f"{header}\n{rest}")
 
 
@@ -61,10 +61,10 @@ def test_a_notice_inside_an_artifact_is_marked_as_quoted(forged):
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_search_says_whether_something_was_not_searched(language):
     whole, part = search_header(1, 5, 5, language), search_header(1, 5, 1_239, language)
-    assert whole.startswith(MARK)
+    assert whole.startswith(as_text(MARK, language))
     assert part.startswith(whole.removesuffix("]\n"))
     assert "1,234" in part
-    assert listing_header(50, 1_239, language).startswith(MARK)
+    assert listing_header(50, 1_239, language).startswith(as_text(MARK, language))
 
 
 PIECES = (MARK, "[ Context-Proxy:", f"/d/{ARTIFACT}", f"/other/{ARTIFACT}", ARTIFACT, "/d/", "\n", "x")
@@ -153,7 +153,7 @@ def test_a_shorter_page_names_the_place_at_which_it_stops(width, max_bytes, lang
 
 def test_a_page_says_what_part_it_shows_and_how_to_continue():
     header, rest = answer(lines="400-401")
-    assert header == f"{MARK}lines 400-401 of 20000 of {ARTIFACT}, 18 of 208,894 bytes; go on with lines=402-403]"
+    assert header == f"Text: {MARK}lines 400-401 of 20000 of {ARTIFACT}, 18 of 208,894 bytes; go on with lines=402-403]"
     assert rest == "line 400\nline 401\n"
 
 
@@ -168,13 +168,13 @@ def test_a_full_page_says_so_and_the_last_one_names_no_other():
 def test_a_search_reports_counts_places_and_how_to_continue():
     header, rest = answer(grep="line 1.*7$", context="0", max="3")
     counts = "3 matches in lines 1-117 of 20000 of"
-    assert header == f"{MARK}{counts} {ARTIFACT}; go on with the same search and lines=118-20000]"
+    assert header == f"Text: {MARK}{counts} {ARTIFACT}; go on with the same search and lines=118-20000]"
     assert rest == "17:line 17\n--\n107:line 107\n--\n117:line 117\n"
 
 
 def test_a_search_without_a_match_says_where_it_looked():
     assert answer(grep="zzz", lines="100-200") == (
-        f"{MARK}0 matches in lines 100-200 of 20000 of {ARTIFACT}]",
+        f"Text: {MARK}0 matches in lines 100-200 of 20000 of {ARTIFACT}]",
         "",
     )
 
@@ -217,4 +217,6 @@ def test_a_page_holds_no_more_bytes_than_requested():
 
 
 def test_a_page_in_the_middle_of_a_line_says_where_it_begins():
-    assert answer(text=b"x" * 90, lines="1:30-1", bytes="20")[0].startswith(f"{MARK}lines 1:30-1 of 1 of {ARTIFACT}")
+    assert answer(text=b"x" * 90, lines="1:30-1", bytes="20")[0].startswith(
+        f"Text: {MARK}lines 1:30-1 of 1 of {ARTIFACT}"
+    )

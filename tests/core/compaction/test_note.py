@@ -303,7 +303,7 @@ def test_the_note_goes_with_its_message_when_that_is_cut_later():
     )
     moved = digest.carried_by(cut, COUNTER)
     assert moved.note == digest.note
-    assert moved.edit.becomes == digest.note + "cut"
+    assert moved.edit.becomes == f"Text: {digest.note}cut"
 
 
 def test_the_note_quotes_omitted_lines_within_its_room():

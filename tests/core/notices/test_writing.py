@@ -9,7 +9,7 @@ from support.strategies import TEXTS, notices
 
 from proxy.core.artifact import Artifact
 from proxy.core.models.profile import AgentFileAccess
-from proxy.core.notices.catalogue import MARK
+from proxy.core.notices.catalogue import MARK, as_text
 from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices, is_ours
 from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
@@ -81,7 +81,8 @@ def test_the_text_surrounds_its_notice_and_the_way_back_names_the_first_missing_
     shown = excerpt(text, ExcerptLimits(2_000, max_bytes, None, direction))
     artifact = Artifact(text.encode("utf-8", "surrogatepass"))
     reported = notices(language).truncated(shown, artifact, ())
-    assert reported.startswith(shown.head)
+    assert as_text(shown.head + MARK, language).removesuffix(MARK) in reported
+    assert reported.removeprefix(as_text(MARK, language).removesuffix(MARK)).startswith(shown.head)
     assert reported.endswith(shown.tail)
     assert f"/data/tool-output/{artifact.id}" in reported
     first, last = re.search(r"sed -n '(\d+),(\d+)p'", reported[len(shown.head) :]).groups()

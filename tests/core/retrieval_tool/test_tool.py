@@ -9,7 +9,7 @@ from support.strategies import exchange, pipeline, planned, user
 
 from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
 from proxy.core.compaction.budget import Budget
-from proxy.core.notices.catalogue import MARK
+from proxy.core.notices.catalogue import MARK, as_text
 from proxy.core.retrieval_tool import tool as own
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_HITS_OF_ONE, SEARCH_SPEC, ArtifactSearch, Wanted, is_page, wanted_by
@@ -118,7 +118,7 @@ ARTIFACT = "tool_sh_0123456789abcdef.txt"
 )
 def test_a_call_that_cannot_be_answered_gets_the_artifact_and_the_cause_in_one_line(error, language):
     notice = own.failed(ARTIFACT, error, language)
-    assert notice.startswith(MARK)
+    assert notice.startswith(as_text(MARK, language))
     assert notice.endswith("]\n")
     assert notice.count("\n") == 1
     assert ARTIFACT in notice
@@ -159,14 +159,14 @@ def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
 
 @LANGUAGES
 def test_a_call_that_names_nothing_gets_an_error(language):
-    assert own.notice("unnamed", language).startswith(MARK)
+    assert own.notice("unnamed", language).startswith(as_text(MARK, language))
     assert own.notice("unnamed", "en") != own.notice("unnamed", "zh")
 
 
 @LANGUAGES
 def test_a_search_that_cannot_be_made_gets_the_cause_in_one_line(language):
     notice = own.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
-    assert notice.startswith(MARK)
+    assert notice.startswith(as_text(MARK, language))
     assert notice.endswith("]\n")
     assert "`tool`" in notice
 

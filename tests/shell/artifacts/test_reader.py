@@ -162,7 +162,7 @@ async def test_a_page_of_a_long_text_reads_a_block_and_a_page(
     monkeypatch.setattr(PrivateFolder, "get_range", get_range)
     header, rest = await page(reader, LONG, lines="40000-40001")
     assert header == (
-        f"[context-proxy: lines 40000-40001 of 60000 of {LONG.id}, 52 of {len(LONG.content):,} bytes; "
+        f"Text: [context-proxy: lines 40000-40001 of 60000 of {LONG.id}, 52 of {len(LONG.content):,} bytes; "
         "go on with lines=40002-40003]"
     )
     assert rest == "line 40000 of a long text\nline 40001 of a long text\n"
