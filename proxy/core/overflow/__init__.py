@@ -6,7 +6,7 @@ knows how an error is encoded.
 
 from __future__ import annotations
 
-from proxy.core.overflow.refusal import does_not_fit, empty_twice, refused_twice, sizes_of, unkept
+from proxy.core.overflow.refusal import does_not_fit, empty_twice, lower_reply_helps, refused_twice, sizes_of, unkept
 from proxy.core.overflow.report import (
     LEAST_WINDOW_TOKENS,
     Counted,
@@ -60,6 +60,7 @@ __all__ = [
     "does_not_fit",
     "empty_twice",
     "judge",
+    "lower_reply_helps",
     "next_attempts",
     "prepare",
     "refused_twice",

@@ -11,7 +11,7 @@ from typing import Final
 from proxy.core.compaction.plan import Plan
 from proxy.core.conversation import REPLY_PRIMING_TOKENS
 from proxy.core.notices import Language
-from proxy.core.overflow.report import Unit, Verdict, VerdictKind
+from proxy.core.overflow.report import Scope, Unit, Verdict, VerdictKind
 
 _OPENAI_TOKENS: Final = (
     "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
@@ -33,9 +33,11 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
         "put_in": "a page of {tool} after messages[{index}] ({tokens:,} tokens)",
         "tools": "the tool list ({tokens:,} tokens)",
+        "system": "the system text beside the messages ({tokens:,} tokens)",
         "reply": " Lower the reply limit of {reply:,} tokens first.",
         "member": "the member {name} ({tokens:,} tokens)",
-        "advice": " Shorten the system text or the tool list, or use a model with a larger window.",
+        "advice": " Shorten the largest of these, or use a model with a larger window.",
+        "advice_in_size": " Shorten the largest of these.",
         "refused": "The upstream refused this request as too long{again} after {done}; the prompt then had about "
         "{tokens:,} tokens.",
         "shorten": " The system text, the last user message, the tool list and the newest results have to stay: "
@@ -56,9 +58,11 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
         "put_in": "messages[{index}] 之后的一页 {tool}（{tokens:,} 个 token）",
         "tools": "工具列表（{tokens:,} 个 token）",
+        "system": "消息之外的系统提示（{tokens:,} 个 token）",
         "reply": "请先降低 {reply:,} 个 token 的回复上限。",
         "member": "成员 {name}（{tokens:,} 个 token）",
-        "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
+        "advice": "请缩短其中最大的部分，或改用窗口更大的模型。",
+        "advice_in_size": "请缩短其中最大的部分。",
         "refused": "上游认为此请求过长：{done}后{again}被拒绝，当时提示约有 {tokens:,} 个 token。",
         "shorten": "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、开始新的对话，"
         "或改用窗口更大的模型。",
@@ -118,6 +122,17 @@ def refused_twice(
     return words["refused"].format(tokens=tokens, again=again, done=done) + reply + words["shorten"]
 
 
+def lower_reply_helps(plan: Plan, refused: Verdict) -> bool:
+    """Whether a prompt that was refused would fit beside a smaller reply, by the figures of the refusal or else by
+    ours."""
+    budget, is_counted = plan.budget, refused.unit is Unit.TOKENS and not refused.may_be_echo
+    prompt = (refused.prompt if is_counted else None) or budget.model_tokens(plan.after.tokens)
+    limit = refused.limit if is_counted else None
+    if limit is None and not budget.room_is_guessed:
+        limit = budget.model_tokens(budget.ceiling_tokens) + budget.reserved_reply_tokens
+    return limit is not None and prompt < limit and refused.limit_scope is not Scope.INPUT
+
+
 def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int]:
     """Tokens of the original prompt, and their maximum, which is always less, because programs calculate with both. By
     the upstream's count if it stated one, otherwise by our own."""
@@ -139,6 +154,7 @@ def does_not_fit(
     language: Language,
     put_in: Collection[int] = (),
     members: Mapping[str, int] = _NO_MEMBERS,
+    system_tokens: int = 0,
     *,
     window_is_stated: bool = False,
     is_unnamed: bool = False,
@@ -148,10 +164,11 @@ def does_not_fit(
 ) -> str:
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
-    members that count. `window_is_stated`: whether the upstream has just stated the window, by its own count, of which
-    nothing else is known yet; `is_unnamed`: whether the window is unknown. `says_sizes`: whether the message begins
-    with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan that
-    the upstream has refused although it fits by our count. `reply_tokens`: the request's own reply limit."""
+    members that count; `system_tokens`: of system text that is none of the messages. `window_is_stated`: whether the
+    upstream has just stated the window, by its own count, of which nothing else is known yet; `is_unnamed`: whether the
+    window is unknown. `says_sizes`: whether the message begins with the sizes, in OpenAI's words; wires with words of
+    their own state `sizes_of`. `sizes`: those; for a plan that the upstream has refused although it fits by our count,
+    they are reported. `reply_tokens`: the request's own reply limit."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     model_tokens = budget.model_tokens
     after, room = model_tokens(size.tokens), model_tokens(budget.ceiling_tokens)
@@ -165,37 +182,57 @@ def does_not_fit(
         text.append(
             _OPENAI_TOKENS.format(window=window_tokens, requested=after + reserved, prompt=after, reserved=reserved)
         )
-    for limit, found, unit in (
-        (budget.room_chars, size.chars, "characters"),
-        (budget.room_bytes, size.bytes, "bytes"),
-    ):
-        if limit is not None and found > limit:
-            text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
+    in_size = [
+        _OPENAI_OTHER.format(limit=limit, found=found, unit=unit)
+        for limit, found, unit in (
+            (budget.room_chars, size.chars, "characters"),
+            (budget.room_bytes, size.bytes, "bytes"),
+        )
+        if limit is not None and found > limit
+    ]
+    text += in_size
+    whole = after if sizes is None or (text and says_sizes) else min(after, sizes[0])
     if not text and sizes is not None:
         text.append(_OPENAI_OTHER.format(limit=sizes[1], found=sizes[0], unit="tokens"))
     sentence = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
     sentence += (words["room"].format(room=room) if is_bound else "") + words["stop"]
-    if largest := _largest(plan, language, put_in, members):
+    if largest := _largest(plan, language, put_in, members, system_tokens, whole):
         sentence += words["largest"].format(largest=", ".join(largest))
-    if reply_tokens is not None and reply_tokens > budget.reserved_reply_tokens and budget.max_reply_tokens is None:
+    most = window_tokens if window_is_stated else room + budget.reserved_reply_tokens
+    if reply_tokens and budget.max_reply_tokens is None and is_bound and not in_size and room < after <= most:
         sentence += words["reply"].format(reply=reply_tokens)
-    return sentence + words["advice"]
+    return sentence + words["advice_in_size" if in_size else "advice"]
 
 
-def _largest(plan: Plan, language: Language, put_in: Collection[int], members: Mapping[str, int]) -> list[str]:
-    """The largest parts of a plan, in words; positions are the client's."""
-    words, model_tokens, found = _WORDS[language], plan.budget.model_tokens, list[tuple[int, str]]()
+def _largest(
+    plan: Plan,
+    language: Language,
+    put_in: Collection[int],
+    members: Mapping[str, int],
+    system_tokens: int,
+    whole: int,
+) -> list[str]:
+    """The largest parts of a plan, in words; positions are the client's. `whole`: the size that is stated for all of
+    them together, by which ours is scaled down if it is larger."""
+    words, found = _WORDS[language], list[tuple[int, str]]()
+    ours = max(whole, plan.budget.model_tokens(plan.after.tokens), 1)
+
+    def told(tokens: int) -> int:
+        return plan.budget.model_tokens(tokens) * whole // ours
+
     for entry in plan.largest:
         is_put_in = entry.index in put_in
         index = entry.index - sum(one <= entry.index for one in put_in)
         tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
-        role, tokens = entry.message.role or "?", model_tokens(entry.size.tokens)
+        role, tokens = entry.message.role or "?", told(entry.size.tokens)
         named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
         found.append((entry.size.tokens, named))
     for name, tokens in members.items():
-        found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=model_tokens(tokens))))
-    tools = plan.base.tokens - sum(members.values())
+        found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
+    tools = plan.base.tokens - sum(members.values()) - system_tokens
     if plan.base.bytes and tools > REPLY_PRIMING_TOKENS:
-        found.append((tools, words["tools"].format(tokens=model_tokens(tools))))
+        found.append((tools, words["tools"].format(tokens=told(tools))))
+    if system_tokens:
+        found.append((system_tokens, words["system"].format(tokens=told(system_tokens))))
     found.sort(key=lambda part: part[0], reverse=True)
     return [named for _, named in found[:_MAX_TOLD]]

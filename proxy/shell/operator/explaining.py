@@ -235,7 +235,14 @@ class Explainer:
         profile, plan = planned.inputs.profile, planned.plan
         problem = None
         if not plan.may_be_sent:
-            problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
+            problem = does_not_fit(
+                plan,
+                profile.model,
+                profile.window_tokens,
+                self._settings.language,
+                members=planned.inputs.members,
+                system_tokens=planned.inputs.system_tokens,
+            )
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
         ratio = planner.models.ratio(profile)

@@ -57,6 +57,8 @@ class PlanInputs:
     """Size of what is not a message: mostly tools."""
     members: Mapping[str, int]
     """Tokens in `base` of members that may be no prompt at all for this upstream, by name."""
+    system_tokens: int
+    """Tokens in `base` of system text that is none of the messages."""
     file_access: AgentFileAccess
     has_subagent: bool
     """Whether the tools offer a subagent."""
@@ -185,7 +187,9 @@ class KnownInputs:
                 profile.model, ByteClassCounter(), profile.image_tokens, profile.least_image_tokens
             )
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
-        base, members, file_access, has_subagent = beside(wire, texts, counter, terms.access.folder is not None)
+        base, members, system_tokens, file_access, has_subagent = beside(
+            wire, texts, counter, terms.access.folder is not None
+        )
         pipeline = self._pipelines.pipeline(
             profile,
             budget,
@@ -204,6 +208,7 @@ class KnownInputs:
             budget,
             base,
             members,
+            system_tokens,
             file_access,
             has_subagent,
             terms,
@@ -219,18 +224,18 @@ def is_far_under(estimate: Size, budget: Budget) -> bool:
 @functools.lru_cache(64)
 def _beside(
     wire: Wire, texts: _Texts, counter: Counter, sees_files: bool
-) -> tuple[Size, Mapping[str, int], AgentFileAccess, bool]:
-    """The size of everything that is not a message, the tokens of each long member in it, and what the tools offer. An
-    agent sends the same tools with every request, often longer than its messages, while its reply limit may differ each
-    time."""
-    base = Size(tokens=REPLY_PRIMING_TOKENS)
-    for text in (texts.tools, texts.instructions):
-        base += size_of_tools(text or None, counter)
+) -> tuple[Size, Mapping[str, int], int, AgentFileAccess, bool]:
+    """The size of everything that is not a message, the tokens in it of each long member and of system text, and what
+    the tools offer. An agent sends the same tools with every request, often longer than its messages, while its reply
+    limit may differ each time."""
+    system = size_of_tools(texts.instructions or None, counter)
+    base = Size(tokens=REPLY_PRIMING_TOKENS) + size_of_tools(texts.tools or None, counter) + system
     members = {name: size_of_tools(raw, counter) for name, raw in texts.members}
     names = wire.tool_names(texts.tools)
     return (
         sum(members.values(), base),
         {name: size.tokens for name, size in members.items()},
+        system.tokens,
         reach_with(names, sees_files=sees_files),
         offers_subagent(names),
     )

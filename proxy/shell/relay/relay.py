@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from proxy.config import Mode, RoutedUpstream, Settings
 from proxy.core.notices import NOWHERE, ArtifactAccess
-from proxy.core.overflow import AttemptKind, Outcome, VerdictKind, empty_twice, refused_twice
+from proxy.core.overflow import AttemptKind, Outcome, VerdictKind, empty_twice, lower_reply_helps, refused_twice
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts import ArtifactStore, ArtifactTools
 from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
@@ -315,7 +315,8 @@ class Relay:
         is_ours = self._settings.overflow.retry or pending.again is not None  # a page is not the client's
         if (outcome.verdict.is_overflow or was_in_vain) and is_ours:
             done = [cure.cures for cure in pending.cures]
-            message = refused_twice(tokens, language, send.planned.request.reply_tokens, done)
+            helps = lower_reply_helps(send.planned.plan, outcome.verdict)
+            message = refused_twice(tokens, language, send.planned.request.reply_tokens if helps else None, done)
             raise overflow(message, send.planned, outcome.verdict)
         is_shorter = any(cure.kind is not AttemptKind.REPEATED for cure in pending.cures)
         if outcome.verdict.kind is VerdictKind.EMPTY and is_shorter:

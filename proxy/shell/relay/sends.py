@@ -280,6 +280,7 @@ class Sends:
             self._language,
             planned.request.put_in,
             planned.inputs.members,
+            planned.inputs.system_tokens,
             window_is_stated=is_stated,
             is_unnamed=not is_stated and profile.certainty in (Certainty.GUESSED, Certainty.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),

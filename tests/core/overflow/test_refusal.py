@@ -3,11 +3,15 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.tracked_message import Size
-from proxy.core.overflow.refusal import does_not_fit, refused_twice
+from proxy.core.overflow.refusal import does_not_fit, lower_reply_helps, refused_twice
+from proxy.core.overflow.report import Scope, Unit, Verdict, VerdictKind
 
 SECRET = "the secret of the user "
 HISTORY = [system(SECRET * 2_900), user(SECRET * 2_000), *exchange(["small"], tool="read_file")]
@@ -34,7 +38,7 @@ def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what
         assert piece in reported
     assert f"{made.largest[0].size.tokens:,}" in reported
     assert reported.index("messages[0]") < reported.index("messages[1]")
-    assert {"en": "Shorten the system text", "zh": "请缩短系统提示"}[language] in reported
+    assert {"en": "Shorten the largest of these", "zh": "请缩短其中最大的部分"}[language] in reported
     assert "secret" not in reported
 
 
@@ -95,7 +99,7 @@ def test_where_tools_are_too_much_they_are_named_and_first():
     assert "have to stay: the tool list (9,160 tokens), messages[0]" in reported
     _, reported = refused(history=[], budget=Budget(-1))
     assert "messages[" not in reported
-    assert "tool list" in reported
+    assert "tool list" not in reported
 
 
 def test_a_message_without_a_role_is_reported_like_others():
@@ -108,11 +112,60 @@ def test_a_second_refusal_says_how_far_it_was_cut(language):
     assert "900" not in refused_twice(12_345, language)
 
 
-@pytest.mark.parametrize(("most", "is_named"), [(None, True), (4_000, False)])
-def test_a_reply_limit_that_may_not_be_lowered_is_named_before_anything_else(most, is_named):
-    made = planned(HISTORY, pipeline(Budget(2_000, max_reply_tokens=most, reserved_reply_tokens=100)))
-    reported = does_not_fit(made, "gpt-x", 4_000, "en", reply_tokens=3_900)
+@pytest.mark.parametrize(
+    ("most", "over", "is_named"), [(None, 2_000, True), (4_000, 2_000, False), (None, 9_000, False)]
+)
+def test_a_reply_limit_is_to_be_lowered_only_if_the_prompt_then_fits(most, over, is_named):
+    budget = Budget(5_000, max_reply_tokens=most, reserved_reply_tokens=4_000)
+    made = planned([user("x")], pipeline(budget), Size(5_000 + over, 9, 9))
+    reported = does_not_fit(made, "gpt-x", 9_000, "en", reply_tokens=3_900)
     assert ("Lower the reply limit of 3,900 tokens first. Shorten" in reported) is is_named
+
+
+@pytest.mark.parametrize(
+    ("verdict", "helps"),
+    [
+        (Verdict(VerdictKind.PROMPT), False),
+        (Verdict(VerdictKind.PROMPT, limit=4_000, prompt=8_000, unit=Unit.TOKENS), False),
+        (Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=4_000, prompt=3_000, reply=2_000, unit=Unit.TOKENS), True),
+        (Verdict(VerdictKind.PROMPT, limit=40_000, limit_scope=Scope.INPUT, unit=Unit.TOKENS), False),
+    ],
+)
+def test_a_lower_reply_limit_is_advised_after_refusals_only_if_the_prompt_alone_fits(verdict, helps):
+    made = planned(HISTORY, pipeline(Budget(2_000, reserved_reply_tokens=100)))
+    assert lower_reply_helps(made, verdict) is helps
+
+
+@pytest.mark.parametrize(("language", "named"), [("en", "the system text beside"), ("zh", "消息之外的系统提示")])
+def test_a_system_text_beside_the_messages_is_named_apart_from_the_tool_list(language, named):
+    made = planned([user("small")], pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000))
+    reported = does_not_fit(made, "m", 4_000, language, system_tokens=9_000)
+    assert named in reported
+    assert re.search("(tool list|工具列表)[ （(]+103", reported)
+    alone = does_not_fit(made, "m", 4_000, language, system_tokens=9_101)
+    assert not re.search("tool list|工具列表", alone)
+
+
+TOO_LONG = planned(HISTORY, pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000))
+
+
+@given(st.integers(1, 30_000), st.sampled_from([0.5, 1.0, 1.7]), st.booleans(), st.none() | st.integers(1, 30_000))
+def test_no_part_is_larger_than_the_whole(window, ratio, is_stated, prompt):
+    made = structs.replace(TOO_LONG, budget=Budget(2_000, ratio=ratio))
+    reported = does_not_fit(
+        made,
+        "m",
+        window,
+        "en",
+        system_tokens=9_000,
+        window_is_stated=is_stated,
+        says_sizes=prompt is None,
+        sizes=prompt and (prompt, prompt - 1),
+    )
+    whole = prompt or int(re.findall(r"\((\d+) in the messages", reported)[0])
+    parts = re.findall(r"([\d,]+) tokens\)", reported.split("have to stay")[1])
+    assert len(parts) == 5
+    assert sum(int(part.replace(",", "")) for part in parts) <= whole
 
 
 def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
@@ -144,7 +197,7 @@ def test_members_besides_the_messages_are_named_apart_from_the_tool_list(languag
     assert "53" in reported.split("9,000")[1]
     assert "x" * 65 not in reported
     alone = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_103})
-    assert not re.search("tool list|工具列表", re.split("Shorten|请缩短", alone)[0])
+    assert not re.search("tool list|工具列表", alone)
 
 
 def test_an_unknown_limit_is_not_reported():
