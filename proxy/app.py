@@ -77,12 +77,13 @@ class Inherited(Struct):
     metrics: Metrics = field(default_factory=Metrics)
     replacements: Replacements = field(default_factory=Replacements)
     history: History | None = None
-    """None before the first services."""
+    """Shared by all services of this process, one after another; None before the first."""
 
 
 def create_app(settings: Settings, load: Load | None = None, tell_others: Callable[[], None] = lambda: None) -> FastAPI:
     """The proxy; its services start and stop with it. `load` reads the settings again: SIGHUP and `POST /-/reload` then
     replace the services, and `tell_others` makes other workers do so."""
+    configure_logging(settings.log)
     create = functools.partial(create_services, inherited=Inherited())
     current = Current(create(settings))
     reloader = None if load is None else Reloader(current, settings, create, load, tell_others)
@@ -103,10 +104,12 @@ def create_app(settings: Settings, load: Load | None = None, tell_others: Callab
 
 
 def create_services(settings: Settings, inherited: Inherited) -> Services:
-    """Create the services for these settings; connections open when they run."""
-    configure_logging(settings.log)
+    """Create the services for these settings. Connections open when they run; what they share with the former ones
+    changes once they have started, as settings with which they cannot start change nothing."""
     metrics, tracer = inherited.metrics, _tracer(settings)
-    history = _history(settings, inherited)
+    stored = settings.decisions.stored if settings.enabled else 0
+    history = inherited.history = inherited.history or History(settings.data_dir / FILE_NAME, stored)
+    unsent = (history.unsent or Unsent()) if stored and settings.state.url is not None else None
     recorder = Recorder(metrics, tracer, history, inherited.replacements)
     workload = Workload()
     room = WaitingRoom(settings.server.max_waiting_bytes, settings.data_dir, metrics.waiting_lost.inc)
@@ -125,9 +128,8 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         settings.server.max_body_bytes,
     )
     models = [route.planner.models for route in routes.all]
-    contact, sharers = _state(settings, models, tenants, metrics, history)
+    contact, sharers = _state(settings, models, tenants, metrics, history, unsent)
     priced = [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in zip(named, models, strict=True)]
-    metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
     readiness = _readiness(settings, routes, store)
 
     @contextlib.asynccontextmanager
@@ -158,6 +160,8 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
             await store.start()
             if mcp is not None:
                 await at_the_end.enter_async_context(mcp.running())
+            history.max_rows, history.unsent = stored, unsent
+            metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
             yield
 
     guard = _guard(settings)
@@ -209,19 +213,6 @@ def _route(settings: Settings, shared: Shared, name: str) -> Route:
     return Route(relay, planner, models.upstream, name)
 
 
-def _history(settings: Settings, inherited: Inherited) -> History:
-    """The history shared by all applications of this process, one after another."""
-    stored = settings.decisions.stored if settings.enabled else 0
-    if inherited.history is None:
-        inherited.history = History(settings.data_dir / FILE_NAME, stored)
-    inherited.history.max_rows = stored
-    if not stored or settings.state.url is None:
-        inherited.history.unsent = None
-    elif inherited.history.unsent is None:
-        inherited.history.unsent = Unsent()
-    return inherited.history
-
-
 def _guard(settings: Settings) -> Guard:
     has_key = any(one.api_key is not None for one in settings.named_upstreams.values())
     server = settings.server
@@ -249,7 +240,12 @@ def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Read
 
 
 def _state(
-    settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics, history: History
+    settings: Settings,
+    models: Sequence[ModelResolver],
+    tenants: Tenants,
+    metrics: Metrics,
+    history: History,
+    unsent: Unsent | None,
 ) -> tuple[StateContact | None, list[SharedLearning | SharedDecisions]]:
     """The server through which replicas share, if there is one, and what shares lessons and decisions."""
     if settings.state.url is None:
@@ -262,8 +258,8 @@ def _state(
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
         found.append(SharedLearning(contact, {one.learning.upstream: one.learning for one in models}))
-    if history.unsent is not None:
-        found.append(SharedDecisions(contact, history, history.unsent))
+    if unsent is not None:
+        found.append(SharedDecisions(contact, history, unsent))
     return contact, found
 
 

@@ -18,7 +18,7 @@ from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.shell.artifacts import unwritable
 from proxy.shell.endpoints.services import Current, Reloaded, Services
-from proxy.shell.resources import logger
+from proxy.shell.resources import configure_logging, logger
 
 Load: TypeAlias = Callable[[], Settings]
 """Reads the settings again. Raises SettingsError."""
@@ -148,6 +148,7 @@ class Reloader:
         except Exception as error:
             logger().exception("settings_not_reloaded", problem=type(error).__name__)
             raise SettingsRefused(f"nothing can be served with these settings: {type(error).__name__}") from error
+        configure_logging(settings.log)
         self._settings = settings
 
     def _note_hangup(self) -> None:

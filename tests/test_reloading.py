@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 from support.waiting import PATIENCE_SECONDS
@@ -19,9 +21,20 @@ from proxy.config.settings import Settings, SettingsError
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
+from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.endpoints import services
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.services import Reloaded
+from proxy.shell.resources import logger
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[None]:
+    """Leaves the log as it was."""
+    handlers = logging.getLogger().handlers[:]
+    yield
+    logging.getLogger().handlers[:] = handlers
+    structlog.reset_defaults()
 
 
 def settings(folder: Path, **stated: Any) -> Settings:
@@ -176,6 +189,47 @@ async def test_services_that_cannot_start_replace_none(tmp_path: Path, made: lis
     assert await server.ask() == "on"
     assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
     assert [one.ended for one in made] == [True, False]
+
+
+async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real services: one settings file cannot be created from, the next not started."""
+    monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
+    stated = {"upstream": {"base_url": "http://127.0.0.1:1/v1"}, "learning": {"enabled": False}}
+    changed = {**stated, "log": {"level": "debug"}, "decisions": {"stored": 7}}
+    wanted = settings(tmp_path, **changed, state={"url": "redis://127.0.0.1:1"})
+    api = create_app(settings(tmp_path, **stated), lambda: wanted)
+    server = Server(api)
+    assert (await server.start())["type"] == "lifespan.startup.complete"
+    history = api.state.current.generation.services.history
+    metrics = api.state.current.generation.services.metrics
+
+    def shared() -> tuple[Any, ...]:
+        return logger().is_enabled_for(logging.DEBUG), history.max_rows, history.unsent
+
+    async def no_start(_: Any) -> None:
+        raise OSError("no start")
+
+    def no_creation(*_: Any, **__: Any) -> None:
+        raise OSError("no creation")
+
+    before, followed = shared(), []
+    monkeypatch.setattr(metrics, "follow", lambda *found: followed.append(found))
+    for place, name, failing in ((ArtifactStore, "start", no_start), (app, "Explainer", no_creation)):
+        with monkeypatch.context() as broken:
+            broken.setattr(place, name, failing)
+            with pytest.raises(SettingsRefused, match="nothing can be served"):
+                await api.state.reload()
+        assert shared() == before
+        assert followed == []
+    wanted = settings(tmp_path, **changed)
+    assert (await api.state.reload()).status == "reloaded"
+    assert (*shared(), len(followed)) == (True, 7, None, 1)
+    wanted = settings(tmp_path, **stated)
+    assert (await api.state.reload()).status == "reloaded"
+    assert shared() == before
+    assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
 
 
 async def test_the_server_learns_why_the_first_services_cannot_start(tmp_path: Path, made: list[Made]) -> None:
