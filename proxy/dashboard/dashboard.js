@@ -58,17 +58,13 @@ const isPlanned = (decision) => typeof decision.tokens_before === "number";
 const isObserved = (decision) => decision.mode === "observe";
 const isChanged = (decision) => Object.keys(decision.edits || {}).length > 0;
 
-const ENDINGS = {
-  context_length_exceeded: "does not fit", client_left: "client left", upstream_timeout: "timed out", upstream_unreachable: "unreachable",
-};
-
 function outcomeOf(decision) {
   if (decision.outcome === "running") return ["", decision.attempts > 1 ? "second send" : "under way"];
   if (decision.outcome !== "answered") {
-    return ["bad", Object.hasOwn(ENDINGS, decision.outcome) ? ENDINGS[decision.outcome] : decision.outcome.replaceAll("_", " ")];
+    const words = decision.outcome.replaceAll("_", " ");
+    const hasStatus = ["refused", "upstream_error"].includes(decision.outcome) && decision.status >= 400;
+    return [["refused", "client_left"].includes(decision.outcome) ? "warn" : "bad", hasStatus ? `${words}, ${decision.status}` : words];
   }
-  if (decision.status >= 500) return ["bad", `failed, ${decision.status}`];
-  if (decision.status >= 400) return ["warn", `refused, ${decision.status}`];
   if (decision.warning) return ["warn", decision.warning.replaceAll("_", " ")];
   return ["good", decision.attempts > 1 ? `answered, ${decision.attempts} sends` : "answered"];
 }
@@ -152,7 +148,7 @@ function rowOf(decision) {
     element("span", "strip"),
     sizesOf(decision),
     speedOf(decision),
-    element("span", `outcome ${grade}`, isObserved(decision) ? "observed" : words));
+    element("span", `outcome ${grade}`, isObserved(decision) && grade === "good" ? "observed" : words));
   button.type = "button";
   button.setAttribute("aria-expanded", "false");
   button.setAttribute("aria-controls", "detail");
@@ -266,7 +262,7 @@ function showOverview(found) {
   showModels(found.models);
   fill("model", found.models.map((one) => one.model));
   fill("client", found.clients);
-  fill("status", ["2xx", "4xx", "5xx", "refused", ...found.refusals.map((one) => String(one.status))]);
+  fill("status", ["2xx", "4xx", "5xx", "refused", "failed", ...found.refusals.map((one) => String(one.status))]);
 }
 
 /** The options of a filter; what is chosen stays one of them. */
@@ -290,9 +286,9 @@ function showHealth({ health, refusals, upstreams, totals }) {
   const found = [...health];
   if (totals.refused) {
     const each = refusals.map((one) => `${whole.format(one.requests)} × ${one.status}`).join(", ");
-    found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused by the upstream: ${each}`, status: "refused" });
+    found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused: ${each}`, status: "refused" });
   }
-  if (totals.failed) found.push({ level: "fact", words: `${counted(totals.failed, "request")} failed`, show: "troubled" });
+  if (totals.failed) found.push({ level: "fact", words: `${counted(totals.failed, "request")} failed`, status: "failed" });
   if (!found.length) found.push({ level: "well", words: totals.requests ? "All is well" : "Ready" });
   const words = found.map((one) => one.words).join("\n");
   if (byId("troubles").dataset.words !== words) {
@@ -646,7 +642,7 @@ function readAddress() {
     conversation: (named.get("conversation") ?? "").slice(0, 64),
     model: (named.get("model") ?? "").slice(0, 256),
     client: (named.get("client") ?? "").slice(0, 256),
-    status: /^([1-9]\d\d|[1-9]xx|refused)$/.test(named.get("status") ?? "") ? named.get("status") : "",
+    status: /^([1-9]\d\d|[1-9]xx|refused|failed)$/.test(named.get("status") ?? "") ? named.get("status") : "",
   };
 }
 

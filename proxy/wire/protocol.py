@@ -29,6 +29,12 @@ from proxy.wire.streams import SSE, Framing
 
 _LONG_BYTES: Final = 1_024
 """A shorter member costs less than the margin of any window. OpenAI's `metadata` may have 9 KB and is no prompt."""
+_FAILED: Final = re.compile(
+    rb'\n(?:(?:data: ?)?\{\s*(?:"error"\s*:(?!\s*null)|"(?:object|type)"\s*:\s*"(?:error|response\.failed)")'
+    rb'|data: ?\{[^\n]*"finish_reason"\s*:\s*"error")'
+)
+"""A body or an event that is an error of any API, as gateways pass them on; quotes in a model's text are escaped.
+OpenRouter's is a chunk: https://openrouter.ai/docs/api-reference/errors"""
 _ADDS: Final = re.compile(
     r".*search.*|mcp_servers|plugins|documents|data_sources|tool_resources|vector_store.*|container"
 )
@@ -307,6 +313,10 @@ class Wire(ABC):
     @abstractmethod
     def is_complete(self, ending: bytes) -> bool:
         """Whether a stream that ended with `ending` is complete."""
+
+    def ends_in_error(self, ending: bytes) -> bool:
+        """Whether a success that ended with `ending` reports an error, in place of its reply or of the rest of it."""
+        return b'"error"' in ending and _FAILED.search(b"\n" + ending) is not None  # hardly any has the word
 
     @abstractmethod
     def reply(self, *, stream: bool) -> Reply:

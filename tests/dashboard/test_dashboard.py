@@ -147,7 +147,7 @@ def shown(page: Page, what: str) -> str:
 @needs_chromium
 def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page: Page) -> None:
     assert page.value("document.querySelector('#requests .model').textContent") == HOSTILE
-    assert page.value("document.querySelectorAll('#requests .row')[1].innerText").endswith("does not fit")
+    assert page.value("document.querySelectorAll('#requests .row')[1].innerText").endswith("context length exceeded")
     label = page.value("document.querySelectorAll('#requests .row')[2].querySelector('[role=img]').ariaLabel")
     assert re.fullmatch(r"[\d,]+ tokens kept, [\d,]+ cut, [\d,]+ left out", label)
     widths = page.value(
@@ -250,7 +250,7 @@ def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page: Page) -> Non
     assert page.value("document.querySelector('#detail').hidden")
     assert page.value("document.activeElement.getAttribute('aria-expanded')") == "false"
     page.press("ArrowUp")
-    assert "does not fit" in page.value("document.activeElement.innerText")
+    assert "context length exceeded" in page.value("document.activeElement.innerText")
 
 
 @needs_chromium
@@ -286,11 +286,11 @@ ROWS = "document.querySelectorAll('#requests .row')"
 def test_requests_can_be_filtered_and_the_address_holds_the_filter(page: Page) -> None:
     page.value("document.querySelector('[data-filter=troubled]').click()")
     page.until(f"{ROWS}.length < 14")
-    assert page.value(f"[...{ROWS}].some(one => one.innerText.includes('does not fit'))")
+    assert page.value(f"[...{ROWS}].some(one => one.innerText.includes('context length exceeded'))")
     assert page.value("location.hash") == "#?show=troubled"
     page.value("document.querySelector('[data-filter=all]').click()")
     page.until(f"{ROWS}.length === 14")
-    page.value("document.querySelector('#words').value = 'REFUSED'")
+    page.value("document.querySelector('#words').value = 'EXCEEDED'")
     page.value("document.querySelector('#words').dispatchEvent(new Event('input'))")
     page.until(f"{ROWS}.length === 1")
     assert "1 of 14 requests" in shown(page, "#foot")
@@ -378,22 +378,22 @@ def test_filters_by_model_agent_and_status_combine(mixed_page: Page) -> None:
 def test_the_refused_requests_are_counted_and_a_click_lists_just_these(mixed_page: Page) -> None:
     mixed_page.until("document.querySelector('#troubles .fact button')")
     facts = mixed_page.value("[...document.querySelectorAll('#troubles .fact button')].map(one => one.innerText)")
-    assert facts[0] == "4 requests refused by the upstream: 2 × 401, 1 × 429, 1 × 404"
+    assert facts[0] == "5 requests refused: 2 × 401, 1 × 429, 1 × 404, 1 × 400"
     mixed_page.value("document.querySelector('#troubles .fact button').click()")
-    rows = listed(mixed_page, 4)
-    assert all(re.search(r"refused, (401|404|429)", row) for row in rows)
+    rows = listed(mixed_page, 5)
+    assert all(re.search(r"refused, (400|401|404|429)", row) for row in rows)
 
 
 @needs_chromium
 def test_requests_that_stayed_too_long_are_counted_beside_all_others(mixed_page: Page) -> None:
     mixed_page.until(f"document.querySelector('#total-requests').innerText === '{MIXED}'")
-    assert shown(mixed_page, "#more-requests") == "1 too long · 1 failed · 4 refused"
+    assert shown(mixed_page, "#more-requests") == "1 too long · 1 failed · 5 refused"
     assert (
         shown(mixed_page, "#troubles .bad") == "In the last 15 minutes, 1 request was too long and could not be saved."
     )
     mixed_page.value("document.querySelector('#troubles .bad button').click()")
     mixed_page.until(f"{ROWS}.length < {MIXED}")
-    assert any("does not fit" in row for row in listed(mixed_page, 7))
+    assert any("context length exceeded" in row for row in listed(mixed_page, 7))
 
 
 @needs_chromium

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from proxy.config import settings, upstreams
 from proxy.config.sources import section_in
 from proxy.core.conversation import tracked_message
-from proxy.shell.telemetry import collectors, metrics
+from proxy.shell.telemetry import collectors, metrics, record
 
 LINE_CHARS: Final = 110
 HEAD: Final = """\
@@ -282,6 +282,14 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
 )
 """(Names of events, their meaning), the most frequent ones first."""
+OUTCOMES_HEAD: Final = """\
+## Outcomes
+
+How a chat request ended: `outcome` in `request_done`, in `/decisions`, in the metrics and on the dashboard; in spans,
+`error.type`. A request that was sent again has the outcome of its last response.
+
+| outcome | what it means |
+|---|---|"""
 REASONS_HEAD: Final = """\
 ## Reasons for edits
 
@@ -308,10 +316,12 @@ def render_log() -> str:
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
     docstrings = _docstrings(tracked_message)[tracked_message.Reason.__name__]
     details = {reason: " ".join(docstrings.get(reason.name, "").split()) for reason in tracked_message.Reason}
+    endings = _docstrings(record)[record.RequestOutcome.__name__]
+    outcomes = [f"| `{one.value}` | {' '.join(endings[one.name].split())} |" for one in record.RequestOutcome]
     reasons = [
         f"| `{one.value}` | {one.several.replace('#', 'N')} | {details[one]} |" for one in tracked_message.Reason
     ]
-    return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
+    return LOG_HEAD + "\n".join([*events, "", OUTCOMES_HEAD, *outcomes, "", REASONS_HEAD, *reasons]) + "\n"
 
 
 DESCRIBED = collectors.LearnedCollector | collectors.Spending | collectors.Spread | MetricWrapperBase

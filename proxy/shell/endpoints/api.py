@@ -140,7 +140,7 @@ class EachRequest:
 
 
 async def _turn_away(stranger: NotFromHere, scope: Scope, send: Send) -> None:
-    logger().info("request_refused", status=stranger.status, outcome=stranger.code, problem=stranger.message)
+    logger().info("request_refused", status=stranger.status, code=stranger.code, problem=stranger.message)
     matched: PathMatch | None = scope[MATCH]
     wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
     await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)

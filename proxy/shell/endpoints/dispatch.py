@@ -91,10 +91,10 @@ class FittedEndpoint:
                 record.route = route.name
                 served = await self._served(scope, route, wire, matched, received, kept, record, alive, sender)
                 await sender.pass_on(served.response, client, record.headers())
-                route.relay.learn_from(served, record)
+                _note_end(record, served, sender, route)
         except ProxyError as error:
             if served is not None and sender.is_whole:  # the client left with all that it wanted
-                route.relay.learn_from(served, record)
+                _note_end(record, served, sender, route)
             else:
                 record.note_error(error)
                 await sender.refuse(error, record.headers())
@@ -110,7 +110,7 @@ class FittedEndpoint:
             UnderWay.count -= 1
             kept.close()
             share.release()
-            record.note_response(sender.status, sender.sent_bytes)
+            record.note_response(200 if alive.is_committed else sender.status, sender.sent_bytes)
             self._recorder.finish(record)
             if served is not None:
                 await sender.let_go(served.response)
@@ -138,6 +138,12 @@ class FittedEndpoint:
         seconds = route.relay.keepalive_seconds(headers)
         serving = route.relay.serve(wire, target, headers, received, kept, record, access, early, matched.model)
         return serving if seconds is None else _commented(serving, seconds, alive, early, sender)
+
+
+def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, route: Route) -> None:
+    """The client has the whole response."""
+    route.relay.learn_from(served, record)
+    record.note_end(sender.status, served.outcome.verdict.kind, ends_in_error=sender.ends_in_error)
 
 
 async def _commented(
@@ -196,7 +202,7 @@ class PassThrough:
                 request_id=request_id.decode(),
                 method=scope["method"],
                 path=scope["path"][:200],
-                outcome=error.code,
+                code=error.code,
                 problem=error.message,
             )
             if upload is not None:

@@ -192,8 +192,9 @@ _Name = Annotated[str, Query(max_length=256, description="Only requests with thi
 _Status = Annotated[
     str,
     Query(
-        pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused)?$",
-        description="Only responses with this status: `401`, `5xx`; `refused`: 4xx that came from the upstream.",
+        pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused|failed)?$",
+        description="Only requests with this status: `401`, `5xx`; or with the outcome `refused`; or, for `failed`, "
+        "with one that is the upstream's or the proxy's fault.",
     ),
 ]
 _Conversation = Annotated[str, Query(max_length=64, description="Only the requests of this conversation.")]

@@ -141,8 +141,8 @@ class KeepAlive(Struct):
     """Held while a head is sent; most responses have nothing before it."""
     _begun: bool = False
     """Whether the client has received a head."""
-    _committed: bool = False
-    """Whether that was before the response was decided."""
+    is_committed: bool = False
+    """Whether that was a success's, before the response was decided."""
     _as_events: bool = True
     """Whether the committed body is a stream."""
     _status: int = 200
@@ -165,7 +165,7 @@ class KeepAlive(Struct):
         async with self._starting:
             if not self._begun:
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-                self._begun = self._committed = True
+                self._begun = self.is_committed = True
                 self._as_events = self._wire.framing.is_stream(headers)
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
@@ -183,7 +183,7 @@ class KeepAlive(Struct):
     async def send(self, message: Message) -> None:
         """An ASGI message of the response; after the body is committed, messages that no longer fit are translated."""
         is_start = message["type"] == "http.response.start"
-        if not self._committed:
+        if not self.is_committed:
             self._begun |= is_start
             await self._send(message)
         elif is_start:

@@ -391,7 +391,7 @@ class Connection(HttpToolsProtocol):
         """Say why nothing more is read, and close once the client has had time to read that. A response that has begun
         breaks off instead."""
         self._all.waiting.pop(self, None)
-        logger().info("request_refused", status=error.status, outcome=error.code, problem=error.message)
+        logger().info("request_refused", status=error.status, code=error.code, problem=error.message)
         if not (self._is_in_body and self.cycle.response_started):
             self.transport.write(_answer(error))
         if self._is_busy:

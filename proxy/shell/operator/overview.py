@@ -20,7 +20,7 @@ from proxy.core.conversation import Reason
 from proxy.shell.models import Price, Prices
 from proxy.shell.telemetry.entries import Detail, Running, Summary
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import SLOT_SECONDS, Ledger, Wanted
+from proxy.shell.telemetry.ledger import FAILED, REFUSED, SLOT_SECONDS, Ledger, Wanted
 
 BARS: Final = 96
 """Limit of the timeline."""
@@ -74,7 +74,7 @@ class UpstreamState(TypedDict):
     """Why it does not answer; empty: it does."""
     requests: int
     failed: int
-    """Requests that the upstream or the proxy failed."""
+    """Those with an outcome that is the upstream's or the proxy's fault."""
     first_byte_ms: float | None
     """The median of the latest 200; empty: none."""
     slow_first_byte_ms: float | None
@@ -86,9 +86,9 @@ class Counts(TypedDict):
 
     requests: int
     failed: int
-    """Failures of the upstream or the proxy."""
+    """Those with an outcome that is the upstream's or the proxy's fault."""
     refused: int
-    """Statuses from 400 to 499 that the upstream returned to the client."""
+    """Those with the outcome `refused`."""
     edited: int
     fitted: int
     """Made to fit: answered requests that the upstream would have refused or cut silently for their length."""
@@ -143,7 +143,7 @@ class ModelSums(Sums):
 
 
 class Refusals(TypedDict):
-    """Requests that an upstream refused with one status."""
+    """Requests that were refused with one status."""
 
     status: int
     requests: int
@@ -449,7 +449,7 @@ def _refused(refusals: Sequence[tuple[int, int]], lately: Mapping[str, Any]) -> 
     if total > lately["requests"] * _REFUSED_SHARE:
         each = ", ".join(f"{count:,} × {status}" for status, count in of_keys)
         words = f"In the last 15 minutes, {total:,} of {lately['requests']:,} requests were refused: {each}."
-        yield {"level": "warn", "words": words, "status": str(of_keys[0][0]) if len(of_keys) == 1 else "refused"}
+        yield {"level": "warn", "words": words, "status": str(of_keys[0][0]) if len(of_keys) == 1 else REFUSED}
 
 
 def _unwell(
@@ -467,7 +467,7 @@ def _unwell(
         yield {"level": "bad", "words": words, "show": "troubled"}
     if lately["failed"] > lately["requests"] * _FAILING_SHARE:
         failed = f"{lately['failed']:,} of {lately['requests']:,} requests failed"
-        yield {"level": "warn", "words": f"In the last 15 minutes, {failed}.", "status": "5xx"}
+        yield {"level": "warn", "words": f"In the last 15 minutes, {failed}.", "status": FAILED}
 
 
 def _unkept(history: History) -> Iterable[Health]:

@@ -21,7 +21,7 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind
 from proxy.core.text import jsontext
-from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, Count, Line, RequestRecord, Sum
+from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, Count, Line, RequestOutcome, RequestRecord, Sum
 
 MAX_BLOCKS: Final = 2_000
 """Messages of one request that are kept: the last ones."""
@@ -30,6 +30,14 @@ MAX_UNCHANGED_BLOCKS: Final = 50
 MAX_BYTES: Final = 16 * 1024
 """Limit of an entry for other replicas; a larger one is sent without its messages."""
 MAX_UNPACKED_BYTES: Final = 1024 * 1024
+_OUTCOMES: Final = frozenset(RequestOutcome)
+FAILURES: Final = _OUTCOMES - {
+    RequestOutcome.ANSWERED,
+    RequestOutcome.REFUSED,
+    RequestOutcome.CONTEXT_LENGTH_EXCEEDED,
+    RequestOutcome.CLIENT_LEFT,
+}
+"""Outcomes that are the upstream's or the proxy's fault."""
 
 
 class Block(TypedDict):
@@ -193,17 +201,17 @@ class Finished(msgspec.Struct, frozen=True):
 
     def _sums(self) -> dict[str, float]:
         line, is_timed = self.line, "first_byte_ms" in self.line
-        went_well = line["outcome"] == "answered" and line.get("status", 0) < 400
+        went_well = line["outcome"] == RequestOutcome.ANSWERED
         before, sent = (line["tokens_before"], self.sent_tokens) if self.sent_tokens is not None else (0, 0)
         window = line.get("window_tokens") or before
         would_fail = before > window >= sent and not line.get("window_is_guessed")
         return {
             "requests": 1,
-            "failed": has_failed(line),
+            "failed": line["outcome"] in FAILURES,
             "edited": bool(line.get("edits")),
             "overflows": self.survived is not None,
             "survived": self.survived is True,
-            "refused": line["outcome"] == "answered" and line.get("status", 0) in range(400, 500),
+            "refused": line["outcome"] == RequestOutcome.REFUSED,
             "fitted": went_well and (self.survived is True or would_fail),
             "tokens_saved": max(0, min(before, window) - sent) if went_well else 0,
             "tokens_before": before,
@@ -255,15 +263,17 @@ def running_detail(record: RequestRecord) -> Detail:
 
 
 def _trouble_of(line: Line) -> int:
-    if line["outcome"] != "answered" or line.get("status", 0) >= 400 or "warning" in line:
+    if line["outcome"] != RequestOutcome.ANSWERED or "warning" in line:
         return 2
     return int(line.get("attempts", 1) > 1)
 
 
-def has_failed(line: Line) -> bool:
-    """Whether the upstream or the proxy failed: a client that left has not, nor has one whose request was wrong."""
+def outcome_of(line: Line) -> str:
+    """The outcome in a line of any version: until 0.2.0, `answered` had any status, and an error its own code."""
     outcome, status = line["outcome"], line.get("status", 0)
-    return (outcome not in ("answered", "client_left") and status not in range(400, 500)) or status >= 500
+    if outcome in _OUTCOMES and (outcome != RequestOutcome.ANSWERED or status < 400):
+        return outcome
+    return RequestOutcome.of_status(status).value
 
 
 def packed(entry: Entry, number: int) -> bytes | None:

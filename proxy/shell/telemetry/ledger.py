@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 
 from proxy.core.text import jsontext
-from proxy.shell.telemetry.entries import Conversation, Detail, Entry, Running, Summary, Turn
+from proxy.shell.telemetry.entries import FAILURES, Conversation, Detail, Entry, Running, Summary, Turn, outcome_of
 
 SLOT_SECONDS: Final = 300
 """Sums are kept for each five minutes, model and upstream."""
@@ -103,8 +103,17 @@ _SUMS: Final = (
 )
 
 
+def _ended_in(outcome: str) -> str:
+    return f"instr(words, char(10) || '{outcome}' || char(10))"
+
+
 REFUSED: Final = "refused"
-"""Filter for upstream statuses from 400 to 499. Requests that the proxy refused itself have another outcome."""
+FAILED: Final = "failed"
+_ENDINGS: Final = {  # until 0.2.0, `answered` had any status
+    REFUSED: f"({_ended_in('refused')} OR status BETWEEN 400 AND 499 AND {_ended_in('answered')})",
+    FAILED: f"(status >= 500 OR {' OR '.join(map(_ended_in, sorted(FAILURES)))})",
+}
+"""Filters for the outcome `refused`, and for those that are failures."""
 
 
 class Wanted(Struct, frozen=True):
@@ -121,7 +130,7 @@ class Wanted(Struct, frozen=True):
     model: str = ""
     client: str = ""
     status: str = ""
-    """`401`, a class: `4xx`, or `REFUSED`."""
+    """`401`, a class: `4xx`, `REFUSED` or `FAILED`."""
     since: float = 0.0
     """Unix time."""
 
@@ -476,14 +485,14 @@ def _where(wanted: Wanted, latest_id: int) -> tuple[str, list[Any]]:
         terms.append("changed")
     if wanted.troubled:
         terms.append("troubled")
-    if wanted.status == REFUSED:
-        terms.append("status BETWEEN 400 AND 499 AND instr(words, char(10) || 'answered' || char(10))")
+    if wanted.status in _ENDINGS:
+        terms.append(_ENDINGS[wanted.status])
     named = (
         ("ended >= ?", wanted.since),
         ("model = ?", _storable(wanted.model)),
         ("client = ?", _storable(wanted.client)),
         ("conversation = ?", wanted.conversation),
-        ("CAST(status AS TEXT) LIKE ?", "" if wanted.status == REFUSED else wanted.status.replace("x", "_")),
+        ("CAST(status AS TEXT) LIKE ?", "" if wanted.status in _ENDINGS else wanted.status.replace("x", "_")),
         *(("instr(words, ?)", _storable(word)) for word in wanted.words.lower().split()),
     )
     terms += [term for term, value in named if value]
@@ -492,7 +501,8 @@ def _where(wanted: Wanted, latest_id: int) -> tuple[str, list[Any]]:
 
 
 def _summary(number: int, written: bytes) -> Summary:
-    return cast(Summary, {**_read(written), "id": number})
+    line = _read(written)
+    return cast(Summary, {**line, "id": number, "outcome": outcome_of(line)})
 
 
 def _read(written: bytes) -> Any:

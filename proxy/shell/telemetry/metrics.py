@@ -19,7 +19,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from proxy import __version__
 from proxy.core.conversation import Reason
 from proxy.core.overflow import AttemptKind, VerdictKind
-from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models import Learning, Price
 from proxy.shell.resources import Waiting
 from proxy.shell.telemetry.collectors import (
@@ -29,12 +28,13 @@ from proxy.shell.telemetry.collectors import (
     Spending,
     Spread,
 )
-from proxy.shell.telemetry.record import RequestRecord
+from proxy.shell.telemetry.record import RequestOutcome, RequestRecord
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The variable from which prometheus_client reads, at its import, where the workers keep their counts."""
 
 LABEL_VALUES: Final = {
+    "outcome": [outcome.value for outcome in RequestOutcome],
     "reason": [reason.value for reason in Reason],
     "attempt_kind": [kind.value for kind in AttemptKind],
     "kind": [
@@ -50,7 +50,7 @@ LABEL_VALUES: Final = {
     "scope": ["window", "input"],
     "usage": ["prompt", "cached", "reply"],
 }
-"""The values of a label with a closed set; an outcome is `answered` or the code of an error."""
+"""The values of a label with a closed set."""
 
 
 MAX_RESPONSE_SERIES: Final = 500
@@ -97,7 +97,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._learned = LearnedCollector()
         self._tally = _Tally()
-        self._series: set[tuple[str, str, str, str, str]] = set()
+        self._series: set[tuple[str, str, str, str, str, str]] = set()
         self._timed: set[tuple[str, ...]] = set()
         self._is_shared = SHARED_FOLDER in os.environ
         spread = Histogram if self._is_shared else Spread
@@ -108,10 +108,11 @@ class Metrics:
         )
         self.responses = Counter(
             "context_proxy_responses",
-            "Finished chat requests by the status that the client got: 401, 403, 404, 413 and 429 by number, others by "
-            "class (`2xx`); `none`: the client left before. `client` is the first word of its user agent, or what "
-            "`x-context-proxy-client` says.",
-            ["status", "api", "client", "model", "upstream"],
+            "Finished chat requests by outcome and by the status that the client got: 401, 403, 404, 413 and 429 by "
+            "number, others by class (`2xx`); `none`: the client left before. A stream that has begun keeps its `2xx`, "
+            "however it ends. `client` is the first word of its user agent, or what `x-context-proxy-client` says; "
+            "`upstream` is empty for what was sent nowhere.",
+            ["outcome", "status", "api", "client", "model", "upstream"],
             registry=registry,
         )
         self.usage = Counter(
@@ -241,8 +242,8 @@ class Metrics:
             registry=registry,
         )
         # Looked up once: finding the child of a label costs as much as counting.
-        for outcome in ("answered", ContextOverflow.code, UpstreamUnreachable.code, UpstreamTimeout.code):
-            self.requests.labels(outcome)  # from 0 on, so that an alert sees the first one, too
+        for outcome in RequestOutcome:
+            self.requests.labels(outcome.value)  # from 0 on, so that an alert sees the first one, too
         self._first = self.attempts.labels(AttemptKind.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
@@ -279,9 +280,9 @@ class Metrics:
             self.responses.labels(*labels).inc(found.count)
             if found.prompt_tokens or found.reply_tokens:
                 for kind in LABEL_VALUES["usage"]:
-                    self.usage.labels(kind, *labels[2:]).inc(getattr(found, f"{kind}_tokens"))
+                    self.usage.labels(kind, *labels[3:]).inc(getattr(found, f"{kind}_tokens"))
             if found.waits:
-                waits = self.upstream_seconds.labels(*self._timed_labels_of(*labels[2:]))
+                waits = self.upstream_seconds.labels(*self._timed_labels_of(*labels[3:]))
                 for seconds in found.waits:
                     waits.observe(seconds)
 
@@ -293,14 +294,14 @@ class Metrics:
             self._timed.add(labels)
         return labels
 
-    def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str]:
+    def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str, str]:
         """Labels of the series that counts a response."""
-        _, status, api, client, model, upstream = response
+        outcome, status, api, client, model, upstream = response
         code = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
-        labels = (code, api, client, _printable(model), upstream)
+        labels = (outcome, code, api, client, _printable(model), upstream)
         if labels not in self._series:
             if len(self._series) >= MAX_RESPONSE_SERIES:
-                labels = (code, api, OTHER, OTHER, upstream)
+                labels = (outcome, code, api, OTHER, OTHER, upstream)
             self._series.add(labels)
         return labels
 

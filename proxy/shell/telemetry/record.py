@@ -9,14 +9,25 @@ import functools
 import re
 import time
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NotRequired
 
 from msgspec import Meta, Struct, field
 from typing_extensions import TypedDict
 
 from proxy.core.conversation import Message
-from proxy.core.overflow import Attempt, AttemptKind, Counted
-from proxy.errors import ClientLeft, MalformedRequest, ProxyError
+from proxy.core.overflow import Attempt, AttemptKind, Counted, VerdictKind
+from proxy.errors import (
+    ClientError,
+    ClientLeft,
+    ContextOverflow,
+    MalformedRequest,
+    ProxyError,
+    ServerStopping,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 
 if TYPE_CHECKING:
@@ -28,9 +39,58 @@ LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_
 """Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
-_CAUSED_BY_CLIENT: Final = frozenset((ClientLeft.code, MalformedRequest.code))
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Sum = Annotated[float, Meta(ge=0, lt=2**53)]
+
+
+class RequestOutcome(StrEnum):
+    """How a request ended, by who has to act: for the log, metrics, spans, `/decisions` and the dashboard."""
+
+    ANSWERED = "answered"
+    """The client has the whole of a success."""
+    REFUSED = "refused"
+    """The upstream, or the proxy before it, refused the request itself with a 4xx, for its key, its rate, its model or
+    its content: its sender must act."""
+    CONTEXT_LENGTH_EXCEEDED = ContextOverflow.code
+    """The request is too long and could not be made to fit: shorten its system text and tools, or use a larger
+    window."""
+    CLIENT_LEFT = ClientLeft.code
+    """The client closed its connection before it had the whole response."""
+    UPSTREAM_ERROR = "upstream_error"
+    """The upstream failed: a 5xx, an error in place of a reply or in the middle of one, or no reply at all."""
+    UPSTREAM_UNREACHABLE = UpstreamUnreachable.code
+    """No connection to the upstream, or one that broke before the end of its response."""
+    UPSTREAM_TIMEOUT = UpstreamTimeout.code
+    """The upstream took longer than a setting allows."""
+    SERVER_STOPPING = ServerStopping.code
+    """The proxy was stopped before the response was complete."""
+    PROXY_ERROR = ProxyError.code
+    """The proxy failed, or its upstream leads back to it: `problem` and the log have the cause."""
+
+    @classmethod
+    def of_status(cls, status: int) -> RequestOutcome:
+        """The outcome of a response by its status."""
+        return cls.ANSWERED if status < 400 else cls.REFUSED if status < 500 else cls.UPSTREAM_ERROR
+
+    @classmethod
+    def of_error(cls, error: ProxyError) -> RequestOutcome:
+        """The outcome of a request that has no whole response."""
+        match error:
+            case ClientLeft() | ContextOverflow() | UpstreamUnreachable() | UpstreamTimeout() | ServerStopping():
+                return cls(error.code)
+            case ClientError():
+                return cls.REFUSED
+            case UpstreamError():
+                return cls.UPSTREAM_ERROR
+        return cls.PROXY_ERROR
+
+
+_NO_REPLY: Final = frozenset((VerdictKind.TRANSIENT, VerdictKind.EMPTY, VerdictKind.UNKNOWN))
+"""Verdicts on a response with a success's status that blame the upstream; others blame the request."""
+_EXPLAINED: Final = frozenset(
+    (RequestOutcome.REFUSED, RequestOutcome.CONTEXT_LENGTH_EXCEEDED, RequestOutcome.UPSTREAM_ERROR)
+)
+"""Outcomes of which `refusal` is the reason."""
 
 
 class Line(TypedDict):
@@ -38,9 +98,11 @@ class Line(TypedDict):
 
     request_id: str
     outcome: str
-    """`answered`, or the code of the error that ended it; `running` while it is under way."""
+    """How it ended: `answered`, `refused`, `context_length_exceeded`, `client_left`, `upstream_error`,
+    `upstream_unreachable`, `upstream_timeout`, `server_stopping` or `proxy_error`; `running` while it is under way."""
     status: int
-    """HTTP status as the client got it; 0: the client left before."""
+    """HTTP status as the client got it; 0: the client left before. With `overflow.keepalive_seconds`, it may be the 200
+    of a stream that ends with an error."""
     problem: NotRequired[str]
     """Why there was no whole response."""
     api: NotRequired[str]
@@ -110,12 +172,11 @@ class RequestRecord(Struct):
     api: str = ""
     client: str = ""
     key: str = ""
-    outcome: str = "answered"
-    """`answered`, or the code of the error that ended it."""
+    outcome: RequestOutcome = RequestOutcome.ANSWERED
     problem: str = ""
     """Why there was no whole response."""
     status: int = 0
-    """Status of the response to the client; 0 if the client left before it, and nothing had come from upstream."""
+    """Status of the upstream's latest response, in the end of the response to the client; 0: there is none."""
     body_bytes: int = 0
     received: float | None = None
     """When the body was complete."""
@@ -128,6 +189,8 @@ class RequestRecord(Struct):
     """Whether the upstream reported it at any send."""
     refusal: str = ""
     """Why the upstream refused the last send: the kind of a verdict."""
+    is_clients_doing: bool = False
+    """Whether the client's departure, or a body that cannot be read, ended it."""
     counted_as_stream: bool = False
     """Whether it is counted among the running streams."""
     attempts: int = 1
@@ -226,24 +289,31 @@ class RequestRecord(Struct):
 
     def note_error(self, error: ProxyError) -> None:
         """There will be no whole response."""
-        self.outcome, self.problem = error.code, error.message
+        self.outcome, self.problem = RequestOutcome.of_error(error), error.message
+        self.is_clients_doing = isinstance(error, ClientLeft | MalformedRequest)
+
+    def note_end(self, status: int, kind: VerdictKind, *, ends_in_error: bool) -> None:
+        """The client has the whole response of the upstream. `kind`: what its beginning was judged to be."""
+        if status >= 400:
+            self.outcome = RequestOutcome.of_status(status)
+        elif ends_in_error or kind is not VerdictKind.ACCEPTED:
+            is_upstreams = kind is VerdictKind.ACCEPTED or kind in _NO_REPLY
+            self.outcome = RequestOutcome.UPSTREAM_ERROR if is_upstreams else RequestOutcome.REFUSED
 
     def note_response(self, status: int, answer_bytes: int) -> None:
-        """The response that the client got; status 0: none."""
-        self.status, self.answer_bytes = status or self.status, answer_bytes
+        """The status and bytes that the client got; status 0: none."""
+        self.status, self.answer_bytes = status, answer_bytes
 
     @property
     def is_problem(self) -> bool:
         """Whether an operator should hear of it: an error that reached the client and that neither its body nor its
         departure caused."""
-        if self.outcome == "answered":
-            return self.status >= 400
-        return self.outcome not in _CAUSED_BY_CLIENT
+        return not self.went_well and not self.is_clients_doing
 
     @property
     def went_well(self) -> bool:
         """Whether the client got a whole response that is not an error."""
-        return self.outcome == "answered" and self.status < 400
+        return self.outcome is RequestOutcome.ANSWERED
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done to its request."""
@@ -283,7 +353,7 @@ class RequestRecord(Struct):
         }
         if self.problem:
             line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
-        if self.refusal and self.status >= 400:
+        if self.outcome in _EXPLAINED and self.refusal not in ("", VerdictKind.ACCEPTED):
             line["refusal"] = self.refusal
         if self.planned is not None:
             _describe_plan(line, self.planned)

@@ -94,7 +94,7 @@ def _described(record: RequestRecord) -> Mapping[str, Any]:
     if record.status:
         found["http.response.status_code"] = record.status
     if not record.went_well:
-        found["error.type"] = record.outcome if record.outcome != "answered" else str(record.status)
+        found["error.type"] = record.outcome.value
     if record.attempts > 1:
         found |= {"context_proxy.attempts": record.attempts, "context_proxy.attempt_kind": record.attempt_kind}
     if record.prefix_kept is not None:

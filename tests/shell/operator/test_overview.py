@@ -102,7 +102,7 @@ async def test_one_request_has_its_price(stage: Stage) -> None:
         ({"tokens_before": 12_000, "window_tokens": 16_000}, 0, 11_000),
         ({"tokens_before": 157_000, "window_tokens": 16_000, "window_is_guessed": True}, 0, 15_000),
         ({"tokens_before": 3_000, "window_tokens": None}, 0, 2_000),
-        ({"tokens_before": 157_000, "window_tokens": 16_000, "status": 401}, 0, 0),
+        ({"tokens_before": 157_000, "window_tokens": 16_000, "outcome": "refused", "status": 401}, 0, 0),
         ({"tokens_before": 157_000, "window_tokens": 16_000, "outcome": "client_left"}, 0, 0),
         ({"tokens_before": 9_000, "window_tokens": 16_000, "survived": True}, 1, 8_000),
         ({"tokens_before": 157_000, "window_tokens": 16_000, "sent": 157_000}, 0, 0),
@@ -118,7 +118,8 @@ async def test_made_to_fit_and_saved_are_only_what_would_have_failed_and_would_h
 
 async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) -> None:
     for number in range(100):
-        stage.served(status=200 if number >= 6 else 429 if number >= 4 else 401)
+        refused = {"outcome": "refused", "status": 429 if number >= 4 else 401}
+        stage.served(**refused if number < 6 else {})
     found = await stage.overview.of(24)
     assert (found["totals"]["failed"], found["totals"]["refused"]) == (0, 6)
     assert found["refusals"] == [{"status": 401, "requests": 4}, {"status": 429, "requests": 2}]
@@ -132,7 +133,8 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) 
 
 async def test_a_few_refusals_are_listed_and_raise_no_warning(stage: Stage) -> None:
     for number in range(100):
-        stage.served(status=404 if number < 50 else 401 if number < 55 else 200)
+        refused = {"outcome": "refused", "status": 404 if number < 50 else 401}
+        stage.served(**refused if number < 55 else {})
     found = await stage.overview.of(24)
     assert found["health"] == []
     assert found["refusals"][0] == {"status": 404, "requests": 50}

@@ -16,7 +16,7 @@ from proxy.core.conversation.tracked_message import MessageReport
 from proxy.core.overflow.retry import AttemptKind
 from proxy.core.text import jsontext
 from proxy.shell.telemetry import entries as module
-from proxy.shell.telemetry.entries import MAX_BYTES, Entry, Finished, Summary, has_failed, packed, unpacked
+from proxy.shell.telemetry.entries import MAX_BYTES, Entry, Finished, Summary, outcome_of, packed, unpacked
 from proxy.shell.telemetry.ledger import Ledger, Wanted
 from proxy.shell.telemetry.record import Line
 
@@ -90,26 +90,49 @@ def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble():
         (0, {"outcome": "answered", "status": 200}),
         (1, {"outcome": "answered", "attempts": 2}),
         (2, {"outcome": "client_left"}),
-        (2, {"outcome": "answered", "status": 429}),
+        (2, {"outcome": "refused", "status": 429}),
         (2, {"outcome": "answered", "warning": "window_too_small"}),
     ):
         assert finished(**members).entry().trouble == trouble, members
 
 
 @pytest.mark.parametrize(
-    ("members", "failed"),
+    ("outcome", "sums"),
     [
-        ({"outcome": "answered", "status": 200}, False),
-        ({"outcome": "answered", "status": 404}, False),
-        ({"outcome": "answered", "status": 503}, True),
-        ({"outcome": "client_left", "status": 0}, False),
-        ({"outcome": "upstream_timeout", "status": 504}, True),
-        ({"outcome": "upstream_unreachable", "status": 200}, True),
-        ({"outcome": "context_length_exceeded", "status": 400}, False),
+        ("answered", (False, False)),
+        ("refused", (False, True)),
+        ("context_length_exceeded", (False, False)),
+        ("client_left", (False, False)),
+        ("upstream_error", (True, False)),
+        ("upstream_unreachable", (True, False)),
+        ("upstream_timeout", (True, False)),
+        ("server_stopping", (True, False)),
+        ("proxy_error", (True, False)),
     ],
 )
-def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[str, Any], failed: bool) -> None:
-    assert has_failed(members) is failed
+def test_an_outcome_is_a_failure_a_refusal_or_neither(outcome: str, sums: tuple[bool, bool]) -> None:
+    found = finished(outcome=outcome, status=200).entry().sums
+    assert (found["failed"], found["refused"]) == sums
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "now"),
+    [
+        ("answered", 200, "answered"),
+        ("answered", 401, "refused"),
+        ("answered", 503, "upstream_error"),
+        ("malformed_request", 400, "refused"),
+        ("body_too_large", 413, "refused"),
+        ("request_timeout", 408, "refused"),
+        ("upstream_empty", 502, "upstream_error"),
+        ("upstream_unreachable", 200, "upstream_unreachable"),
+        ("client_left", 200, "client_left"),
+        ("refused", 200, "refused"),
+        ("upstream_error", 200, "upstream_error"),
+    ],
+)
+def test_the_outcome_of_an_older_line_is_one_of_today(outcome: str, status: int, now: str) -> None:
+    assert outcome_of({"request_id": "r", "outcome": outcome, "status": status}) == now
 
 
 BLOCK = {

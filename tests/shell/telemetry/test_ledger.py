@@ -140,19 +140,28 @@ def test_a_search_finds_all_words_anywhere_in_any_case(ledger: Ledger) -> None:
     assert ledger.count(Wanted(limit=1)) == 3
 
 
-def test_what_the_upstream_refused_is_found_by_status_and_apart_from_what_the_proxy_did(ledger: Ledger) -> None:
+def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_status(ledger: Ledger) -> None:
     ledger.add(
         [
             entry("fine"),
-            entry("key", status=401),
-            entry("rate", status=429),
-            entry("down", status=503),
+            entry("key", status=401, outcome="refused"),
+            entry("rate", status=200, outcome="refused"),
+            entry("old-key", status=401),
+            entry("down", status=503, outcome="upstream_error"),
+            entry("broke", status=200, outcome="upstream_unreachable"),
+            entry("old-down", status=503),
             entry("too-long", status=400, outcome="context_length_exceeded"),
+            entry("left", status=0, outcome="client_left"),
         ]
     )
-    assert ids(ledger, status="401") == ["key"]
-    assert ids(ledger, status="4xx") == ["too-long", "rate", "key"]
-    assert ids(ledger, status="refused") == ["rate", "key"]
+    assert ids(ledger, status="401") == ["old-key", "key"]
+    assert ids(ledger, status="4xx") == ["too-long", "old-key", "key"]
+    assert ids(ledger, status="refused") == ["old-key", "rate", "key"]
+    assert ids(ledger, status="failed") == ["old-down", "broke", "down"]
+    assert [one["outcome"] for one in ledger.page(Wanted(status="401"))] == ["refused", "refused"]
+    old = ledger.find("old-down")
+    assert old is not None
+    assert old["outcome"] == "upstream_error"
 
 
 @pytest.mark.parametrize("messages", [1, 100], ids=["short", "compressed"])

@@ -20,7 +20,7 @@ from proxy.errors import ClientLeft
 from proxy.shell.models.catalogue import Price
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
-from proxy.shell.telemetry.record import RequestRecord
+from proxy.shell.telemetry.record import RequestOutcome, RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
@@ -102,18 +102,19 @@ async def test_an_overflow_and_its_cure_are_counted(metrics: Metrics) -> None:
     )
 
 
-async def test_responses_are_counted_by_status_api_client_model_and_upstream(metrics: Metrics) -> None:
+async def test_responses_are_counted_by_outcome_status_api_client_model_and_upstream(metrics: Metrics) -> None:
     for status, client in ((200, "codex"), (401, "codex"), (503, "codex"), (504, "crush")):
-        record = RequestRecord("req", 0.0, api="chat", client=client, status=status, upstream="api.test")
+        outcome = RequestOutcome.of_status(status)
+        record = RequestRecord("req", 0.0, "chat", client, outcome=outcome, status=status, upstream="api.test")
         record.planned = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(1)))
         metrics.finished(record)
     model = record.planned.request.model
     reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
     assert reported == {
-        f"responses_total{{chat,codex,{model},2xx,api.test}}": 1,
-        f"responses_total{{chat,codex,{model},401,api.test}}": 1,
-        f"responses_total{{chat,codex,{model},5xx,api.test}}": 1,
-        f"responses_total{{chat,crush,{model},5xx,api.test}}": 1,
+        f"responses_total{{chat,codex,{model},answered,2xx,api.test}}": 1,
+        f"responses_total{{chat,codex,{model},refused,401,api.test}}": 1,
+        f"responses_total{{chat,codex,{model},upstream_error,5xx,api.test}}": 1,
+        f"responses_total{{chat,crush,{model},upstream_error,5xx,api.test}}": 1,
     }
 
 
@@ -205,7 +206,7 @@ def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypa
     assert timed["upstream_first_byte_seconds_count{other,other,api.test}"] == 18
     reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
     assert len(reported) == 4
-    assert reported["responses_total{chat,other,other,2xx,api.test}"] == 17
+    assert reported["responses_total{chat,other,other,answered,2xx,api.test}"] == 17
 
 
 def test_the_version_and_the_process_are_exposed(metrics: Metrics) -> None:

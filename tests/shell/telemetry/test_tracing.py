@@ -19,6 +19,7 @@ from support.planners import TENANT, body, planner, run
 
 from proxy.config import settings as settings_module
 from proxy.config.settings import SettingsError, load
+from proxy.core.overflow.report import VerdictKind
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.shell.telemetry.metrics import Metrics
@@ -61,6 +62,8 @@ async def traced(
         record.prompt_tokens = 321
         if error is not None:
             record.note_error(error)
+        else:
+            record.note_end(status, VerdictKind.ACCEPTED, ends_in_error=False)
         recorder.finish(record)
     (span,) = spans.get_finished_spans()
     return span
@@ -130,7 +133,7 @@ async def test_what_went_wrong_is_an_error_with_its_code(spans: InMemorySpanExpo
 
 async def test_an_answer_that_refuses_is_an_error_of_its_span(spans: InMemorySpanExporter) -> None:
     span = await traced(spans, body(run(1)), status=429)
-    assert dict(span.attributes or {})["error.type"] == "429"
+    assert dict(span.attributes or {})["error.type"] == "refused"
     assert span.status.status_code is StatusCode.ERROR
 
 
