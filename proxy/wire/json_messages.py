@@ -183,6 +183,10 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         is_like = isinstance(like, dict) and cls.text_of(like) is not None
         return jsontext.dump({**like, "text": item.text} if is_like else cls.text_part(item, role))
 
+    def can_hold(self, shown: Shown) -> bool:  # noqa: ARG002 - some APIs have fewer parts
+        """Whether its API has a part for this content."""
+        return True
+
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
         return sum(

@@ -138,6 +138,9 @@ class LineMessage:
         made = replace(self, raw=role.encode(), answers="", hidden=0)
         return made._saying([Words(items)] if isinstance(items, str) else items)
 
+    def can_hold(self, shown: Shown) -> bool:
+        return True
+
     def images_among(self, items: Sequence[Item]) -> int:
         return sum(_line_of(item).startswith("!") for item in items)
 

@@ -302,6 +302,9 @@ class Message(Protocol):
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
         """A new message of the same wire."""
 
+    def can_hold(self, shown: Shown) -> bool:
+        """Whether its API has a part for this content."""
+
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
 

@@ -152,6 +152,16 @@ def not_here(attachment: Attachment, unfetched: Unfetched, notices: Notices) -> 
     return MediaPlacement(Route.DESCRIPTION, found, words=words, reason=unfetched.obstacle.value)
 
 
+def unheld(
+    routes: Routes, attachment: Attachment, part: bytes | None, found: MediaType, tool: str, notices: Notices
+) -> MediaPlacement:
+    """A content for which the API has no part is described."""
+    claimed = modality_claimed(attachment)
+    placing = _Placing(routes, attachment, part, tool, notices, can_hold=False, is_too_many=False, claimed=claimed)
+    placing.found, placing.content = found, b"" if attachment.is_elsewhere else attachment.content() or b""
+    return placing.described(OmissionReason.PLACE)
+
+
 _UNOPENED: Final = MediaType("", ContentKind.OTHER, "")
 
 
@@ -186,7 +196,7 @@ class _Placing:
                 SHAPES[attachment.shape][1] if is_shown and attachment.shape in SHAPES else Route.UNKNOWN
             )
         why = OmissionReason.TOO_MANY if is_too_many else OmissionReason.PLACE
-        return self._described(self._why_not_read if reads is False else why)
+        return self.described(self._why_not_read if reads is False else why)
 
     def placed(self) -> MediaPlacement:
         """A content that is here."""
@@ -199,15 +209,15 @@ class _Placing:
         if content:
             self.content = content
             if attachment.shape is Shape.FORCED:
-                return self._described(OmissionReason.FORCED)
+                return self.described(OmissionReason.FORCED)
             return self._text() if self.found.kind is ContentKind.TEXT else self._media()
         if self._is_as_received and routes.reads(self.claimed) is None:
             return self._stays()  # the upstream decides about a part that is broken, as about any other
         if content is not None:
-            return self._described(OmissionReason.EMPTY)
+            return self.described(OmissionReason.EMPTY)
         self.content = attachment.payload.encode("utf-8", "surrogatepass")
         self.found = known(plain_mime(attachment.declared)) or MediaType("", kind_claimed(self.claimed), "")
-        return self._described(OmissionReason.BROKEN, suffix="txt")  # as it was received
+        return self.described(OmissionReason.BROKEN, suffix="txt")  # as it was received
 
     @property
     def _is_as_received(self) -> bool:
@@ -250,7 +260,7 @@ class _Placing:
             (OmissionReason.FORMAT, reads and (is_odd or found.mime in _NOT_SHOWN)),
         )
         if why := next((why for why, holds in refused if holds), None):
-            return self._described(why)
+            return self.described(why)
         if reads is None and not attachment.is_fetched:
             return self._stays()
         return self._shown(answers[reads])
@@ -278,10 +288,10 @@ class _Placing:
         if is_small and reads and attachment.shape is Shape.FILE and self.can_hold:
             return self._shown(Route.FILE)
         if len(self.content) > MAX_TEXT_BYTES:
-            return self._described(OmissionReason.LONG_TEXT)
+            return self.described(OmissionReason.LONG_TEXT)
         text = text_of(self.content)
         if text is None:
-            return self._described(OmissionReason.ENCODING)
+            return self.described(OmissionReason.ENCODING)
         if not (name or attachment.is_part) and decoded(text) is not None:
             name = default_name(self.found)  # otherwise the text would be taken for base64 itself
         return MediaPlacement(Route.TEXT, self.found, words=named(name, text), byte_count=len(self.content))
@@ -289,7 +299,7 @@ class _Placing:
     def _stays(self, route: Route = Route.UNKNOWN) -> MediaPlacement:
         return MediaPlacement(route, self.found)
 
-    def _described(self, why: OmissionReason, suffix: str = "") -> MediaPlacement:
+    def described(self, why: OmissionReason, suffix: str = "") -> MediaPlacement:
         attachment, found, routes = self.attachment, self.found, self.routes
         limits = {OmissionReason.TOO_LARGE: routes.max_bytes, OmissionReason.TOO_MANY_PIXELS: routes.max_image_pixels}
         artifact = Artifact(self.content, self.tool, suffix or found.suffix) if self.content else None

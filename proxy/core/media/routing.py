@@ -33,7 +33,7 @@ from proxy.core.conversation import (
     references_in,
 )
 from proxy.core.media.descriptions import fetched_here, label, named_file, shown
-from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place
+from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place, unheld
 from proxy.core.models import Modality, ToolImages
 from proxy.core.notices import MEDIA, Notices, say
 from proxy.core.retrieval_tool.tool import is_page
@@ -203,6 +203,8 @@ class _Work(Struct):
         placed = place(
             self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many
         )
+        if placed.part is not None and not self.message.can_hold(placed.part):
+            placed = unheld(self.routes, attachment, part, placed.found, self.tool, self.notices)
         if found is not None and placed.part is not None and origin.startswith("artifact:"):
             placed = structs.replace(placed, artifact=None)  # it is kept already, and its place is known
         return placed, attachment.name

@@ -60,6 +60,7 @@ from proxy.wire.messages.blocks import (
 # Blocks
 
 _IMAGE: Final = f'"{IMAGE}"'.encode()
+_PDF: Final = "application/pdf"
 _MARK: Final = f'"{MARK}"'.encode()
 
 
@@ -238,6 +239,10 @@ class ApiMessage(JsonMessage, frozen=True):
     def images(self) -> int:
         """How many of those media are images."""
         return images_in(self.content()) if self.raw.find(_IMAGE) >= 0 else 0
+
+    def can_hold(self, shown: Shown) -> bool:
+        """Whether it is an image, or a PDF: https://docs.claude.com/en/docs/build-with-claude/pdf-support"""
+        return shown.route is Route.IMAGE or (shown.route is Route.FILE and shown.found.mime == _PDF)
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""

@@ -30,6 +30,7 @@ from proxy.core.conversation import (
     Part,
     Parts,
     Reasoning,
+    Route,
     Shape,
     Shown,
     ToolCall,
@@ -168,6 +169,10 @@ class OllamaMessage(JsonMessage, frozen=True):
     def may_hold_media(self) -> bool:
         """Whether it has images, or a text that may hold some."""
         return may_hold_images(self.raw) or may_hold_media(self.raw)
+
+    def can_hold(self, shown: Shown) -> bool:
+        """Whether it is an image whose bytes are here: the server fetches none."""
+        return shown.route is Route.IMAGE and bool(shown.content)
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
