@@ -31,8 +31,14 @@ _MAX_WRAPPINGS: Final = 6
 _MAX_NESTING: Final = 24
 _MAX_MEMBERS: Final = 64
 
+_OF_A_REQUEST: Final = frozenset(
+    {"input", "contents", "messages", "prompt", "instructions", "system", "system_instruction", "tools", "functions"}
+)
+"""Members of a request on any API. Beside one that is repeated, only an error's own place is read: the rest may be
+repeated, too, such as the `metadata` of a response that has failed."""
+_REPEATED: Final = _OF_A_REQUEST | {"request", "request_body"}
 _ECHOES: Final = frozenset(
-    {"input", "content", "contents", "messages", "prompt", "request", "request_body", "choices", "delta", "output"}
+    {"content", "choices", "delta", "output", *_REPEATED}
     | {"failed_generation", "generated_text", "user", "user_id", "organization", "provider_name", "url", "help_url"}
     | {
         "documentation_url",
@@ -68,7 +74,7 @@ _TELLING: Final = frozenset(
     }
     | {"error_type", "status_msg", "reason", "raw", "errmsg", "err_msg", "cause", "response", "base_resp"}
 )
-"""Members that show that an object inside a text is an error, not an example of a parameter."""
+"""An error's own place: members that show that an object inside a text is an error, not an example of a parameter."""
 
 _OPENING: Final = re.compile(r"[\[{](?=\s{0,99}[\"'{\[])")
 _MEMBER: Final = re.compile(r"""["']([A-Za-z_]{2,40})["']\s{0,9}:\s{0,9}""")
@@ -118,9 +124,10 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
     match value:
         case dict():
             holds_remarks = all(_is_remark(inner) for inner in value.values())
+            is_beside_an_echo = _repeats_a_request(value)
             for key, inner in islice(value.items(), _MAX_MEMBERS):
                 member = snake(key)
-                if member not in _ECHOES or holds_remarks:
+                if holds_remarks or (member in _TELLING if is_beside_an_echo else member not in _ECHOES):
                     collect(found, joined(path, key), member, inner, wrappings=wrappings, nesting=nesting + 1)
         case list():
             for index, inner in enumerate(value[:_MAX_MEMBERS]):
@@ -165,13 +172,17 @@ def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: i
                 value, end = _DECODER.raw_decode(candidate, opening.start())
             except (ValueError, RecursionError):
                 continue
-            if opening.start() and not _tells(value):
+            if opening.start() and not (_tells(value) or _repeats_a_request(value)):
                 continue
             _collect_plain(found, path, candidate[: opening.start()].strip(_EDGES))
             collect(found, inside(path), name, value, wrappings=wrappings)
             collect_text(found, path, name, candidate[end:].strip(_EDGES), wrappings)
             return True
     return _collect_repr(found, path, text, wrappings)
+
+
+def _repeats_a_request(value: Any) -> bool:
+    return isinstance(value, dict) and any(snake(key) in _OF_A_REQUEST for key in value)
 
 
 def _tells(value: Any, nesting: int = _MAX_NESTING) -> bool:
@@ -181,10 +192,14 @@ def _tells(value: Any, nesting: int = _MAX_NESTING) -> bool:
 
 
 def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
-    """Members of a Python repr, or of truncated or repaired JSON, read one by one: `'message': "..."`."""
+    """Members of a Python repr, or of truncated or repaired JSON, read one by one: `'message': "..."`; up to a list or
+    an object of a request that they repeat."""
     heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
-    if not any(snake(head[1]) in _TELLING for head in heads):
+    repeated = (head for head in heads if snake(head[1]) in _REPEATED and text.startswith(("[", "{"), head.end()))
+    stop = next((head.start() for head in repeated), None)
+    if stop is None and not any(snake(head[1]) in _TELLING for head in heads):
         return False
+    text = text[:stop]
     start, end = heads[0].start(), heads[0].start()
     for head in heads:
         if head.start() < end or (value := _VALUE.match(text, head.end())) is None:
@@ -479,6 +494,6 @@ def judge_answer(
     """The meaning of an upstream's response. Never raises; linear in the first 64 KiB of the body.
 
     `body` is the response or its beginning; for a stream, the first meaningful event, or everything if there was none.
-    `request` is the JSON that was answered: the parts of it that a response repeats are no evidence.
+    `request` is the JSON that was answered: numbers that it holds, too, teach nothing.
     """
     return judge(report_of(status, headers, body), sent, RequestText(request) if request else None)

@@ -328,8 +328,8 @@ class Wire(ABC):
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
         """The meaning of a response, or of its beginning, which is read here and judged by the core. `sent`: our own
-        knowledge of the prompt; `request`: the body that was answered, because a response's echo of it is no
-        evidence. Gateways pass on other servers' errors in whatever shape, so those of any API are read."""
+        knowledge of the prompt; `request`: the body that was answered, whose numbers teach nothing. Gateways pass on
+        other servers' errors in whatever shape, so those of any API are read."""
         return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError, _: str = "") -> bytes:

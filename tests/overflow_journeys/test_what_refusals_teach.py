@@ -120,8 +120,20 @@ async def test_an_unnamed_limit_quoted_in_the_request_teaches_nothing(tmp_path: 
         assert estimate(stage.model.bodies[0]) > 12_000
 
 
-@pytest.mark.parametrize("words", OTHER_WORDS)
-async def test_twelve_turns_past_a_limit_without_a_name_meet_one_refusal(tmp_path: Path, words: str) -> None:
+OPENAI = "This model's maximum context length is {1} tokens. However, your messages resulted in {0} tokens."
+VLLM = (
+    "This model's maximum context length is {1} tokens. However, you requested {0} tokens in the messages. Please "
+    "reduce the length of the messages."
+)
+ABOUT_A_REFUSAL = ["", OPENAI.format(140_013, 131_072), OPENAI.format(14_444, 12_000), VLLM.format(12_001, 12_000)]
+"""What agents read in logs and tests; the last two are of this very window."""
+
+
+@pytest.mark.parametrize("about", ABOUT_A_REFUSAL)
+@pytest.mark.parametrize("words", [*OTHER_WORDS, OPENAI, VLLM])
+async def test_twelve_turns_past_a_limit_meet_one_refusal_whatever_the_conversation_is_about(
+    tmp_path: Path, words: str, about: str
+) -> None:
     refused = 0
 
     async def scene(connection: Connection, request: Request) -> None:
@@ -135,7 +147,8 @@ async def test_twelve_turns_past_a_limit_without_a_name_meet_one_refusal(tmp_pat
         sends = 0
         for turn in range(12):
             stage.model.plays(scene, scene)
-            assert (await stage.ask(conversation(9_000 + 600 * turn, exchanges=20, model="m"))).status == 200
+            body = conversation(9_000 + 600 * turn, exchanges=20, model="m").replace(b"what broke.", about.encode())
+            assert (await stage.ask(body)).status == 200
             sends += len(stage.model.bodies)
         assert (refused, sends) == (1, 13)
 

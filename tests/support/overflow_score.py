@@ -41,8 +41,9 @@ def load(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
 
 
-def verdict_of(row: dict[str, Any], sent: Sent | None = None) -> Verdict:
-    return judge_answer(row["http_status"] or 400, [], _text(row).encode("utf-8", "surrogatepass"), sent=sent)
+def verdict_of(row: dict[str, Any], sent: Sent | None = None, request: bytes = b"") -> Verdict:
+    body = _text(row).encode("utf-8", "surrogatepass")
+    return judge_answer(row["http_status"] or 400, [], body, sent=sent, request=request)
 
 
 def counted_in(row: dict[str, Any]) -> int | None:

@@ -127,6 +127,64 @@ def test_what_repeats_the_request_or_the_model_is_never_read():
     assert opened(400, json.dumps({"error": echoes}).encode()).codes[0].text == "no"
 
 
+UNKNOWN_PARAMETER = {"message": "Unknown parameter: foo.", "code": "unknown_parameter"}
+OVERFLOW = {"message": "Your input is too long", "code": "context_length_exceeded"}
+QUOTED = "This model's maximum context length is 4096 tokens. However, your messages resulted in 9000 tokens."
+REQUEST = {
+    "model": "m",
+    "instructions": QUOTED,
+    "system": [{"type": "text", "text": QUOTED}],
+    "messages": [{"role": "user", "content": [{"type": "text", "text": QUOTED}]}],
+    "input": [{"role": "user", "content": QUOTED}],
+    "prompt": QUOTED,
+    "tools": [{"name": "f", "description": QUOTED, "parameters": {"message": {"description": QUOTED}}}],
+    "metadata": {"note": QUOTED, "message": QUOTED},
+    "context_length": 4096,
+    "prompt_tokens": 9000,
+}
+
+
+def echoing(error: dict[str, str]) -> dict[str, bytes]:
+    """An error in a body that repeats the request, as gateways do."""
+    failed = {"object": "response", "status": "failed", "error": error, "output": []}
+    failed |= {name: REQUEST[name] for name in ("instructions", "tools", "metadata")}
+    amid = {**error, "message": f"{error['message']} {json.dumps(REQUEST)}"}
+    return {
+        name: json.dumps(body).encode()
+        for name, body in {
+            "beside": {"error": error, "request": REQUEST},
+            "beside, under another name": {"error": error, "body": REQUEST},
+            "beside, as a text": {"error": error, "payload": json.dumps(REQUEST)},
+            "flat": {"error": error, **REQUEST},
+            "inside": {"error": {**error, **REQUEST}},
+            "all flat": {**error, **REQUEST},
+            "amid the message": {"error": amid},
+            "amid the message, as Python prints it": {"error": {**error, "message": f"{error['message']} {REQUEST}"}},
+            "a response": failed,
+        }.items()
+    } | {
+        "the event of a response": b"event: response.failed\ndata: "
+        + json.dumps({"type": "response.failed", "response": failed}).encode()
+        + b"\n\n",
+        "plain text": f"{error['message']} ({error['code']}) {json.dumps(REQUEST)}".encode(),
+    }
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("way", echoing(OVERFLOW))
+def test_an_error_is_judged_by_its_own_place_whatever_of_the_request_it_repeats(way: str, status: int):
+    request = json.dumps(REQUEST).encode()
+    assert not judge_answer(status, [], echoing(UNKNOWN_PARAMETER)[way], request=request).is_overflow
+    verdict = judge_answer(status, [], echoing(OVERFLOW)[way], request=request)
+    assert (verdict.is_overflow, verdict.limit, verdict.prompt) == (True, None, None)
+    assert QUOTED not in verdict.upstream_message
+
+
+def test_a_name_of_a_part_of_the_request_in_a_sentence_repeats_nothing():
+    for text in ("Error in 'messages': the prompt is too long", "'input': too long, 9000 > 4096", '"prompt": too long'):
+        assert list(texts(text).values()) == [text]
+
+
 def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     body = {
         "error": {"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "ratio": float("nan"), "ok": True}
@@ -399,7 +457,7 @@ def test_numbers_that_only_the_upstream_wrote_are_its_own():
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
-@pytest.mark.parametrize("content", [SENTENCE.format(limit=4096, count=9000), "中文 4096 tokens. 中文"])
+@pytest.mark.parametrize("content", [SENTENCE.format(limit=4096, count=9000), "中文 4096 tokens. 中文 9000 tokens. 中"])
 def test_numbers_quoted_in_the_request_may_be_the_clients(content: str, ascii_only: bool):
     request = json.dumps({"content": content}, ensure_ascii=ascii_only).encode()
     verdict = refused(SENTENCE.format(limit=4096, count=9000), request)
@@ -408,7 +466,7 @@ def test_numbers_quoted_in_the_request_may_be_the_clients(content: str, ascii_on
 
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_numbers_beside_a_word_beyond_ascii_are_found_however_they_were_escaped(ascii_only: bool):
-    request = json.dumps({"content": "超过上限 4096"}, ensure_ascii=ascii_only).encode()
+    request = json.dumps({"content": "超过上限 4096，输入 9000"}, ensure_ascii=ascii_only).encode()
     assert refused("输入 9000 tokens 超过上限 4096 tokens", request).may_be_echo
 
 

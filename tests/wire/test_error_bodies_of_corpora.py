@@ -6,10 +6,13 @@ the folders beside this repository.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.overflow_score import Score, load, score, verdict_of
 
 HERE = Path(__file__).parent
@@ -29,6 +32,25 @@ def test_refusals_are_recognised_without_a_false_trigger_and_their_limits_are_re
     assert result.counts["wrong limit"] == 0, result.confusions
     assert result.counts["exact"] > 0
     assert result.learnability == 1, result.confusions
+
+
+def other_numbers(text: str) -> str:
+    return re.sub(r"\d+", lambda number: str(int(number[0]) + 11), text)
+
+
+@pytest.mark.parametrize("corpus", CORPORA, ids=["variants", "others"])
+def test_a_refusal_is_one_whatever_of_its_words_the_request_holds(corpus: Path):
+    """Agents read logs and tests: the request holds the same words about other numbers, or the very refusal."""
+    for row in load(corpus):
+        alone = verdict_of(row)
+        words = alone.upstream_message
+        for held in (other_numbers(words), words) if alone.is_overflow else ():
+            request = json.dumps({"messages": [{"role": "user", "content": f"Why? {held}"}]}).encode()
+            verdict = verdict_of(row, request=request)
+            assert replace(verdict, may_be_echo=False) == alone, row["id"]
+            is_held = held == words and alone.limit is not None and str(alone.limit) in words
+            assert verdict.may_be_echo >= is_held, row["id"]
+            assert held == words or not verdict.may_be_echo, row["id"]
 
 
 LOOK_ALIKES = [row for row in load(VARIANTS) if row["label"] == "not_overflow"]

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from proxy.core.overflow import words
 from proxy.core.overflow.numbers import merged, read, read_rate, skeleton
 from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
-from proxy.core.overflow.proofs import may_be_echoed, own_words, says_something
+from proxy.core.overflow.proofs import may_be_echoed
 from proxy.core.overflow.report import (
     NEAR_FULL,
     ErrorReport,
@@ -88,23 +88,13 @@ _BY_STATUS: Final = {
 def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | None = None) -> Verdict:
     """The meaning of an upstream's response, by what it says about itself.
 
-    A claim that cannot be true, by our own knowledge of what was `sent`, is dropped. Words of the `request` that the
-    response repeats are no evidence beside words of its own.
+    A claim that cannot be true, by our own knowledge of what was `sent`, is dropped. Numbers that the `request` holds,
+    too, are believed for one more send, and teach nothing.
     """
-    sent = sent or Sent()
-    verdict = _of_report(report, sent)
-    if verdict.is_over_rate and request is not None:
-        return replace(verdict, may_be_echo=may_be_echoed(verdict, request))
-    if not verdict.is_overflow or request is None:
+    verdict = _of_report(report, sent or Sent())
+    if request is None or not (verdict.is_overflow or verdict.limit is not None):
         return verdict
-    own = [own_words(one.text, request) for one in report.texts]
-    may_be_echo = may_be_echoed(verdict, request) or own != [one.text for one in report.texts]
-    if may_be_echo and any(map(says_something, own)):
-        texts = [
-            replace(one, text=left if says_something(left) else "") for one, left in zip(report.texts, own, strict=True)
-        ]
-        verdict = _of_report(replace(report, texts=texts), sent)
-    return replace(verdict, may_be_echo=may_be_echo)
+    return replace(verdict, may_be_echo=may_be_echoed(verdict, request))
 
 
 def _of_report(report: ErrorReport, sent: Sent) -> Verdict:

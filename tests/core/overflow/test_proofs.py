@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.media_samples import base64_of, png
 
 from proxy.core.overflow import Counted, ErrorReport, ErrorText, Verdict, VerdictKind, judge
@@ -17,7 +18,6 @@ from proxy.core.overflow.proofs import (
     costs_seen,
     images_in,
     may_be_echoed,
-    own_words,
     window_of_a_cut,
 )
 from proxy.core.tokens.counters import ByteClassCounter
@@ -48,23 +48,40 @@ def test_numbers_that_only_the_upstream_wrote_are_its_own():
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "is_echo"),
     [
-        SENTENCE.format(limit=4096, count=9000),
-        "maximum context length is 4096",
-        "say 4096 tokens. then",
-        "resulted in 9000 of them",
-        "中文 4096 tokens. 中文",
+        (SENTENCE.format(limit=4096, count=9000), True),
+        ("of 4096 tokens. It resulted in 9000 of them", True),
+        ("中文 4096 tokens. 中文 9000 tokens. 中文", True),
+        ("maximum context length is 4096", False),
+        ("resulted in 9000 of them", False),
+        (SENTENCE.format(limit=4096, count=9001), False),
+        (SENTENCE.format(limit=8192, count=9000), False),
     ],
 )
-def test_labelled_numbers_quoted_in_the_request_may_be_the_clients(content: str):
-    assert may_be_echoed(refusal(), Written(content))
+def test_numbers_may_be_the_clients_if_the_request_holds_all_of_them_with_a_word_beside(content: str, is_echo: bool):
+    assert may_be_echoed(refusal(), Written(content)) is is_echo
+
+
+def test_a_number_that_is_not_printed_need_not_be_held():
+    text = "maximum context length is 4096 tokens. You requested 9000 tokens (8000 in the messages, 1000 for the reply)"
+    verdict = refusal(text)
+    assert (verdict.limit, verdict.requested, verdict.prompt) == (4096, 9000, 8000)
+    stated = replace(verdict, prompt=8_001)
+    assert may_be_echoed(stated, Written("requested 9000 of, length is 4096"))
+    assert not may_be_echoed(verdict, Written("requested 9000 of, length is 4096"))
 
 
 def test_grouped_numbers_are_looked_for_as_they_were_printed():
     verdict = refusal("maximum context length is 4,096 tokens, you sent 9,000")
-    assert may_be_echoed(verdict, Written("of 4,096 tokens,"))
-    assert not may_be_echoed(verdict, Written("of 4096 tokens,"))
+    assert may_be_echoed(verdict, Written("of 4,096 tokens, sent 9,000"))
+    assert not may_be_echoed(verdict, Written("of 4096 tokens, sent 9000"))
+
+
+def test_an_excess_is_a_number_too():
+    verdict = refusal("prompt too long; exceeded max context length by 904 tokens")
+    assert may_be_echoed(verdict, Written("by 904 tokens"))
+    assert not may_be_echoed(verdict, Written("by 905 tokens"))
 
 
 def test_what_a_request_hides_is_taken_for_anything():
@@ -72,20 +89,33 @@ def test_what_a_request_hides_is_taken_for_anything():
     assert not may_be_echoed(Verdict(VerdictKind.PROMPT), Written("", hides_letters=True)), "there is no number"
 
 
-def test_own_words_are_what_the_request_does_not_hold():
-    reported = "Invalid value: 'my prompt is too long for you'."
-    assert own_words(reported, Written("my prompt is too long for you")) == "Invalid value: 'my  you'."
-    assert own_words("prompt is too long for you", Written("prompt is too long for you")) == ""
+@pytest.mark.parametrize("quote", ["'", '"', "`"])
+def test_a_quoted_part_of_the_request_may_be_the_clients(quote: str):
+    said = f"Unknown role: {quote}the prompt is too long for 4096 tokens{quote}, in a request of 9000 tokens"
+    assert may_be_echoed(refusal(said), Written("the prompt is too long for 4096 tokens"))
+    assert not may_be_echoed(refusal(said), Written("the prompt is too long for 8192 tokens"))
 
 
-def test_words_of_the_request_are_no_evidence_beside_the_upstreams_own():
-    reported = "Unknown role: 'the prompt is too long for this model'."
-    request = Written("the prompt is too long for this model")
-    report = ErrorReport(400, texts=[ErrorText("", reported)])
-    assert judge(report).is_overflow
-    assert not judge(report, request=request).is_overflow
-    alone = judge(ErrorReport(400, texts=[ErrorText("", request.text)]), request=request)
-    assert (alone.is_overflow, alone.may_be_echo) == (True, True)
+def test_an_apostrophe_and_a_quoted_name_quote_no_part_of_the_request():
+    said = "This model's maximum context length is 4096 tokens, you've sent 9000. 'max_tokens' or 'n' must be lower."
+    for held in ("s maximum context length is 4096 tokens, you", " or ", "max_tokens", "n"):
+        assert not may_be_echoed(refusal(said), Written(held))
+
+
+def test_a_refusal_that_the_request_holds_too_is_one_and_teaches_nothing():
+    text = SENTENCE.format(limit=4096, count=9000)
+    for held in (text, SENTENCE.format(limit=8192, count=9700), "Prompt is too long", text[:20], "error"):
+        verdict = judge(ErrorReport(400, texts=[ErrorText("", text)]), request=Written(held))
+        assert (verdict.is_overflow, verdict.limit) == (True, 4096)
+        assert verdict.limit_is_learnable is (held != text)
+
+
+def test_a_window_that_is_named_for_the_reply_may_be_the_clients_too():
+    text = "max_tokens=200000 cannot be greater than max_model_len of 131072"
+    verdict = judge(ErrorReport(400, texts=[ErrorText("", text)]))
+    assert (verdict.kind, verdict.limit) == (VerdictKind.REPLY_ONLY, 131_072)
+    assert may_be_echoed(verdict, Written("a max_model_len of 131072"))
+    assert not judge(ErrorReport(400, texts=[ErrorText("", text)]), request=Written("of 131072")).limit_is_learnable
 
 
 @given(st.integers(1_000, 10**7), st.integers(1, 10**6), st.text(max_size=20), st.text(max_size=20))
