@@ -14,26 +14,30 @@ from contextlib import AbstractAsyncContextManager
 from html import escape
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi import Depends, FastAPI, Header, Path, Request, Response
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from pydantic.json_schema import SkipJsonSchema
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy import __version__
 from proxy.errors import NotFromHere
 from proxy.shell.endpoints.artifacts import ARTIFACT_RESPONSES, ARTIFACTS_PATH, artifact
+from proxy.shell.endpoints.compress_api import COMPRESS_PATH, RETRIEVE_PATH
 from proxy.shell.endpoints.dispatch import MATCH, has_dot_segment, raw_path, unknown_path
 from proxy.shell.endpoints.operator import PAGE_HEADERS, ROUTERS, json_response, pages
 from proxy.shell.endpoints.responses import (
     CLIENT_KEY,
     HEADERS,
+    OPERATOR_KEY,
     ResponseSender,
     add_refusals,
     request_id_of,
 )
 from proxy.shell.endpoints.services import SERVICES, Current, Services
 from proxy.shell.resources import logger
-from proxy.wire import DEFAULT, VERSION, WIRES, PathMatch, Wire, match_path, wire_over
+from proxy.wire import DEFAULT, VERSION, WIRES, PathMatch, Wire, compress_api, match_path, wire_over
 
 _ABOUT: Final = (
     "The API for agents is under `/v1`, and is the upstream's own API. Everything else is what the proxy tells people "
@@ -46,8 +50,14 @@ _FORWARDED: Final[dict[int | str, dict[str, Any]]] = {
     },
     "4XX": {"description": "The upstream's refusal, or the proxy's own in the same shape."},
 }
+_JSON: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The answer.", "content": {"application/json": {}}},
+    "4XX": {"description": "Why not."},
+}
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+"""Those that upstreams have; each is an operation of its own in the description."""
 _Mode = Annotated[
-    Literal["on", "observe", "off"] | None,
+    Literal["on", "observe", "off"] | SkipJsonSchema[None],
     Header(alias="x-context-proxy-mode", description="For this request instead of the setting `mode`."),
 ]
 _Find = Callable[[Services, Scope], ASGIApp | None]
@@ -74,15 +84,15 @@ class RawRoute(APIRoute):
         await scope["endpoint"](scope, receive, send)
 
 
-@pages.get("/openapi.json")
+@pages.get("/openapi.json", summary="The API for programs")
 async def openapi(request: Request) -> Response:
-    """The description of the API."""
+    """This description, in OpenAPI 3.1."""
     return json_response(request.app.openapi())
 
 
-@pages.get("/docs")
+@pages.get("/docs", summary="The API for people", response_class=HTMLResponse)
 async def docs(request: Request) -> Response:
-    """The API for people."""
+    """The same as a page."""
     page = api_page(request.app.openapi())
     return Response(page, media_type="text/html", headers=HEADERS | PAGE_HEADERS)
 
@@ -183,12 +193,32 @@ async def _fitted(mode: _Mode = None) -> None:
     """The parameters of every fitted route."""
 
 
-async def _passed_through() -> None:
-    """Forwarded unchanged, by any method, in both directions as it arrives."""
+async def _passed_through(path: Annotated[str, Path(description="Any path, slashes included.")]) -> None:
+    """Forwarded unchanged, in both directions as it arrives; so are HEAD and OPTIONS, and the paths of other servers'
+    own APIs. TRACE and CONNECT are refused."""
 
 
-async def _not_described() -> None:
-    """Nothing."""
+async def _compress() -> None:
+    """As headroom has it, with `compress_api: true`; without, the path is the upstream's. Nothing is sent to a
+    model."""
+
+
+async def _retrieve() -> None:
+    """What was taken out under the `hash` of the body, with `compress_api: true`."""
+
+
+async def _original(
+    hash: Annotated[str, Path(pattern=compress_api.HASH.pattern, description="From the text in its place.")],
+) -> None:
+    """The same for a GET."""
+
+
+async def _mcp() -> None:
+    """JSON-RPC over streamable HTTP, without sessions, with `mcp: true`."""
+
+
+async def _greeting() -> None:
+    """Nothing: it looks like the upstream's own."""
 
 
 def _find_compress_api(services: Services, scope: Scope) -> ASGIApp | None:
@@ -201,27 +231,51 @@ def _find_artifact(services: Services, scope: Scope) -> ASGIApp | None:
     return services.artifacts if name and f"{place}/" == ARTIFACTS_PATH else None
 
 
-_OTHER_ROUTES: Final = (
-    RawRoute("/v1/compress", _find_compress_api, _not_described, include_in_schema=False),
-    RawRoute(
-        "/v1/{path}",
+def _rest_of_api(prefix: str, method: str) -> RawRoute:
+    return RawRoute(
+        f"{prefix}/{{path}}",
         lambda services, scope: None if scope[MATCH] is None else services.pass_through,
         _passed_through,
+        methods=[method],
         summary="The rest of the upstream's API",
         tags=["agents"],
         responses=_FORWARDED,
-    ),
+    )
+
+
+def _compress_route(path: str, method: str, describing: Callable[..., Any], summary: str) -> RawRoute:
+    return RawRoute(
+        path,
+        _find_compress_api,
+        describing,
+        methods=[method],
+        summary=summary,
+        tags=["gateways"],
+        dependencies=[Depends(OPERATOR_KEY)],
+        responses=_JSON,
+    )
+
+
+_OTHER_ROUTES: Final = (
+    _compress_route(COMPRESS_PATH, "POST", _compress, "Shorter messages, for a gateway that sends them itself"),
+    _compress_route(RETRIEVE_PATH, "POST", _retrieve, "An original"),
+    _compress_route(f"{RETRIEVE_PATH}/{{hash}}", "GET", _original, "An original"),
+    *(_rest_of_api(prefix, method) for prefix in ("/v1", "/api") for method in _METHODS),
     RawRoute(
         "/",
         lambda services, scope: services.pass_through.greet if services.pass_through.greets(scope) else None,
-        _not_described,
+        _greeting,
         include_in_schema=False,
     ),
     RawRoute(
         "/mcp",
         lambda services, scope: services.mcp if scope["path"] == "/mcp" else None,
-        _not_described,
-        include_in_schema=False,
+        _mcp,
+        methods=["POST"],
+        summary="Content taken out of requests, by the Model Context Protocol",
+        tags=["artifacts"],
+        dependencies=[Depends(CLIENT_KEY)],
+        responses=_JSON,
     ),
     RawRoute(
         ARTIFACTS_PATH + "{name}",
@@ -271,7 +325,7 @@ def _operation(path: str, method: str, operation: _Schema) -> Iterator[str]:
     yield f"<h2><code>{method.upper()} {escape(path)}</code> {escape(operation['summary'])}</h2>"
     yield f"<p>{_text(operation.get('description', ''))}</p>"
     if keys := [name for allowed in operation.get("security", ()) for name in allowed]:
-        yield f"<p>With the {escape(' or the '.join(keys))}, where one is needed.</p>"
+        yield f"<p>With the {escape(' or the '.join(keys)).replace('_', ' ')}, where one is needed.</p>"
     if parameters := operation.get("parameters"):
         rows = [
             (

@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import HTMLResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BeforeValidator
+from pydantic.json_schema import SkipJsonSchema
 from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
@@ -153,7 +155,7 @@ _Limit = Annotated[
     int, Query(ge=1, le=MAX_DECISIONS, description="How many requests, at most."), BeforeValidator(_plain)
 ]
 _Before = Annotated[
-    int | None,
+    int | SkipJsonSchema[None],
     Query(ge=1, description="Only requests before this one, by its `id`: the next page."),
     BeforeValidator(_plain),
 ]
@@ -172,7 +174,7 @@ _Show = Annotated[
     ),
 ]
 _Hours = Annotated[
-    int | None,
+    int | SkipJsonSchema[None],
     Query(
         ge=1,
         le=MAX_HOURS,
@@ -184,7 +186,7 @@ _Some = Annotated[
     int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), BeforeValidator(_plain)
 ]
 _Since = Annotated[
-    int | None,
+    int | SkipJsonSchema[None],
     Query(ge=1, le=MAX_HOURS, description="Only requests of so many hours; left out: all."),
     BeforeValidator(_plain),
 ]
@@ -236,7 +238,7 @@ async def guarded(request: Request) -> None:
 
 status = APIRouter(route_class=Endpoint, tags=["status"])
 operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
-pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded)], include_in_schema=False)
+pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], tags=["pages"])
 
 
 @status.get("/healthz", summary="Whether the process is alive", response_model=shaped(Alive))
@@ -404,15 +406,20 @@ async def here() -> Response:
     return Response(media_type="text/html")
 
 
-@pages.get("/")
+@pages.get("/", summary="The dashboard", response_class=HTMLResponse, responses=REFUSED)
 async def index() -> Response:
-    """The dashboard."""
+    """For people; everything that it shows is from the paths here."""
     return _file("index.html")
 
 
-@pages.get("/dashboard/{name}")
+@pages.get(
+    "/dashboard/{name}",
+    summary="A file of the dashboard",
+    response_class=Response,
+    responses={200: {"content": {kind: {} for kind in _DASHBOARD_TYPES.values()}}, **REFUSED},
+)
 async def part_of_page(name: str) -> Response:
-    """A file of the dashboard."""
+    """Scripts and styles."""
     return _file(name)
 
 

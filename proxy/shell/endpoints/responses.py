@@ -221,13 +221,13 @@ def shaped(kind: type[Any], *parts: type[Any]) -> type[Any]:
 
 REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": shaped(Refusal), "description": "Why not."}}
 OPERATOR_KEY: Final = HTTPBearer(
-    scheme_name="operator key",
+    scheme_name="operator_key",
     description="`server.admin_key`, also as the password of HTTP's Basic. If it is not set, clients on this machine "
     "need none, and others are refused.",
     auto_error=False,  # the guard decides; this is only for the description
 )
 CLIENT_KEY: Final = HTTPBearer(
-    scheme_name="client key",
+    scheme_name="client_key",
     description="The API key of the request that the artifact was taken from; none if that request had none.",
     auto_error=False,
 )
