@@ -182,7 +182,10 @@ def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: i
 
 
 def _repeats_a_request(value: Any) -> bool:
-    return isinstance(value, dict) and any(snake(key) in _OF_A_REQUEST for key in value)
+    """A number under such a name is a size."""
+    if not isinstance(value, dict):
+        return False
+    return any(snake(key) in _OF_A_REQUEST and not isinstance(inner, int | float) for key, inner in value.items())
 
 
 def _tells(value: Any, nesting: int = _MAX_NESTING) -> bool:

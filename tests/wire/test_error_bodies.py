@@ -185,6 +185,11 @@ def test_a_name_of_a_part_of_the_request_in_a_sentence_repeats_nothing():
         assert list(texts(text).values()) == [text]
 
 
+def test_a_number_under_the_name_of_a_part_of_the_request_repeats_nothing():
+    report = report_of(400, [], b'{"error": {"message": "Too long, sorry", "prompt": 9000, "n_ctx": 8192}}')
+    assert report.stated.limit == 8192
+
+
 def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     body = {
         "error": {"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "ratio": float("nan"), "ok": True}

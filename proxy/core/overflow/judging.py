@@ -229,8 +229,12 @@ def _hint_suffices(report: ErrorReport, best: TextEvidence, against: frozenset[V
     if report.asks_to_wait or not against <= ({VerdictKind.BYTES} if best.figures.limit else set()):
         return False
     if report.status == _TOO_LARGE:
-        return words.ABOUT_THE_PROMPT.search(best.best.text) is not None
+        return _is_about_the_prompt(best)
     return best.strength is Strength.HINT and report.status in (200, 400, 422)
+
+
+def _is_about_the_prompt(best: TextEvidence) -> bool:
+    return words.ABOUT_THE_PROMPT.search(best.best.text) is not None
 
 
 def _overflow(report: ErrorReport, evidence: Evidence) -> Verdict:
@@ -244,7 +248,8 @@ def _overflow(report: ErrorReport, evidence: Evidence) -> Verdict:
     kind = VerdictKind.PROMPT_PLUS_REPLY if VerdictKind.PROMPT_PLUS_REPLY in kinds else VerdictKind.PROMPT
     if not best.strength and best.vetoes == {VerdictKind.REPLY_ONLY}:
         kind = VerdictKind.REPLY_ONLY  # the code says "context", every sentence says "max_tokens"
-    strength = Strength.STRONG if report.status == _TOO_LARGE else best.strength
+    is_strong = report.status == _TOO_LARGE and _is_about_the_prompt(best)
+    strength = Strength.STRONG if is_strong else best.strength
     verdict = Verdict(
         kind,
         confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(strength, 0.6),

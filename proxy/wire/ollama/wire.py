@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, cast
 from msgspec.structs import replace
 
 from proxy.core.conversation import Conversation, Message, ToolCall
-from proxy.core.overflow import Sent, Verdict, VerdictKind
+from proxy.core.overflow import Counted, Sent, Verdict, VerdictKind
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ProxyError
@@ -113,6 +113,10 @@ class Ollama(Wire):
     def says_something(self, data: bytes) -> bool:
         """A line with only a role says nothing."""
         return bool(data) and says_something(object_of(data))
+
+    def counted(self, end: bytes) -> Counted | None:
+        """The counts stand behind `done`; arguments of a call, which are no text here, stand before it."""
+        return super().counted(end[max(0, end.rfind(b'"done"')) :])
 
     def is_complete(self, ending: bytes) -> bool:
         """A stream ends with the line that says so, or with an error; neither may be cut off."""

@@ -128,6 +128,12 @@ def test_a_413_that_speaks_of_bytes_is_about_the_body(text: str, limit: int | No
     assert (verdict.kind, verdict.limit_bytes, verdict.limit) == (VerdictKind.BYTES, limit, None)
 
 
+def test_a_413_that_speaks_of_a_request_alone_is_about_the_prompt_only_of_a_long_one():
+    """Amazon's API Gateway says `Request Too Long` of bodies over 10 MB."""
+    short, long = (refused(413, "Request Too Long", sent=Sent(tokens, 4 * tokens, 200_000)) for tokens in (9, 190_000))
+    assert (short.is_overflow, long.is_overflow) == (False, True)
+
+
 def test_a_bound_in_tokens_outweighs_the_word_body():
     verdict = refused(413, "Request body too large for gpt-4o model. Max size: 8000 tokens.")
     assert (verdict.is_overflow, verdict.limit) == (True, 8000)

@@ -160,3 +160,10 @@ def test_messages_that_are_null_stay_null():
         "messages": None,
         "options": {"num_ctx": 9},
     }
+
+
+def test_counts_in_the_arguments_of_a_call_are_none_of_the_upstream():
+    called = b'{"message":{"tool_calls":[{"function":{"arguments":{"prompt_eval_count":99}}}]},"done":true'
+    assert OLLAMA.counted(called + b"}") is None
+    assert OLLAMA.counted(called + b',"prompt_eval_count":5,"eval_count":2}') == Counted(5, 2)
+    assert OLLAMA.counted(b'1,2],"prompt_eval_count":5,"eval_count":2}') == Counted(5, 2), "of a long context"
