@@ -127,10 +127,7 @@ def _examined_upstream(
     resolver = ModelResolver(settings.before(upstream))
     if status is not None:
         yield _key(place, one, status)
-        failure = asyncio.run(resolver.ask_now(model))
-        model = model or _one_to_try(settings, one, resolver)
-        if failure is None and model is not None:
-            asyncio.run(resolver.ask_now(model))
+        asyncio.run(resolver.ask_now(lambda: filter(None, [model or _one_to_try(settings, one, resolver)])))
     model = model or _one_to_try(settings, one, resolver)
     if model is not None:
         profile = resolver.profile(model)

@@ -108,9 +108,12 @@ class _UpstreamModels(Struct, frozen=True):
 
 def _models_of(settings: Settings, upstream: UpstreamSettings, name: str | None) -> _UpstreamModels:
     resolver = ModelResolver(settings.before(upstream))
-    failure = asyncio.run(resolver.ask_now(name))
-    names = (name,) if name is not None else _names(settings, upstream, resolver)
-    profiles = [resolver.profile(one) for one in names]
+
+    def names() -> tuple[str, ...]:
+        return (name,) if name is not None else _names(settings, upstream, resolver)
+
+    failure = asyncio.run(resolver.ask_now(names))
+    profiles = [resolver.profile(one) for one in names()]
     ratios = [resolver.ratio(one) for one in profiles]
     limits_of = Pipelines(settings).result_limits
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]

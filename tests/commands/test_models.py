@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import respx
 from rich.console import Console
@@ -191,3 +192,46 @@ def test_one_model_is_not_forgotten_where_replicas_would_teach_it_again(
     assert main(["models", "m-1", "--forget", *lessons(tmp_path, "m-1")]) == 2
     assert "--forget --all" in capsys.readouterr().err
     assert Learning(tmp_path, BASE).models == ("m-1",)
+
+
+@respx.mock
+def test_a_model_has_the_same_profile_in_the_table_and_by_its_name_whether_ollama_has_loaded_it_or_not(
+    tmp_path: Path,
+) -> None:
+    own = "http://127.0.0.1:11434"
+    shown = {
+        "loaded:latest": {"capabilities": ["completion"]},
+        "stated:latest": {"parameters": "num_ctx   16384", "capabilities": ["completion", "vision"]},
+        "qwen3:8b": {"model_info": {"qwen3.context_length": 40_960}, "capabilities": ["completion"]},
+        "gpt-oss:120b-cloud": {"remote_host": "https://ollama.com", "model_info": {"x.context_length": 131_072}},
+        "learned:latest": {},
+        "configured:latest": {"parameters": "num_ctx   16384"},
+    }
+    respx.get(f"{own}/v1/models").respond(json={"data": [{"id": name} for name in shown]})
+    respx.get(f"{own}/api/version").respond(json={"version": "0.15.5"})
+    respx.get(f"{own}/api/ps").respond(json={"models": [{"name": "loaded:latest", "context_length": 8_192}]})
+    respx.post(f"{own}/api/show").mock(
+        side_effect=lambda request: httpx.Response(200, json=shown[json.loads(request.content)["model"]])
+    )
+    respx.route().respond(404)
+    Learning(tmp_path, f"{own}/v1").note_cut("learned:latest", 2_048, None)
+    settings: dict[str, Any] = {
+        "upstream": {"base_url": f"{own}/v1"},
+        "data_dir": tmp_path,
+        "models": [{"match": "configured*", "context_window": 12_000}],
+    }
+    table = {one["model"]: one for one in json.loads(printed(as_json=True, **settings))["models"]}
+    assert [*table] == ["learned:latest", *(name for name in shown if name != "learned:latest")]
+    for name, one in table.items():
+        alone = json.loads(printed(name, as_json=True, **settings))
+        assert {member: alone[member] for member in one} == one
+    windows = {name: (one["window_tokens"], one["window_is_guessed"]) for name, one in table.items()}
+    assert windows.pop("qwen3:8b")[1], "what Ollama would give it is known once it has loaded it"
+    assert windows == {
+        "loaded:latest": (8_192, False),
+        "stated:latest": (16_384, False),
+        "gpt-oss:120b-cloud": (131_072, False),
+        "learned:latest": (2_048, False),
+        "configured:latest": (12_000, False),
+    }
+    assert table["stated:latest"]["modalities"] == ["text", "vision"]

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from proxy.config import ModelSettings, Settings
 from proxy.core.models import DEFAULT_WINDOW_TOKENS, Certainty, Modality, ModelProfile, Search, window_in_name
 from proxy.shell.models.catalogue import Catalogue
-from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
+from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, MAX_ASKED_MODELS, Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.resources import BoundedMap, logger
@@ -39,6 +39,9 @@ SMALL_BODY_BYTES: Final = 8 * 1024
 ASK_SECONDS: Final = 3.0
 """Timeout in commands: a user is watching the terminal, and the catalogue's entry is worth showing without the
 upstream's."""
+
+_ASKED_AT_ONCE: Final = 8
+"""Questions about single models that a command has under way."""
 
 _TOLD_NAMES: Final = 10
 """Models with a guessed window that are named at the start."""
@@ -155,13 +158,21 @@ class ModelResolver:
                 advice=HOW_TO_STATE_A_WINDOW,
             )
 
-    async def ask_now(self, model: str | None, timeout_seconds: float = ASK_SECONDS) -> str | None:
-        """Ask the upstream for its models, and about this one by name if it says more then; why it did not list them,
-        None if it did. For commands, which have no loop that asks in the background; it loads no model."""
+    async def ask_now(self, names: Callable[[], Iterable[str]], timeout_seconds: float = ASK_SECONDS) -> str | None:
+        """Ask the upstream for its models, then about each of these by name if it says more then; why it did not list
+        them, None if it did. For commands, which have no loop that asks in the background; it loads no model."""
         async with contextlib.aclosing(self.upstream):  # each call of a command has a loop of its own
             failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
-            if model is not None:
-                await self.discovery.ask_for(window_in_name(model).plain)
+            plain = dict.fromkeys(window_in_name(name).plain for name in names())
+            at_once = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+            async def ask_for(name: str) -> None:
+                async with at_once:
+                    await self.discovery.ask_for(name)
+
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds):
+                    await asyncio.gather(*map(ask_for, [*plain][:MAX_ASKED_MODELS]))
         return failure
 
     def offer_key(self, authorization: bytes) -> None:

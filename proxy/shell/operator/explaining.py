@@ -225,7 +225,7 @@ class Explainer:
         """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
         list them, None if it did. Raises MalformedRequest."""
         body = body if model is None else _for_model(body, model)
-        return await self._planner(body).models.ask_now(wire_of_body(body).model_in(body) or None)
+        return await self._planner(body).models.ask_now(lambda: filter(None, [wire_of_body(body).model_in(body)]))
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
