@@ -1,4 +1,4 @@
-"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`.
+"""Command line: `run`, `env`, `serve`, `status`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`.
 
 Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
 another's imports.
@@ -60,7 +60,7 @@ def _serve(options: argparse.Namespace) -> int:
     from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
 
     flags = _flags(options)
-    return serve(load(options.config, flags), partial(load, options.config, flags))
+    return serve(load(options.config, flags), partial(load, options.config, flags), options.until_closed)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -73,6 +73,24 @@ def _doctor(options: argparse.Namespace) -> int:
     from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
 
     return doctor(_settings(options), options.model, api=options.api)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from proxy.commands.run import run  # noqa: PLC0415 - for this command alone
+
+    return run(options, _settings(options))
+
+
+def _env(options: argparse.Namespace) -> int:
+    from proxy.commands.wiring import env  # noqa: PLC0415 - for this command alone
+
+    return env(options.agent, _settings(options), options.form, off=options.off)
+
+
+def _status(options: argparse.Namespace) -> int:
+    from proxy.commands.status import status  # noqa: PLC0415 - for this command alone
+
+    return status(_settings(options), as_json=options.json)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -148,7 +166,18 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="run the proxy")
     _add_settings_flags(serve)
     _add_listening_flags(serve)
+    serve.add_argument("--until-closed", type=int, metavar="FD", help=argparse.SUPPRESS)  # of `run`
     serve.set_defaults(run=_serve)
+
+    _add_run(
+        commands.add_parser("run", help="run an agent, or any command, behind a proxy that lives as long as it does")
+    )
+    _add_env(commands.add_parser("env", help="print the shell lines that send an agent to the proxy"))
+
+    status = commands.add_parser("status", help="show what the running proxies of this user say about themselves")
+    _add_settings_flags(status)
+    status.add_argument("--json", action="store_true", help="print JSON")
+    status.set_defaults(run=_status)
 
     check = commands.add_parser("check", help="validate the settings; one line for each mistake")
     _add_settings_flags(check)
@@ -189,6 +218,25 @@ def _parser() -> argparse.ArgumentParser:
     mcp.set_defaults(run=_mcp)
 
     return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    _add_settings_flags(run)
+    run.add_argument("--port", help="port to listen on (default: any free one)")
+    run.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="AGENT-OR-COMMAND [ARGS...]", help="`--` may stand before it"
+    )
+    run.set_defaults(run=_run)
+
+
+def _add_env(env: argparse.ArgumentParser) -> None:
+    _add_settings_flags(env)
+    env.add_argument("agent", metavar="AGENT", help="its name or its command")
+    forms = env.add_mutually_exclusive_group()
+    for form in ("fish", "powershell", "json"):
+        forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=f"for {form}")
+    env.add_argument("--off", action="store_true", help="print the lines that undo it")
+    env.set_defaults(run=_env, form="posix")
 
 
 def _add_artifacts(command: argparse.ArgumentParser) -> None:
@@ -258,7 +306,9 @@ def _add_settings_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--context-window", metavar="N", help="context window, in tokens, of models that the settings do not list"
     )
-    command.add_argument("--data-dir", metavar="DIR", help="folder for stored data (default .context-proxy)")
+    command.add_argument(
+        "--data-dir", metavar="DIR", help="folder for stored data (default ~/.local/share/context-proxy)"
+    )
 
 
 def _add_listening_flags(command: argparse.ArgumentParser) -> None:

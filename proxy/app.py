@@ -33,6 +33,7 @@ from proxy.shell.endpoints.services import Current, Note, Readiness, Services, u
 from proxy.shell.models import ModelResolver, Prices
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview, Priced
+from proxy.shell.operator.status import StatusReport
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
@@ -80,9 +81,15 @@ class Inherited(Struct):
     """Shared by all services of this process, one after another; None before the first."""
 
 
-def create_app(settings: Settings, load: Load | None = None, tell_others: Callable[[], None] = lambda: None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    load: Load | None = None,
+    tell_others: Callable[[], None] = lambda: None,
+    token: str | None = None,
+) -> FastAPI:
     """The proxy; its services start and stop with it. `load` reads the settings again: SIGHUP and `POST /-/reload` then
-    replace the services, and `tell_others` makes other workers do so."""
+    replace the services, and `tell_others` makes other workers do so. `token`: by which commands of this user recognise
+    it."""
     configure_logging(settings.log)
     create = functools.partial(create_services, inherited=Inherited())
     current = Current(create(settings))
@@ -100,6 +107,7 @@ def create_app(settings: Settings, load: Load | None = None, tell_others: Callab
     app = create_api(lifespan)
     app.add_middleware(EachRequest, current=current)
     app.state.current, app.state.reload = current, None if reloader is None else reloader.reload
+    app.state.token = token
     return app
 
 
@@ -168,6 +176,13 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if contact is not None:
         notes["state"] = lambda: contact.problem
+    overview = Overview(
+        history,
+        readiness.problems,
+        priced,
+        state=notes.get("state"),
+        mode=settings.mode if settings.enabled else "off",
+    )
     return Services(
         settings.server,
         routes.default.upstream.base_path,
@@ -180,13 +195,8 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         readiness,
         notes,
         history,
-        Overview(
-            history,
-            readiness.problems,
-            priced,
-            state=notes.get("state"),
-            mode=settings.mode if settings.enabled else "off",
-        ),
+        overview,
+        _status(settings, folder, models, overview, history),
         Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
         ArtifactRoute(reader, rights, inherited.replacements),
         running,
@@ -211,6 +221,21 @@ def _route(settings: Settings, shared: Shared, name: str) -> Route:
     planner = Planner(Pipelines(settings), models, shared.resolver, hidden)
     relay = Relay(settings, planner, shared.store, shared.tenants, shared.recorder, shared.tools)
     return Route(relay, planner, models.upstream, name)
+
+
+def _status(
+    settings: Settings, folder: ArtifactFolder, models: Sequence[ModelResolver], overview: Overview, history: History
+) -> StatusReport:
+    named = [one.base_url for one in settings.named_upstreams.values()]
+    return StatusReport(
+        settings.mode if settings.enabled else "off",
+        settings.server.workers,
+        str(settings.data_dir.absolute()),
+        folder.address,
+        dict(zip(named, models, strict=True)),
+        history,
+        overview,
+    )
 
 
 def _guard(settings: Settings) -> Guard:

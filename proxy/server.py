@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -21,11 +21,12 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy.app import create_app
-from proxy.config import ServerSettings, Settings
+from proxy.config import HERE, ServerSettings, Settings, user_data_dir
 from proxy.errors import SettingsRefused
 from proxy.reloading import Load, leads_here, loaded_again
 from proxy.shell.artifacts import unwritable
 from proxy.shell.http.connection import Connection, Connections
+from proxy.shell.operator.announcement import Announcement, announced, new_token
 from proxy.shell.resources import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
@@ -43,11 +44,13 @@ _BACKLOG: Final = 2048
 """Connections that wait to be accepted; uvicorn's own figure."""
 
 
-def serve(settings: Settings, load: Load) -> int:
+def serve(settings: Settings, load: Load, until_closed: int | None = None) -> int:
     """Serve until a signal comes; the exit status: 0, or 1 if the port is taken or nothing can be stored. `load` reads
-    the settings again in each worker, so it must be picklable."""
+    the settings again in each worker, so it must be picklable. `until_closed`: a pipe; serve until its other end is
+    closed."""
+    token = new_token()
     config = uvicorn.Config(
-        partial(_application, settings, load),
+        partial(_application, settings, load, token),
         factory=True,
         host=settings.server.host,
         port=settings.server.port,
@@ -81,36 +84,65 @@ def serve(settings: Settings, load: Load) -> int:
         listener.close()
         print(reason, file=sys.stderr)
         return 1
-    logger().info("listening", host=host, port=port, upstream=settings.upstream.base_url, workers=config.workers)
-    if sys.stdout.isatty():
-        print(f"The dashboard: {_dashboard(host, port)}  (Ctrl-C stops the proxy)", flush=True)
-    if settings.server.workers > 1:
-        with _shared_counts():
+    announcement = Announcement(os.getpid(), host, port, token, shared=until_closed is None)
+    _say_where(settings, announcement)
+    if until_closed is not None:
+        threading.Thread(target=_end_when_closed, args=[until_closed], daemon=True).start()
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(announced(settings.data_dir, announcement))
+        except OSError as error:  # artifacts may be kept elsewhere
+            logger().warning("not_announced", folder=str(settings.data_dir.absolute()), reason=error.strerror)
+        if settings.server.workers > 1:
+            stack.enter_context(_shared_counts())
             gc.enable()  # off since the start; only the application needs it
-            _Workers(config, [listener], settings, load).run()
-    else:
-        uvicorn.Server(config).run(sockets=[listener])
+            _Workers(config, [listener], settings, load, token).run()
+        else:
+            _Server(config, stack.close).run(sockets=[listener])
     return 0
 
 
-def _dashboard(host: str, port: int) -> str:
-    """The URL on this machine; an address that means all interfaces cannot be called.
+class _Server(uvicorn.Server):
+    """uvicorn's class, except for what is done when it stops: it ends the process by the signal that it got."""
 
-    >>> _dashboard("0.0.0.0", 8787), _dashboard("::", 80), _dashboard("fe80::1", 80)
-    ('http://127.0.0.1:8787/', 'http://[::1]:80/', 'http://[fe80::1]:80/')
-    """
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound
-    return f"http://[{here}]:{port}/" if ":" in here else f"http://{here}:{port}/"
+    def __init__(self, config: uvicorn.Config, close: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._close = close
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Withdraw the announcement, then stop."""
+        self._close()
+        await super().shutdown(sockets)
 
 
-def _application(settings: Settings, load: Load) -> ASGIApp:
+def _say_where(settings: Settings, announcement: Announcement) -> None:
+    """Say where it listens and where it keeps data, in the log and on a terminal."""
+    host, port, folder = announcement.host, announcement.port, str(settings.data_dir.absolute())
+    upstream, workers = settings.upstream.base_url, settings.server.workers
+    is_found = settings.data_dir == HERE and "data_dir" not in settings.model_fields_set
+    former = {"user_data_dir": str(user_data_dir())} if is_found else {}
+    logger().info("listening", host=host, port=port, upstream=upstream, workers=workers, data_dir=folder, **former)
+    if sys.stdout.isatty():
+        print(f"The dashboard: {announcement.root}/  (Ctrl-C stops the proxy)")
+        why = f", which is there; without it: {former['user_data_dir']}" if former else ""
+        print(f"The data folder: {folder}{why}", flush=True)
+
+
+def _end_when_closed(pipe: int) -> None:
+    """End as on SIGTERM when nobody holds the other end of a pipe, however its holder has ended."""
+    while os.read(pipe, 64):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _application(settings: Settings, load: Load, token: str) -> ASGIApp:
     """Made in the process that serves it."""
     if settings.server.workers == 1:
-        return create_app(settings, load)
+        return create_app(settings, load, token=token)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if folder := os.environ.get(SHARED_FOLDER):  # which a cleaner of temporary files may have deleted
         os.makedirs(folder, mode=0o700, exist_ok=True)
-    return create_app(settings, load, _tell_parent)
+    return create_app(settings, load, _tell_parent, token)
 
 
 def _tell_parent() -> None:
@@ -168,10 +200,13 @@ def _listener(settings: ServerSettings) -> socket.socket:
 class _Workers(Multiprocess):
     """uvicorn's class, except that the parent closes its socket and that SIGHUP reloads instead of restarting."""
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], settings: Settings, load: Load) -> None:
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket.socket], settings: Settings, load: Load, token: str
+    ) -> None:
         super().__init__(config, sockets)
         self._settings = settings
         self._load = load
+        self._token = token
 
     def terminate_all(self) -> None:
         # With the parent's socket open, connections would be accepted, and never served, until the last worker
@@ -187,7 +222,7 @@ class _Workers(Multiprocess):
         except SettingsRefused as refused:
             logger().error("settings_not_reloaded", problem=refused.message)
             return
-        self.config.app = partial(_application, self._settings, self._load)
+        self.config.app = partial(_application, self._settings, self._load, self._token)
         for process in self.processes:
             if process.pid is not None:
                 with contextlib.suppress(ProcessLookupError):  # its successor gets the new settings

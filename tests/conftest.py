@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
+import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -12,6 +15,12 @@ import pytest
 # of the proxy. It goes where it goes for everybody else, into `__pycache__`.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# No test, and no process that one starts, writes to the user's own folder of data. The workers inherit it.
+if "TESTS_OF_CONTEXT_PROXY" not in os.environ:
+    os.environ["TESTS_OF_CONTEXT_PROXY"] = "1"
+    os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="context-proxy-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

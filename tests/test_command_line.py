@@ -11,7 +11,7 @@ from proxy import __main__, __version__
 from proxy.__main__ import main
 from proxy.config.settings import ENV_ALIASES
 
-COMMANDS = ("serve", "check", "doctor", "demo", "explain", "models", "artifacts")
+COMMANDS = ("run", "env", "serve", "status", "check", "doctor", "demo", "explain", "models", "artifacts")
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def clean_environment(monkeypatch):
 def served(monkeypatch):
     """The settings that reach the server, which does not start."""
     found = []
-    monkeypatch.setattr("proxy.server.serve", lambda settings, load: found.append(settings) or 0)
+    monkeypatch.setattr("proxy.server.serve", lambda settings, *_: found.append(settings) or 0)
     return found
 
 
@@ -100,7 +100,7 @@ def test_wrong_arguments_are_status_2(arguments, capsys, served):
 
 
 def test_ctrl_c_is_status_130(monkeypatch):
-    def interrupted(settings, load):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("proxy.server.serve", interrupted)

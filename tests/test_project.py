@@ -37,7 +37,7 @@ def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeyp
         monkeypatch.delenv(name, raising=False)
     text = (ROOT / "config.example.yaml").read_text()
     blocks = re.findall(r"(?:^ *#(?:\S|  ).*\n)+", text, re.MULTILINE)
-    assert [block.split(":")[0].strip() for block in blocks] == ["#upstreams", "#models", "#tools"]
+    assert [block.split(":")[0].strip() for block in blocks] == ["#upstreams", "#data_dir", "#models", "#tools"]
     for block in blocks:
         (tmp_path / "config.yaml").write_text(text.replace(block, COMMENTED_OUT.sub(r"\1", block)))
         assert load(tmp_path / "config.yaml") != Settings()
@@ -186,6 +186,7 @@ def test_the_demo_is_a_small_install():
 
 TRIED_ELSEWHERE = {
     "__main__.py": "test_command_line.py",
+    "commands/agents.py": "commands/test_wiring.py",
     "shell/endpoints/api.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",

@@ -29,7 +29,7 @@ def test_a_worker_that_starts_after_the_folder_was_deleted_makes_it_again(
     monkeypatch.setattr(server, "_end_with_parent", lambda: None)
     monkeypatch.setattr(server, "create_app", lambda *_: os.listdir(tmp_path))
     settings = Settings(data_dir=tmp_path, server=ServerSettings(workers=2))
-    assert server._application(settings, lambda: settings) == ["counts"]
+    assert server._application(settings, lambda: settings, "token") == ["counts"]
 
 
 def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so(

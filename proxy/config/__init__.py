@@ -7,6 +7,8 @@ import os
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from proxy.config.settings import (
+    HERE,
+    IGNORES_ALL,
     ArtifactSettings,
     LogSettings,
     ModelSettings,
@@ -16,12 +18,15 @@ from proxy.config.settings import (
     ToolLimits,
     ToolOutputSettings,
     load,
+    user_data_dir,
 )
 from proxy.config.sources import meant
 from proxy.config.types import VARIABLES, Mode, StateUrl, client_keys, fits_into_quotes, missing_extra
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 
 __all__ = [
+    "HERE",
+    "IGNORES_ALL",
     "VARIABLES",
     "WIRE_PATHS",
     "ArtifactSettings",
@@ -41,4 +46,5 @@ __all__ = [
     "load",
     "meant",
     "missing_extra",
+    "user_data_dir",
 ]

@@ -70,6 +70,28 @@ ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
 """Short names that people already use; the long `CONTEXT_PROXY_…` name beats them."""
 
 
+HERE: Final = Path(".context-proxy")
+"""The data folder of releases before 0.3; in a project, where `context-proxy run` lets agents find tool output."""
+IGNORES_ALL: Final = ".gitignore"
+"""Makes a folder of tool output, in which no proxy keeps its data, invisible to git."""
+
+
+def user_data_dir() -> Path:
+    """The user's folder for data; without a home, the folder of former releases. Relative paths in the variable are
+    ignored: https://specifications.freedesktop.org/basedir-spec/latest/"""
+    try:
+        base = Path(os.environ.get("XDG_DATA_HOME", ""))
+        return (base if base.is_absolute() else Path.home() / ".local" / "share") / "context-proxy"
+    except RuntimeError:
+        return HERE
+
+
+def default_data_dir() -> Path:
+    """The folder of former releases if there is one here, else the user's."""
+    is_data = HERE.is_dir() and ((HERE / "owner-secret").exists() or not (HERE / IGNORES_ALL).exists())
+    return HERE if is_data else user_data_dir()
+
+
 class SettingsError(Exception):
     """The settings are wrong: one line for each mistake."""
 
@@ -340,8 +362,9 @@ class Settings(BaseSettings):
     upstreams: tuple[RoutedUpstream, ...] = ()
     """Further upstreams; the first match wins. Requests that match none go to `upstream`."""
     server: ServerSettings = ServerSettings()
-    data_dir: Folder = Path(".context-proxy")
-    """Folder for all stored data."""
+    data_dir: Folder = Field(default_factory=default_data_dir, examples=["~/.local/share/context-proxy"])
+    """Folder for all stored data. `$XDG_DATA_HOME` replaces `~/.local/share`; a `.context-proxy` in the current folder,
+    as made by releases before 0.3, is used if it is there."""
     enabled: bool = True
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"

@@ -44,8 +44,17 @@ def _named(path: Any) -> Any:
     return path
 
 
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("must name a home folder that is known") from None
+
+
 def _base_url(url: str) -> str:
-    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a given path stays."""
+    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a given path stays. Blanks
+    around it come from copying."""
+    url = url.strip()
     try:
         parts = urlsplit(url)
         plain = parts.port != 0 and parts.hostname and url.isprintable() and " " not in url
@@ -109,8 +118,9 @@ def _host_name(name: str) -> str:
     return name.lower()
 
 
-Folder = Annotated[Path, BeforeValidator(_named)]
-"""An empty text, as from an unset shell variable, would mean the current folder."""
+Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
+"""An empty text, as from an unset shell variable, would mean the current folder; a `~` means the user's home, as no
+shell expands one in a file."""
 
 
 def _stripped(key: SecretStr) -> SecretStr:

@@ -32,6 +32,7 @@ PATHS = {
     "/v1/{path}": "get",
     "/api/{path}": "get",
     "/mcp": "post",
+    "/-/status": "get",
     "/-/reload": "post",
     "/healthz": "get",
     "/readyz": "get",

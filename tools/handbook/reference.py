@@ -47,7 +47,8 @@ def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]]
         yield from _comment(docstrings[section.__name__].get(name) or docstrings[_name_of(inner)][""], depth)
         several = field.annotation is not inner
         if inner is None:
-            yield f"{_blank(depth)}{name}: {_written(_default_of(field))}"
+            sign = "#" if field.default_factory else ""  # the default of each machine: a copy should not fix this one
+            yield f"{_blank(depth)}{sign}{name}: {_written(_default_of(field))}"
         elif not several:
             yield f"{_blank(depth)}{name}:"
             yield from _lines(inner, docstrings, depth + 1)
@@ -66,8 +67,8 @@ def _commented_out(name: str, field: FieldInfo, entry: Iterator[str], depth: int
 
 
 def _default_of(field: FieldInfo) -> Any:
-    """The default, or an example if the setting is required."""
-    if field.is_required():
+    """The default, or an example if the setting is required or its default is the machine's."""
+    if field.is_required() or field.default_factory:
         return (field.examples or [None])[0]
     return field.get_default(call_default_factory=True)
 
@@ -270,7 +271,15 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("mcp_failed",), "the SDK of MCP reports a failure of its own; only its kind, as its words may quote a client"),
     (("metrics_not_shared",), "no folder for temporary files: each worker's `/metrics` reports its own figures"),
-    (("listening",), "the port is open"),
+    (
+        ("listening",),
+        "the port is open; `data_dir` is the data folder, and `user_data_dir` the one that would be used without the "
+        "`.context-proxy` in the current folder",
+    ),
+    (
+        ("not_announced",),
+        "nothing can be written to the data folder, so `context-proxy status` and `run` do not find this proxy",
+    ),
     (
         ("stopped",),
         "the last line of each worker that was stopped: after `seconds`, and its last response",

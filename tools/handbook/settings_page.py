@@ -63,9 +63,16 @@ def _table(fields: Mapping[str, Schema], docstrings: Mapping[str, str], schema: 
     yield "| setting | may be | default | |"
     yield "|---|---|---|---|"
     for name, found in fields.items():
-        default = _written(found["default"]) if "default" in found else "must be set"
+        default = _default(name, found, schema)
         says = " ".join(docstrings[name].split()).replace("|", "\\|")
         yield f"| `{name}` | {_allowed(found, schema)} | {default} | {says} |"
+
+
+def _default(name: str, found: Schema, schema: Schema) -> str:
+    if "default" in found:
+        return _written(found["default"])
+    is_of_machine = name in schema["properties"] and name not in schema.get("required", ())
+    return _written(found["examples"][0]) if is_of_machine else "must be set"
 
 
 def _section(found: Schema, schema: Schema) -> str | None:

@@ -39,8 +39,10 @@ from proxy.shell.endpoints.responses import (
 from proxy.shell.endpoints.services import SERVICES, NotReady, Ready, Reload, Services, services_of
 from proxy.shell.http.bodies import announced_bytes, plain_body, read_body
 from proxy.shell.http.clients import STATE_KEY
+from proxy.shell.operator.announcement import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
 from proxy.shell.operator.explaining import DryRun
 from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
+from proxy.shell.operator.status import Status
 from proxy.shell.telemetry.entries import Conversation
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
@@ -381,6 +383,28 @@ async def explain(request: Request) -> Response:
     body = await read_body(request.receive, announced_bytes(headers), max_body_bytes, pause_seconds)
     explanation = await services.explainer.explain(plain_body(body, headers, max_body_bytes))
     return json_response(explanation.described())
+
+
+@status.get(
+    "/-/status",
+    summary="What runs here",
+    response_model=shaped(Status),
+    responses=REFUSED,
+)
+async def current_status(
+    request: Request,
+    full: Annotated[bool, Query(description="Also windows and problems, for which upstreams are asked.")] = False,
+) -> Response:
+    """Version, folders, upstreams and sums of this process, for the operator and for commands of the proxy's own user,
+    which prove that they know the token in its data folder, and get a proof back."""
+    token, port = request.app.state.token, (request.scope.get("server") or ("", 0))[1]
+    nonce, proof = (request.headers.get(name, "") for name in (NONCE_HEADER, PROOF_HEADER))
+    if not is_proven(token, "command", port, nonce, proof):
+        await guarded(request)
+    response = json_response(await services_of(request).status.described(full=full))
+    if token is not None and nonce:
+        response.headers[PROOF_HEADER] = proof_of(token, "proxy", port, nonce)
+    return response
 
 
 @operator.post(

@@ -30,6 +30,7 @@ from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.overview import Overview
+from proxy.shell.operator.status import StatusReport
 from proxy.shell.relay.relay import Relay
 from proxy.shell.resources import forget_what_is_gone
 from proxy.shell.telemetry.history import History
@@ -70,6 +71,7 @@ class Services(Struct, frozen=True):
     """Reported by `/readyz`, although requests do without it."""
     history: History
     overview: Overview
+    status: StatusReport
     explainer: Explainer
     artifacts: ArtifactRoute
     running: Callable[[], AbstractAsyncContextManager[None]]

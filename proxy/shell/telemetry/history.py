@@ -15,8 +15,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
@@ -32,7 +32,7 @@ from proxy.shell.telemetry.entries import (
     running_detail,
     unpacked,
 )
-from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger
+from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
 from proxy.shell.telemetry.record import RequestRecord
 
 FILE_NAME: Final = "decisions-3.db"
@@ -48,6 +48,7 @@ MAX_RUNNING: Final = 50
 MAX_UNSENT: Final = 2_000
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 """Limit for packed entries that wait to be published."""
+_OWN_SUMS: Final = ("requests", "fitted", "survived", "tokens_saved")
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -76,6 +77,7 @@ class History:
         self._had_running = False
         self.problem: str | None = None
         """Why the file is not used; None if it is, or is not wanted."""
+        self._own_sums: Counter[str] = Counter()
         self.worker = f"{os.uname().nodename if hasattr(os, 'uname') else ''}:{os.getpid()}"
 
     @property
@@ -140,6 +142,11 @@ class History:
             return running_detail(here)
         return await self.ask(Ledger.find, request_id)
 
+    async def sums(self) -> Mapping[str, int]:
+        """Sums over the requests that this process has finished, by name; no other process's, as the file has them."""
+        await self.ask(Ledger.count, Wanted(limit=1))  # which writes what is waiting
+        return {name: int(self._own_sums[name]) for name in _OWN_SUMS}
+
     async def running(self) -> list[Running]:
         """Requests under way, of this worker and of the others."""
         now = self._clock()
@@ -166,6 +173,8 @@ class History:
             self._drop_oldest()
             self._fail(error)
             return
+        for entry in entries:
+            self._own_sums.update({name: int(entry.sums[name]) for name in _OWN_SUMS})
         if self._dropped:
             logger().warning("decisions_dropped", file=str(self._path), requests=self._dropped)
             self._dropped = 0

@@ -1,0 +1,451 @@
+"""An agent behind `context-proxy run`, in real processes and on pseudo-terminals."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from support.live_proxy import running
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+from proxy.shell.operator.announcement import FOLDER, Announcement, announced, announcements
+
+NOTE = re.compile(r"context-proxy: (http://127\.0\.0\.1:(\d+))/ in front of (\S+?),? (.*)")
+SUMS = "context-proxy: 0 requests, 0 made to fit, 0 cured after a refusal, 0 tokens saved\n"
+
+
+class Place:
+    """A folder for the work, and a home; nothing of this user's is read or written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work, self.home = folder / "work", folder / "home"
+        self.bin, self.data = folder / "bin", folder / "home/.local/share/context-proxy"
+        for one in (self.work, self.home, self.bin):
+            one.mkdir()
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8", **variables}
+
+    def agent(self, name: str, script: str) -> Path:
+        """A command of this name that is a Python script."""
+        path = self.bin / name
+        path.write_text(f"#!{sys.executable}\n{textwrap.dedent(script)}")
+        path.chmod(0o755)
+        return path
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "proxy", "run", *words],
+            cwd=self.work,
+            env=self.environment(variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def seen_by(self, *words: str, **variables: str) -> dict[str, str]:
+        """The environment of the agent."""
+        done = self.run(*words, **variables)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, str] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+SHOW = ("-c", "import json, os; print(json.dumps(dict(os.environ)))")
+UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_command_gets_the_address_and_its_exit_status_passes_and_nothing_is_left(place: Place) -> None:
+    script = 'echo "$OPENAI_BASE_URL"; cat "$HOME"/.local/share/context-proxy/running/*.json; exit 7'
+    done = place.run(*UPSTREAM, "sh", "-c", script)
+    address, announcement = done.stdout.splitlines()
+    assert done.returncode == 7
+    first, last = done.stderr.splitlines(keepends=True)
+    assert (note := NOTE.match(first)) is not None
+    assert (f"{note[1]}/v1", note[3]) == (address, "http://127.0.0.1:9/v1")
+    assert last == SUMS
+    told = json.loads(announcement)
+    assert (told["port"], told["shared"]) == (int(note[2]), False)
+    assert not is_alive(told["pid"])
+    assert list((place.data / FOLDER).iterdir()) == []
+
+
+def test_the_status_of_a_signal_is_as_in_a_shell(place: Place) -> None:
+    assert place.run(*UPSTREAM, "sh", "-c", "kill -KILL $$").returncode == 128 + 9
+
+
+def test_two_dashes_end_the_options_and_those_of_the_agent_are_its_own(place: Place) -> None:
+    place.agent("agent", "import sys; print(sys.argv[1:])")
+    assert place.run(*UPSTREAM, "--", "agent", "--port", "-x", "--").stdout == "['--port', '-x', '--']\n"
+    assert place.run(*UPSTREAM, "agent", "--upstream", "x").stdout == "['--upstream', 'x']\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        ((), 2, "name an agent or a command"),
+        (("no-such-command",), 127, "no-such-command is not installed, or not in PATH\n"),
+        (("aider",), 127, "to install it: pipx install aider-chat"),
+        (("./plain",), 126, "./plain cannot be executed"),
+        (("true",), 2, "name the API with --upstream"),
+    ],
+)
+def test_what_cannot_run_is_said_before_anything_starts(
+    place: Place, words: tuple[str, ...], status: int, sentence: str
+) -> None:
+    (place.work / "plain").write_text("no program")
+    done = place.run(*words, PATH=f"{place.bin}:/usr/bin:/bin")
+    assert (done.returncode, done.stdout) == (status, "")
+    assert sentence in done.stderr
+    assert not place.data.exists()
+
+
+def test_a_proxy_that_does_not_start_is_said_with_the_end_of_its_log(place: Place) -> None:
+    place.data.mkdir(parents=True)
+    (place.data / "tool-output").touch()
+    done = place.run(*UPSTREAM, "true")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the proxy did not start:\nnothing can be kept in " in done.stderr
+
+
+def test_only_the_variables_of_what_the_upstream_speaks_are_set(place: Place) -> None:
+    python = sys.executable
+    seen = place.seen_by(*UPSTREAM, python, *SHOW)
+    assert seen["OPENAI_BASE_URL"] == seen["OPENAI_API_BASE"]
+    assert not {"ANTHROPIC_BASE_URL", "OLLAMA_HOST", "PYDANTIC_DISABLE_PLUGINS"} & seen.keys()
+    seen = place.seen_by("--upstream", "https://api.anthropic.com/v1", python, *SHOW)
+    assert seen["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
+    assert not {"OPENAI_BASE_URL", "OPENAI_API_BASE", "OLLAMA_HOST", "ENABLE_TOOL_SEARCH"} & seen.keys()
+    seen = place.seen_by("--upstream", "http://127.0.0.1:11434", python, *SHOW)
+    assert seen["OPENAI_BASE_URL"] == f"{seen['OLLAMA_HOST']}/v1"
+    assert "ANTHROPIC_BASE_URL" not in seen
+
+
+def test_claude_gets_its_search_for_tools_only_at_its_makers(place: Place) -> None:
+    place.agent("claude", "import json, os; print(json.dumps(dict(os.environ)))")
+    assert place.seen_by("claude")["ENABLE_TOOL_SEARCH"] == "true"
+    assert place.seen_by("claude", ENABLE_TOOL_SEARCH="false")["ENABLE_TOOL_SEARCH"] == "false"
+    seen = place.seen_by(*UPSTREAM, "claude")
+    assert "ENABLE_TOOL_SEARCH" not in seen
+    assert f"{seen['ANTHROPIC_BASE_URL']}/v1" == seen["OPENAI_BASE_URL"]
+
+
+def test_the_address_that_the_environment_names_is_the_upstream_and_its_key_goes_nowhere_else(place: Place) -> None:
+    place.agent("claude", "")
+    done = place.run("claude", ANTHROPIC_BASE_URL="http://127.0.0.1:9/gateway")
+    assert " in front of http://127.0.0.1:9/gateway/v1" in done.stderr
+    assert " in front of http://127.0.0.1:11434/v1" in place.run("true", OLLAMA_HOST="0.0.0.0").stderr
+    assert " in front of http://127.0.0.1:9/v1" in place.run("true", OPENAI_BASE_URL=" http://127.0.0.1:9/v1/ ").stderr
+
+
+def test_the_proxy_has_no_key_to_lend(place: Place) -> None:
+    script = """
+        import json, os, pathlib
+        (told,) = pathlib.Path(os.environ["HOME"], ".local/share/context-proxy/running").glob("*.json")
+        print(pathlib.Path("/proc", str(json.loads(told.read_text())["pid"]), "environ").read_text())
+        """
+    place.agent("agent", script)
+    shown = place.run(*UPSTREAM, "agent", OPENAI_API_KEY="sk-canary", OTHER="seen").stdout
+    assert "OTHER=seen" in shown
+    assert "sk-canary" not in shown
+
+
+def test_this_machine_is_not_asked_through_a_proxy_for_the_network(place: Place) -> None:
+    seen = place.seen_by(*UPSTREAM, sys.executable, *SHOW, HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="a.example")
+    assert seen["NO_PROXY"] == seen["no_proxy"] == "a.example,127.0.0.1,localhost"
+
+
+def test_descriptors_that_a_shell_has_opened_for_the_agent_stay_open(place: Place) -> None:
+    words = " ".join([sys.executable, "-m proxy run", *UPSTREAM])
+    done = subprocess.run(
+        ["bash", "-c", f"{words} cat <(echo passed)"],
+        cwd=place.work,
+        env=place.environment({}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.stdout == "passed\n"
+
+
+def test_the_output_of_tools_stays_in_the_project_for_an_agent_that_asks_before_it_reads_elsewhere(
+    place: Place,
+) -> None:
+    place.agent("claude", "import os; print(os.path.isdir('.context-proxy/tool-output'))")
+    for _ in range(2):  # the folder is no data folder afterwards
+        assert place.run(*UPSTREAM, "claude").stdout == "True\n"
+        assert (place.work / ".context-proxy/.gitignore").read_text() == "*\n"
+        assert (place.data / "owner-secret").exists()
+    assert place.run(*UPSTREAM, "true").returncode == 0
+    assert not (place.work / ".context-proxy/owner-secret").exists()
+
+
+def test_a_settings_file_of_the_agent_that_names_the_upstream_is_given_as_a_changed_copy(place: Place) -> None:
+    codex = place.home / ".codex"
+    codex.mkdir()
+    written = '[model_providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\nname = "x"\n'
+    (codex / "config.toml").write_text(written)
+    (codex / "auth.json").write_text("secret")
+    place.agent(
+        "codex",
+        """
+        import os, pathlib
+        home = pathlib.Path(os.environ["CODEX_HOME"])
+        print(home, (home / "auth.json").resolve(), os.environ["OPENAI_BASE_URL"])
+        print((home / "config.toml").read_text())
+        """,
+    )
+    shown = place.run(*UPSTREAM, "codex").stdout
+    copy, beside, address = shown.splitlines()[0].split()
+    assert f'base_url = "{address}"' in shown
+    assert 'name = "x"' in shown
+    assert beside == str(codex / "auth.json")
+    assert not Path(copy).exists()
+    assert (codex / "config.toml").read_text() == written
+    assert (codex / "auth.json").read_text() == "secret"
+
+
+def test_an_agent_that_only_a_file_configures_gets_the_lines_to_write_where_no_file_names_the_upstream(
+    place: Place,
+) -> None:
+    place.agent("cline", "")
+    shown = place.run(*UPSTREAM, "cline").stderr
+    assert "cline goes through the proxy only with this setting: cline auth " in shown
+    assert re.search(r"--baseurl http://127\.0\.0\.1:\d+/v1\n", shown)
+
+
+# A running proxy ------------------------------------------------------------------------------------------------------
+
+
+def data_of(place: Place, port: int) -> Mapping[str, str]:
+    return {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+
+
+def test_a_running_proxy_with_this_upstream_is_used_and_stays(place: Place) -> None:
+    place.data.mkdir(parents=True)
+    with running(place.data) as proxy:
+        same = ("--upstream", f"http://127.0.0.1:{proxy.upstream_port}/v1")
+        assert place.seen_by(*same, sys.executable, *SHOW)["OPENAI_BASE_URL"] == proxy.base_url
+        assert place.seen_by(*UPSTREAM, sys.executable, *SHOW)["OPENAI_BASE_URL"] != proxy.base_url
+        assert place.seen_by(*same, "--port", "0", sys.executable, *SHOW)["OPENAI_BASE_URL"] != proxy.base_url
+        named = place.run("true", **data_of(place, proxy.port))  # the environment names the proxy already
+        assert named.stderr.endswith(SUMS)
+        assert f" in front of http://127.0.0.1:{proxy.upstream_port}/v1 (already running)" in named.stderr
+        assert proxy.process.poll() is None
+
+
+def test_a_port_that_cannot_prove_to_be_the_proxy_gets_nothing(place: Place) -> None:
+    asked: list[tuple[str, Mapping[str, str]]] = []
+
+    class Impostor(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, dict(self.headers)))
+            status = {
+                "upstreams": ["http://127.0.0.1:9/v1"],
+                "artifacts": str(place.data / "tool-output"),
+                "served": {},
+            }
+            proof = dict(self.headers).get("x-context-proxy-proof", "")
+            self.send_response(200)
+            self.send_header("x-context-proxy-proof", proof)  # what it got
+            self.end_headers()
+            self.wfile.write(json.dumps(status).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Impostor)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    claimed = Announcement(os.getpid(), "127.0.0.1", port, "token")
+    with announced(place.data, claimed):
+        seen = place.seen_by(*UPSTREAM, sys.executable, *SHOW)
+    server.shutdown()
+    server.server_close()
+    assert seen["OPENAI_BASE_URL"] != f"http://127.0.0.1:{port}/v1"
+    assert asked
+    assert "token" not in str(asked)
+
+
+# On a terminal --------------------------------------------------------------------------------------------------------
+
+SHELL = """
+import os, signal, sys
+report, words = open(sys.argv[1], "w", buffering=1), sys.argv[2:]
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = os.fork()
+if not job:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(words[0], words)
+print("job", job, file=report)
+while True:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        break
+    os.tcsetpgrp(0, os.getpgrp())
+    print("stopped", file=report)
+    sys.stdin.readline()
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+print("ended", os.waitstatus_to_exitcode(status), file=report)
+"""
+"""A shell with one job."""
+
+
+class Terminal:
+    """A shell on a pseudo-terminal, which runs `context-proxy run` with an agent as its job."""
+
+    def __init__(self, place: Place, *words: str) -> None:
+        self.place, self.report = place, place.work / "report"
+        self.shell, self.keys = pty.fork()
+        if not self.shell:
+            os.chdir(place.work)
+            command = [sys.executable, "-m", "proxy", "run", *UPSTREAM, *words]
+            os.execve(sys.executable, [sys.executable, "-c", SHELL, str(self.report), *command], place.environment({}))
+        os.set_blocking(self.keys, False)
+        self._is_closed = threading.Event()
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        """Not in a call that would keep it open."""
+        while not self._is_closed.wait(0.01):
+            with contextlib.suppress(OSError):
+                os.read(self.keys, 4096)
+
+    def types(self, keys: bytes) -> None:
+        os.write(self.keys, keys)
+
+    def wait_for(self, words: str) -> str:
+        wait_until(lambda: self.report.exists() and words in self.report.read_text())
+        return self.report.read_text()
+
+    def wait_for_agent(self, name: str = "ready") -> int:
+        """The number of the agent, which has written a file."""
+        path = self.place.work / name
+        wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
+        return int(path.read_text())
+
+    def hang_up(self) -> None:
+        if not self._is_closed.is_set():
+            self._is_closed.set()
+            self._reading.join()
+            os.close(self.keys)
+
+    def close(self) -> None:
+        self.hang_up()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.shell, signal.SIGKILL)
+        os.waitpid(self.shell, 0)
+
+
+AGENT = """
+import os, pathlib, signal, sys, time
+def leave(number, _):
+    pathlib.Path("got").write_text(f"{number}\\n")
+    sys.exit(5)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, leave)
+def go_on(number, _):
+    pathlib.Path("continued").write_text(f"{os.getpid()}\\n")
+signal.signal(signal.SIGCONT, go_on)
+pathlib.Path("ready").write_text(f"{os.getpid()}\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def terminal(place: Place) -> Iterator[Terminal]:
+    place.agent("agent", AGENT)
+    found = Terminal(place, "agent")
+    yield found
+    found.close()
+
+
+def proxy_of(place: Place) -> int:
+    (found,) = announcements(place.data)
+    return found.pid
+
+
+def test_ctrl_c_is_the_agents_and_its_exit_status_passes(place: Place, terminal: Terminal) -> None:
+    terminal.wait_for_agent()
+    proxy = proxy_of(place)
+    terminal.types(b"\x03")
+    assert "ended 5\n" in terminal.wait_for("ended")
+    assert (place.work / "got").read_text() == f"{int(signal.SIGINT)}\n"
+    assert not is_alive(proxy)
+
+
+def test_ctrl_z_stops_the_job_but_not_the_proxy_and_it_goes_on_later(place: Place, terminal: Terminal) -> None:
+    terminal.wait_for_agent()
+    terminal.types(b"\x1a")
+    terminal.wait_for("stopped")
+    assert Path(f"/proc/{proxy_of(place)}/stat").read_text().rpartition(")")[2].split()[0] != "T"
+    terminal.types(b"\n")
+    terminal.wait_for_agent("continued")
+    terminal.types(b"\x03")
+    assert "ended 5\n" in terminal.wait_for("ended")
+
+
+def test_an_agent_that_stops_itself_gives_the_terminal_back_to_the_shell(place: Place, terminal: Terminal) -> None:
+    os.kill(terminal.wait_for_agent(), signal.SIGSTOP)
+    terminal.wait_for("stopped")
+    terminal.types(b"\n")
+    terminal.wait_for_agent("continued")
+    terminal.types(b"\x03")
+    assert "ended 5\n" in terminal.wait_for("ended")
+
+
+def test_a_closed_terminal_ends_all_of_it(place: Place, terminal: Terminal) -> None:
+    agent = terminal.wait_for_agent()
+    proxy, job = proxy_of(place), int(terminal.wait_for("job").split()[1])
+    terminal.hang_up()
+    wait_until(lambda: not any(map(is_alive, (agent, proxy, job))))
+    assert (place.work / "got").read_text() == f"{int(signal.SIGHUP)}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_process_is_the_agents(place: Place, terminal: Terminal, number: signal.Signals) -> None:
+    terminal.wait_for_agent()
+    proxy = proxy_of(place)
+    os.kill(int(terminal.wait_for("job").split()[1]), number)
+    assert "ended 5\n" in terminal.wait_for("ended")
+    assert (place.work / "got").read_text() == f"{int(number)}\n"
+    assert not is_alive(proxy)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has been killed")
+def test_when_it_is_killed_agent_and_proxy_end_as_well(place: Place, terminal: Terminal) -> None:
+    agent = terminal.wait_for_agent()
+    proxy = proxy_of(place)
+    os.kill(int(terminal.wait_for("job").split()[1]), signal.SIGKILL)
+    wait_until(lambda: not is_alive(agent) and not is_alive(proxy))
+    assert not (place.work / "got").exists()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from proxy.shell.operator.announcement import (
+    FOLDER,
+    Announcement,
+    announced,
+    announcements,
+    is_proven,
+    new_token,
+    proof_of,
+)
+
+HERE = Announcement(1, "127.0.0.1", 8787, "token")
+
+
+def test_while_a_proxy_runs_only_its_user_can_read_where_and_afterwards_nothing_is_left(tmp_path: Path) -> None:
+    with announced(tmp_path, HERE):
+        assert announcements(tmp_path) == [HERE]
+        (file,) = (tmp_path / FOLDER).iterdir()
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert announcements(tmp_path) == []
+    assert list((tmp_path / FOLDER).iterdir()) == []
+
+
+def test_several_proxies_announce_themselves_beside_each_other(tmp_path: Path) -> None:
+    other = Announcement(1, "127.0.0.1", 8788, "another")
+    with announced(tmp_path, HERE), announced(tmp_path, other):
+        assert sorted(announcements(tmp_path), key=lambda one: one.port) == [HERE, other]
+
+
+def test_what_a_killed_proxy_has_left_is_removed(tmp_path: Path) -> None:
+    with announced(tmp_path, HERE):
+        (file,) = (tmp_path / FOLDER).iterdir()
+        left = file.read_bytes()
+    file.write_bytes(left)
+    file.chmod(0o600)
+    assert announcements(tmp_path) == []
+    assert not file.exists()
+
+
+def test_a_file_that_others_can_read_or_that_is_broken_is_none(tmp_path: Path) -> None:
+    with announced(tmp_path, HERE):
+        (file,) = (tmp_path / FOLDER).iterdir()
+        file.chmod(0o644)
+        assert announcements(tmp_path) == []
+        file.chmod(0o600)
+        os.truncate(file, 5)
+        assert announcements(tmp_path) == []
+    assert announcements(tmp_path / "nowhere") == []
+
+
+def test_a_proof_holds_for_one_token_one_side_one_port_and_one_nonce() -> None:
+    token = new_token()
+    proof = proof_of(token, "proxy", 8787, "nonce")
+    assert is_proven(token, "proxy", 8787, "nonce", proof)
+    assert not is_proven(new_token(), "proxy", 8787, "nonce", proof)
+    assert not is_proven(token, "command", 8787, "nonce", proof)
+    assert not is_proven(token, "proxy", 8788, "nonce", proof)
+    assert not is_proven(token, "proxy", 8787, "other", proof)
+    assert not is_proven(token, "proxy", 8787, "", proof_of(token, "proxy", 8787, ""))
+    assert not is_proven(token, "proxy", 8787, "nonce", "ü")
+    assert not is_proven(None, "proxy", 8787, "nonce", proof)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proxy.app import create_app
+from proxy.config import Settings
+from proxy.shell.operator.announcement import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
+
+TOKEN, NONCE = "token-of-this-run", "nonce"
+
+
+async def asked(
+    folder: Path, headers: dict[str, str], *, query: str = "", client: str = "127.0.0.1", **server: object
+) -> httpx.Response:
+    settings = Settings(
+        upstream={"base_url": "http://127.0.0.1:9/v1"},
+        data_dir=folder,
+        models=[{"match": "small", "context_window": 8000}],
+        server=server,
+    )
+    app = create_app(settings, token=TOKEN)
+    inside = httpx.ASGITransport(app, client=(client, 1))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=inside, base_url="http://127.0.0.1:8787") as one,
+    ):
+        await one.post("/v1/chat/completions", json={"model": "small", "messages": [{"role": "user", "content": "hi"}]})
+        return await one.get(f"/-/status{query}", headers=headers)
+
+
+async def test_it_says_what_runs_and_with_full_what_went_wrong(tmp_path: Path) -> None:
+    found = (await asked(tmp_path, {}, query="?full=true")).json()
+    assert (found["upstreams"], found["mode"]) == (["http://127.0.0.1:9/v1"], "on")
+    assert (found["data_dir"], found["artifacts"]) == (str(tmp_path), str(tmp_path / "tool-output"))
+    assert found["served"] == {"requests": 1, "fitted": 0, "cured": 0, "tokens_saved": 0}
+    assert [(one["model"], one["window_tokens"]) for one in found["windows"]] == [("small", 8000)]
+    assert [(one["model"], one["status"]) for one in found["problems"]] == [("small", 502)]
+    assert "does not answer" in found["health"][0]["words"]
+    assert not {"windows", "problems", "health"} & (await asked(tmp_path, {})).json().keys()
+
+
+async def test_a_proof_opens_it_where_a_key_is_set_and_a_proof_comes_back(tmp_path: Path) -> None:
+    key = "operator-key-0123456789"
+    assert (await asked(tmp_path, {}, admin_key=key)).status_code == 401
+    mine = {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, "command", 8787, NONCE)}
+    answer = await asked(tmp_path, mine, admin_key=key)
+    assert answer.status_code == 200
+    assert is_proven(TOKEN, "proxy", 8787, NONCE, answer.headers[PROOF_HEADER])
+
+
+@pytest.mark.parametrize("role", ["proxy", "nobody"])
+async def test_a_wrong_proof_opens_nothing(tmp_path: Path, role: str) -> None:
+    wrong = {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, role, 8787, NONCE)}
+    assert (await asked(tmp_path, wrong, client="192.0.2.1")).status_code == 403
