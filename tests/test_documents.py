@@ -57,6 +57,13 @@ def test_the_site_has_every_page_once_in_its_menu() -> None:
     assert set(listed) == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | set(site.PAGES.values())
 
 
+def test_no_page_says_another_number_of_apis() -> None:
+    """Four are fitted; a sentence about all of them says "every API"."""
+    for page in (page for page in PAGES if page.parent.name != "decisions"):
+        wrong = re.findall(r"\b(?:both|two|three|five) APIs\b", page.read_text())
+        assert wrong == [], page
+
+
 def test_the_site_is_strict_and_loads_no_font() -> None:
     assert SITE["strict"] is True
     assert SITE["theme"]["font"] is False

@@ -197,6 +197,11 @@ def _verdict(explanation: Explanation) -> Iterator[Text]:
         return
     if not explanation.planned.plan.fits:
         yield Text("That is more than the prompt budget, by an estimate: the upstream decides.", style="yellow")
+    in_messages = {name for block in explanation.planned.plan.blocks for name in block.reasons}
+    for reason in Reason:
+        if (count := explanation.planned.reasons.get(reason.value)) and reason.value not in in_messages:
+            words = reason.one if count == 1 else reason.several.replace("#", str(count))
+            yield Text(f"{reason.value}: {words}", style="yellow")
     if not explanation.planned.changed:
         yield Text("It would be forwarded unchanged.", style="green")
     if explanation.places:

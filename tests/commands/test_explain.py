@@ -121,6 +121,14 @@ def test_a_request_that_fits_is_reported_as_forwarded_unchanged(explain):
     assert "forwarded unchanged" in output
 
 
+def test_a_change_beside_the_messages_is_named_as_in_the_log(explain):
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+    status, output, _ = explain(conversation(2) | {"tools": [tool]})
+    assert status == 0
+    assert "retrieval_tool: the tool read_artifact was offered" in output
+    assert "forwarded unchanged" not in output
+
+
 def test_what_cannot_be_made_to_fit_has_a_status_and_a_reason(explain):
     request = {"model": "gpt-4o", "messages": [system("word " * 50_000), user()], "max_tokens": 100}
     status, output, _ = explain(request)

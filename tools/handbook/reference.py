@@ -140,8 +140,9 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_done",),
         "every chat request, however it ended: sizes, edits, times, outcome; a warning if the client got an error, "
-        "unless its own body or its departure was the cause; the `api`, the `client` (`x-context-proxy-client`, else "
-        "the first word of its user agent), a short hash of its `key`; `refusal`: what the upstream refused it "
+        "unless a body that cannot be read or its departure was the cause; the `api`, the `client` "
+        "(`x-context-proxy-client`, else the first word of its user agent), a short hash of its `key`; `refusal`: what "
+        "the upstream refused it "
         "for (`prompt`, `auth`, `rate`, …), also in the mode `observe`; and `prefix_kept`: the share (0–1) of the "
         "conversation's previous request, as sent, with which this one begins (from 4 KB on); with "
         "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's; with "

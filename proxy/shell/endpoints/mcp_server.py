@@ -25,7 +25,7 @@ from proxy import __version__
 from proxy.config import ServerSettings
 from proxy.core.retrieval_tool.tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
 from proxy.core.text.lines import utf8_length
-from proxy.errors import MethodNotAllowed, NotFromHere, ProxyError
+from proxy.errors import BodyTooLarge, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
@@ -121,6 +121,9 @@ class McpEndpoint:
                 raise NotFromHere("no web page may speak MCP here")
             announced = announced_bytes(scope["headers"])
             body = await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds)
+        except BodyTooLarge:
+            await sender.refuse(BodyTooLarge(f"a call may have at most {MAX_CALL_BYTES:,} bytes"))
+            return
         except ProxyError as error:
             allowed = [(b"allow", b"POST")] if isinstance(error, MethodNotAllowed) else []
             await sender.refuse(error, allowed)
