@@ -28,12 +28,12 @@ class Unnamed:
     scale: float = 1.0
     """Its tokens for one by the estimate."""
     shrinks_over: float = math.inf
-    """A prompt of more tokens halves the limit, once."""
+    """A prompt of more tokens takes a third off the limit, once."""
 
     async def __call__(self, connection: Connection, request: Request) -> None:
         tokens = int(estimate(request.body) * self.scale)
         if tokens > 1.05 * self.shrinks_over:
-            self.limit, self.shrinks_over = self.limit // 2, math.inf
+            self.limit, self.shrinks_over = self.limit * 2 // 3, math.inf
         (self.refused if tokens > self.limit else self.taken).append(tokens)
         usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
         taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
@@ -145,6 +145,29 @@ async def test_the_second_send_is_what_the_next_turn_continues_from(tmp_path: Pa
     assert (len(server.refused), len(server.taken)) == (1, 2)
 
 
+@pytest.mark.parametrize("limit", [20_000, 40_000])
+@pytest.mark.parametrize("size", [60, 200])
+@pytest.mark.parametrize("burst", [0, 40])
+async def test_no_turn_of_a_growing_conversation_ends_in_a_refusal(
+    tmp_path: Path, limit: int, size: int, burst: int
+) -> None:
+    """However much comes in one turn: what was accepted before is accepted again."""
+    server = Unnamed(limit, without_numbers())
+    body, sends = json.loads(conversation(3_000, exchanges=8, model="m")), 0
+    async with staged(tmp_path) as stage:
+        for turn in range(20):
+            stage.model.plays(server, server)
+            assert (await stage.ask(json.dumps(body).encode())).status == 200, (turn, server.refused, server.taken)
+            sends += len(stage.model.bodies)
+            ids = [f"c{turn}_{number}" for number in range(burst if burst and turn % 7 == 5 else 1)]
+            function = {"name": "read_log", "arguments": "{}"}
+            calls = [{"id": one, "type": "function", "function": function} for one in ids]
+            text = " it waited and wrote; " * size
+            results = [{"role": "tool", "tool_call_id": one, "content": one + text} for one in ids]
+            body["messages"] += [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+    assert sends <= 20 + 5, server.refused
+
+
 async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(tmp_path: Path) -> None:
     server = Unnamed(40_000, without_numbers())
     async with staged(tmp_path) as stage:
@@ -177,13 +200,12 @@ async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(
             assert (await stage.ask(body)).status == 200
 
 
-@pytest.mark.parametrize("most_tokens", [5_000, 7_500])
-async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(tmp_path: Path, most_tokens: int) -> None:
-    """Prompt and reply together may be too much, so half of each is asked for, and what was asked for is known."""
+async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(tmp_path: Path) -> None:
+    """Prompt and reply together may be too much, so less of each is asked for, and what was asked for is known."""
     async with staged(tmp_path) as stage:
         statuses = []
         for _ in range(3):
-            stage.model.plays(*[limited(most_tokens, saying(400, without_numbers()))] * 2)
+            stage.model.plays(*[limited(7_500, saying(400, without_numbers()))] * 2)
             body = conversation(14_000, exchanges=60, model="m", tools=[WEB_SEARCH], max_tokens=20_000)
             statuses.append((await stage.ask(body)).status)
     assert statuses in ([200] * 3, [400, 200, 200])

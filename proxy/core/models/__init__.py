@@ -1,6 +1,6 @@
 """Knowledge about models, their names and providers, and about the tools that agents have."""
 
-from proxy.core.models.facts import Fact, Facts, Search
+from proxy.core.models.facts import Fact, Facts, Search, size_after_refusal
 from proxy.core.models.names import (
     has_open_weights,
     is_uninformative,
@@ -48,6 +48,7 @@ __all__ = [
     "reach_with",
     "reply_is_apart",
     "served_at",
+    "size_after_refusal",
     "spelling",
     "stating",
     "unpacked",

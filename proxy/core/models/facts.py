@@ -2,8 +2,8 @@
 
 Rule: what one tenant has met binds that tenant; it binds all others once a second tenant has met it, or the server
 itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. An unnamed limit
-lies between what was accepted and what was refused: what was refused is never sent again, and after a refusal nothing
-is sent but what was accepted before, or half of what was refused beside the parts that have to stay. Only a prompt that
+lies between what was accepted and what was refused: what was refused is never sent again. Only first sends search: what
+follows a refusal has the size of what was accepted before, or else six tenths of what was refused. Only a prompt that
 comes near the guess raises it, so that running conversations are seldom cut again.
 """
 
@@ -168,6 +168,26 @@ _WORTH: Final = 1 / 32
 """Share of what was refused: a smaller step is not worth another cut of running conversations."""
 
 
+_AFTER_REFUSAL: Final = 0.6
+"""Share of what was refused, where nothing is known to be accepted."""
+_LEFT_BESIDE_FIXED: Final = 0.2
+"""Least share of the rest beside what has to stay: the newest results are part of it."""
+
+
+def size_after_refusal(refused: int, passed: int = 0, fixed: int = 0) -> int:
+    """The size to send after a refusal of this size that names no limit: what was accepted before, if that holds the
+    `fixed` part, which has to stay.
+
+    >>> size_after_refusal(40_000, 17_835), size_after_refusal(40_000), size_after_refusal(40_000, 17_835, 30_000)
+    (17835, 24000, 32000)
+    """
+    fixed = min(fixed, refused)
+    if passed > fixed:
+        return passed
+    least = fixed + int((refused - fixed) * _LEFT_BESIDE_FIXED)
+    return least if passed else max(least, int(refused * _AFTER_REFUSAL))
+
+
 class Search(Struct, frozen=True, omit_defaults=True):
     """Sizes of prompts in the model's tokens."""
 
@@ -185,24 +205,24 @@ class Search(Struct, frozen=True, omit_defaults=True):
         """After a refusal of this size, `fixed` of which had to stay. A `passed` that is no smaller was accepted by
         another window.
 
-        >>> Search.begun(40_429, 39_197).guess, Search.begun(40_000).guess, Search.begun(40_000, 50_000).guess
-        (39197, 20000, 20000)
-        >>> Search.begun(40_000, fixed=30_000).guess
-        35000
+        >>> Search.begun(40_000, 17_835).guess, Search.begun(40_000).guess, Search.begun(40_000, 50_000).guess
+        (17835, 24000, 24000)
         """
         passed = passed if passed < refused else 0
-        return cls(refused, max(passed, (min(fixed, refused) + refused) // 2), passed, reply)
+        return cls(refused, size_after_refusal(refused, passed, fixed), passed, reply)
 
     def after_refusal(self, size: int, passed: int = 0, reply: int = 0, fixed: int = 0) -> Search:
         """After one more refusal; `passed` was accepted since the last one."""
-        return self if size >= self.refused else Search.begun(size, max(passed, self.passed), reply, fixed)
+        if size >= self.refused:
+            size, reply = self.refused, self.reply
+        return Search.begun(size, max(passed, self.passed), reply, fixed)
 
     def after_pass(self, size: int) -> Search | None:
         """After a prompt was accepted: the same object unless that moves the guess; None if it disproves the search.
 
         >>> found = Search.begun(40_000)
-        >>> found.after_pass(10_000) is found, found.after_pass(19_000).guess, found.after_pass(40_000)
-        (True, 29500, None)
+        >>> found.after_pass(10_000) is found, found.after_pass(22_000).guess, found.after_pass(40_000)
+        (True, 31000, None)
         """
         if size >= self.refused:
             return None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
-from proxy.core.models import Modality, Search
+from proxy.core.models import Modality, Search, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
@@ -24,8 +24,7 @@ EMERGENCY_SHARE: Final = 0.6
 EMERGENCY_REPLY_SHARE: Final = 0.3
 """Largest share of the true limit for the reply beside such a prompt: a window limits both together."""
 BLIND_SHARE: Final = 0.5
-"""Share of the refused size, if the upstream does not state its limit and nothing is known to fit: windows come in
-powers of two."""
+"""Share of what was refused, for a reply, for bytes, and for a prompt whose limit is one of characters."""
 ALWAYS_SMALLER: Final = 0.9
 """Share of the refused size, whatever limit the upstream states."""
 MIN_USEFUL_REPLY_TOKENS: Final = 256
@@ -155,13 +154,15 @@ class Situation(Struct, frozen=True):
     search: Search | None = None
     """The search for the limit if this is refused without a number; None: its size is unknown."""
     guess_tokens: int | None = None
-    """The size of a prompt, by our estimate, that is sent next in that case; None: half."""
+    """The size of a prompt, by our estimate, that is sent next in that case; None: nothing is known to fit."""
     tried_over_tokens: int | None = None
     """The learned window, if what was sent is larger to find out whether that window still holds."""
     has_our_tool: bool = False
     """Whether the proxy's own tool is in its list."""
     fixed_tokens: int = 0
     """Tokens that have to stay: system text, tools, the task, the last user message."""
+    passed_bytes: int = 0
+    """The largest body that is known to be accepted, if that is smaller; 0 if none is."""
     holds_a_page: bool = False
     """Whether it holds a page that was read for the model, which gets smaller for a goal alone."""
     count_may_be_wrong: bool = False
@@ -311,18 +312,21 @@ def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Attempt]:
 
 
 def _blind(situation: Situation) -> int:
-    """The fixed parts and half of what lies beside them, for an upstream that states no limit."""
-    fixed = min(situation.fixed_tokens, situation.estimate_tokens)
-    return fixed + int((situation.estimate_tokens - fixed) * BLIND_SHARE)
+    """The next size for an upstream that states no limit and of which nothing is known to fit."""
+    return size_after_refusal(situation.estimate_tokens, fixed=situation.fixed_tokens)
 
 
 def _goal_bytes(verdict: Verdict, situation: Situation) -> int | None:
-    """Bytes for the next send: under the limit that is stated, or half; None if the body is under every known limit."""
+    """Bytes for the next send: under the limit that is stated, or half, or what was accepted before if that is less;
+    None if the body is under every known limit."""
     if verdict.limit_bytes is not None and verdict.limit_bytes < situation.bytes:
         return int(min(verdict.limit_bytes * _LIMIT_SHARE, situation.bytes * ALWAYS_SMALLER))
     if situation.bytes < LEAST_LIMIT_BYTES:
         return None
-    return situation.bytes * _blind(situation) // max(1, situation.estimate_tokens)
+    fixed = min(situation.fixed_tokens, situation.estimate_tokens)
+    half = fixed + int((situation.estimate_tokens - fixed) * BLIND_SHARE)
+    goal = situation.bytes * half // max(1, situation.estimate_tokens)
+    return min(goal, situation.passed_bytes or goal)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})

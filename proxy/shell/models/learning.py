@@ -231,21 +231,21 @@ class Learning:
         self,
         model: str | None,
         refused_tokens: int,
-        reply: int,
+        reply: int | None,
         by: str = "",
         scale: float = 1.0,
         fixed: int = 0,
     ) -> Search:
-        """The search for a limit after a refusal that names none. `scale`: what a prompt has by the counter of
-        `refused_tokens` for one token of those that were noted; `fixed`: of the refused ones, those that had to
-        stay."""
+        """The search for a limit after a refusal that names none. `reply`: None if it is part of the refused tokens,
+        of which prompts alone say nothing. `scale`: what a prompt has by the counter of `refused_tokens` for one token
+        of those that were noted; `fixed`: of the refused ones, those that had to stay."""
         key = key_of(model), by
-        passed = int((self._passed.get(key) or 0) * scale)
+        passed = 0 if reply is None else int((self._passed.get(key) or 0) * scale)
         suspected = int((self._suspected.get(key) or refused_tokens / scale) * scale)
         known = self._of(model).of(by).unnamed
         if known is None:
-            return Search.begun(min(refused_tokens, suspected), passed, reply, fixed)
-        return known.after_refusal(min(refused_tokens, suspected), passed, reply, fixed)
+            return Search.begun(min(refused_tokens, suspected), passed, reply or 0, fixed)
+        return known.after_refusal(min(refused_tokens, suspected), passed, reply or 0, fixed)
 
     def note_unnamed_refusal(self, model: str | None, search: Search, by: str = "") -> None:
         """Keep the search after a refusal that names no limit: the next requests are fitted to its guess."""

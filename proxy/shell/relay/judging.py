@@ -198,17 +198,22 @@ class Judge:
         reply = refused.reply_tokens or refused.request.reply_tokens or 0
         size = max(1, int(refused.tokens_after * scale))
         known = self._learning.search(refused.request.known_as, refused.tenant)
-        if reply > size and (known is None or reply > known.reply):  # rather both together are too much
-            size, reply = size + reply, 0
+        is_together = reply > size and (known is None or reply > known.reply)  # rather both together are too much
+        size += reply if is_together else 0
         if verdict.excess is not None and verdict.unit is Unit.TOKENS:
             size = size - verdict.excess if verdict.excess < size else int(size * _LEFT_BY_AN_EXCESS)
         fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
-        return self._learning.search_after(refused.request.known_as, size, reply, refused.tenant, scale, fixed)
+        beside = None if is_together else reply
+        return self._learning.search_after(refused.request.known_as, size, beside, refused.tenant, scale, fixed)
 
     def search_of(self, planned: Planned) -> Search | None:
         """The search that bounds a request; None if it is bound by something else."""
         is_bound = planned.inputs.profile.certainty is Certainty.INFERRED
         return self._learning.search(planned.request.known_as, planned.tenant) if is_bound else None
+
+    def passed_bytes(self, refused: Planned) -> int:
+        """The largest body that was accepted, if that is smaller than what was refused; 0 if none was."""
+        return self._learning.search_after(None, refused.plan.after.bytes, 0, refused.tenant).passed
 
     def search_of_bytes(self, planned: Planned) -> Search | None:
         """The search for the most bytes of a request."""

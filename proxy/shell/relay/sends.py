@@ -215,6 +215,7 @@ class Sends:
             tried_over_tokens=None if pending.larger is None else pending.planned.inputs.profile.window_tokens,
             has_our_tool=first.offered,
             fixed_tokens=plan.fixed_tokens,
+            passed_bytes=self._judge.passed_bytes(first),
             holds_a_page=pending.again is not None,
             count_may_be_wrong=plan.budget.count_may_be_wrong,
         )

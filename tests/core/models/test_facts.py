@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.models import facts
 from proxy.core.models.facts import (
@@ -164,12 +165,12 @@ def test_it_converges_whatever_the_window_and_however_the_session_grows(window, 
 
 
 @given(window=SIZES, over=st.floats(1.01, 1_000))
-def test_a_session_that_is_already_long_converges_by_halves(window, over):
+def test_a_session_that_is_already_long_converges_by_six_tenths(window, over):
     search, refusals = Search.begun(int(window * over) + 1), 1
     while search.guess > window:
         search, refusals = search.after_refusal(search.guess), refusals + 1
-    assert refusals <= math.log2(over) + 2
-    assert search.guess >= window // 2 - 1
+    assert refusals <= math.log(over, 1 / 0.6) + 2
+    assert search.guess >= window * 0.6 - 10
 
 
 @given(window=SIZES, over=st.floats(1.01, 8))
@@ -184,28 +185,30 @@ def test_a_session_that_keeps_growing_comes_near_the_limit(window, over):
 
 
 @given(refused=SIZES, passed=SIZES)
-def test_after_a_refusal_only_what_was_accepted_or_half_of_it_is_sent(refused, passed):
+def test_after_a_refusal_only_what_was_accepted_or_six_tenths_of_it_are_sent(refused, passed):
     search = Search.begun(refused, passed)
-    assert search.guess in (passed, refused // 2)
-    assert search.guess < refused
+    assert search.guess == (passed if passed < refused else int(refused * 0.6))
+    raised = replace(search, guess=(search.guess + refused) // 2)
+    for size in (raised.guess, refused, 2 * refused):
+        met = min(size, refused)
+        assert raised.after_refusal(size, passed).guess == (passed if passed < met else int(met * 0.6))
 
 
 def test_a_refusal_above_the_search_says_nothing_new():
     search = Search.begun(10_000, 6_000)
-    assert search.after_refusal(10_000) is search
-    assert search.after_refusal(12_000, 9_000) is search
+    assert search.after_refusal(10_000) == search.after_refusal(12_000) == search
 
 
 def test_a_refusal_of_what_was_accepted_begins_anew():
     search = Search.begun(10_000, 8_000)
-    assert search.after_refusal(7_000) == Search(7_000, 3_500)
+    assert search.after_refusal(7_000) == Search(7_000, 4_200)
 
 
 def test_only_a_prompt_near_the_guess_raises_it_and_only_by_a_step_that_is_worth_it():
     search = Search.begun(32_000)
-    assert search.after_pass(14_399) is search
-    raised = search.after_pass(14_400)
-    assert raised == Search(32_000, 23_200, 14_400)
+    assert search.after_pass(17_279) is search
+    raised = search.after_pass(17_280)
+    assert raised == Search(32_000, 24_640, 17_280)
     settled = Search(32_000, 31_000, 30_500)
     assert settled.after_pass(30_900) is settled
 

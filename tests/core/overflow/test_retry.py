@@ -239,27 +239,27 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
     assert second(situation, 429, Verdict(VerdictKind.RATE, limit=6_000)) is None
 
 
-def test_what_got_no_answer_is_sent_again_as_it_is_before_half_of_it():
+def test_what_got_no_answer_is_sent_again_as_it_is_before_less_of_it():
     empty = Outcome(200, Verdict(VerdictKind.EMPTY, is_suspect=True))
-    again, half = Attempt(AttemptKind.REPEATED), Terms(goal_tokens=5_000)
+    again, less = Attempt(AttemptKind.REPEATED), Terms(goal_tokens=6_000)
     assert sends(SENT, empty)[1:] == [again]
-    assert [one.terms for one in sends(SENT, empty, empty, empty)[1:]] == [None, half]
+    assert [one.terms for one in sends(SENT, empty, empty, empty)[1:]] == [None, less]
     refused = Outcome(400, Verdict(VerdictKind.PROMPT))
-    assert [one.terms for one in sends(SENT, empty, refused, empty)[1:]] == [None, half]
+    assert [one.terms for one in sends(SENT, empty, refused, empty)[1:]] == [None, less]
     assert [one.kind for one in sends(SENT, refused, empty, empty)[1:]] == [AttemptKind.EMERGENCY, again.kind]
     assert next_attempts(empty, SENT, [Attempt(AttemptKind.AS_KNOWN)]) == [again]
     assert sends(SENT, Outcome(200, Verdict(VerdictKind.EMPTY)))[1:] == [], "too short for its length to be the reason"
 
 
-def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
+def test_less_of_what_got_no_answer_and_no_word_is_sent_once():
     empty = Verdict(VerdictKind.EMPTY, evidence="choices.finish_reason", is_suspect=True)
     wordless = Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(AttemptKind.EMERGENCY, Terms(goal_tokens=5_000), 4_000, goal_tokens=5_000)
-    assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
+    less = Attempt(AttemptKind.EMERGENCY, Terms(goal_tokens=6_000), 4_000, goal_tokens=6_000)
+    assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == less
     assert second(SENT, 400, wordless) == Attempt(AttemptKind.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
-    assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
+    assert second(cut, 400, wordless) == less, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
     assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
 
@@ -268,10 +268,10 @@ def test_the_plan_of_the_next_turn_comes_first_unless_a_page_has_to_get_smaller(
     search = Search.begun(10_000, 0, 0, 0)
     searching = replace(SENT, search=search)
     planned = [attempt.terms for attempt in after(searching, 400, Verdict(VerdictKind.PROMPT))]
-    assert planned == [Terms(supposed=search), Terms(goal_tokens=5_000)]
+    assert planned == [Terms(supposed=search), Terms(goal_tokens=6_000)]
     with_a_page = replace(searching, holds_a_page=True)
     for verdict in (Verdict(VerdictKind.PROMPT), over_rate(6_000, 14_000)):
-        assert {attempt.terms.goal_tokens for attempt in after(with_a_page, 400, verdict)} <= {3_600, 5_000}
+        assert {attempt.terms.goal_tokens for attempt in after(with_a_page, 400, verdict)} <= {3_600, 6_000}
 
 
 def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
@@ -284,8 +284,8 @@ def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
     assert emergency_goal(replace(with_its_reply, exactness=Exactness.ABOUT), SENT) == int(8_000 * 0.6)
 
 
-def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fit():
-    assert emergency_goal(Verdict(VerdictKind.PROMPT), SENT) == 5_000
+def test_without_a_limit_six_tenths_of_what_was_refused_are_sent_or_what_is_known_to_fit():
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), SENT) == 6_000
     assert emergency_goal(Verdict(VerdictKind.PROMPT), replace(SENT, guess_tokens=9_000)) == 9_000
 
 
@@ -357,6 +357,8 @@ def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_se
     found = second(SENT, status, Verdict(kind, is_suspect=suspect))
     assert (found is not None and found.kind is AttemptKind.FEWER_BYTES) is is_sent
     assert not is_sent or found.terms == Terms(goal_bytes=40_000)
+    accepted = second(replace(SENT, passed_bytes=30_000), status, Verdict(kind, is_suspect=suspect))
+    assert not is_sent or accepted.terms == Terms(goal_bytes=30_000), "what was accepted before"
 
 
 def test_a_small_body_is_refused_by_no_server_for_its_bytes():
@@ -441,9 +443,9 @@ def test_nothing_follows_the_original():
     assert len(sends(SENT, Outcome(400, Verdict(VerdictKind.UNKNOWN)), OF_MEDIA)) == 2
 
 
-def test_half_is_half_of_what_lies_beside_the_fixed_parts():
+def test_beside_the_fixed_parts_there_is_room_for_the_rest():
     fixed = replace(SENT, fixed_tokens=6_000)
-    assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 6_800
     assert sends(fixed, OF_BYTES)[1].terms.goal_bytes == 64_000
 
 

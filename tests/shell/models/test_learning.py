@@ -179,9 +179,9 @@ def test_only_the_tenant_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) 
 def test_a_window_learned_from_empty_refusals_binds_all_once_two_tenants_have_met_them(tmp_path: Path) -> None:
     found = learning(tmp_path)
     refused(found, 20_000, "one")
-    assert (guess(found, "one"), guess(found, "new")) == (10_000, None)
+    assert (guess(found, "one"), guess(found, "new")) == (12_000, None)
     refused(found, 30_000, "two")
-    assert (guess(found, "one"), guess(found, "two"), guess(found, "new")) == (10_000, 15_000, 15_000)
+    assert (guess(found, "one"), guess(found, "two"), guess(found, "new")) == (12_000, 18_000, 18_000)
 
 
 def test_of_one_model_no_more_tenants_are_remembered_than_are_allowed(tmp_path: Path) -> None:
@@ -262,13 +262,13 @@ def test_one_refusal_that_names_no_limit_bounds_the_prompt(tmp_path: Path) -> No
         refused(found, 30_000, reply=9_000)
         refused(found, 40_000)
     limits, phrase = found.limits("m") or pytest.fail("nothing learned")
-    assert (limits.window_tokens, limits.input_tokens) == (24_000, 15_000)
+    assert (limits.window_tokens, limits.input_tokens) == (27_000, 18_000)
     assert phrase == "inferred from refusals that name no limit"
     assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
-        ("limit_learned", 15_000, True)
+        ("limit_learned", 18_000, True)
     ]
     refused(found, 12_000)
-    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 6_000
+    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 7_200
 
 
 def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_it(tmp_path: Path) -> None:
@@ -289,23 +289,24 @@ def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_i
 def test_a_second_send_that_is_accepted_raises_nothing(tmp_path: Path) -> None:
     found = learning(tmp_path)
     refused(found, 30_000)
-    found.note_passed("m", 14_500, is_first=False)
-    assert guess(found) == 15_000
-    found.note_passed("m", 14_000)
-    assert guess(found) == 22_000
+    found.note_passed("m", 17_500, is_first=False)
+    assert guess(found) == 18_000
+    found.note_passed("m", 17_000)
+    assert guess(found) == 23_500
 
 
-def test_a_refusal_without_a_word_only_halves_the_next_second_send(
+def test_a_refusal_without_a_word_only_makes_the_next_second_send_smaller(
     tmp_path: Path,
 ) -> None:
     found = learning(tmp_path)
     found.note_suspected("m", 30_000)
     found.note_suspected("m", 14_000)
     assert found.limits("m") is None
-    assert found.search_after("m", 31_000, 0).guess == 7_000
-    assert found.search_after("m", 15_500, 0, scale=0.5).guess == 3_500
+    assert found.search_after("m", 31_000, 0).guess == 8_400
+    assert found.search_after("m", 15_500, 0, scale=0.5).guess == 4_200
     found.note_passed("m", 14_000)
-    assert found.search_after("m", 31_000, 0).guess == 15_500
+    assert found.search_after("m", 31_000, 0).guess == 14_000
+    assert found.search_after("m", 31_000, None).guess == 18_600, "prompts alone say nothing of both together"
 
 
 def test_sizes_are_converted_to_the_counter_of_the_refusal(tmp_path: Path) -> None:
@@ -1014,7 +1015,7 @@ def test_a_body_that_was_refused_although_it_was_accepted_before_begins_the_sear
     found = learning(tmp_path)
     found.note_bytes(100_000, 50_000, "one")
     found.note_bytes(40_000, 20_000, "one")
-    assert most_bytes(found) == 20_000
+    assert most_bytes(found) == 24_000
 
 
 def test_a_limit_in_bytes_binds_another_tenant_only_after_a_second_one(tmp_path: Path) -> None:
@@ -1022,7 +1023,7 @@ def test_a_limit_in_bytes_binds_another_tenant_only_after_a_second_one(tmp_path:
     found.note_bytes(100_000, 40_000, "one")
     assert most_bytes(found, "new") is None
     found.note_bytes(120_000, 40_000, "two")
-    assert most_bytes(found, "new") == 60_000
+    assert most_bytes(found, "new") == 72_000
     assert (found.taught_apart("m", "one"), found.taught_apart("m", "new")) == ("one", "")
     off = learning(tmp_path / "off", enabled=False)
     off.note_bytes(100_000, 50_000, "one")
