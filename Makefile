@@ -10,7 +10,7 @@ PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
-.PHONY: help demo test coverage check bench faults fuzz e2e validate fronts docs serve lock clean
+.PHONY: help demo test coverage check bench pictures faults fuzz e2e validate fronts docs serve lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -58,6 +58,9 @@ check: .venv/made ## lint, format, types, imports
 
 bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
 	@$(BIN)/python -m tools.bench --write docs/benchmarks.md
+
+pictures: .venv/made ## the dashboard's pictures in docs/, taken anew with Chromium
+	@PYTHONPATH=.:tests $(BIN)/python -m support.pictures
 
 faults: .venv/made ## what may go wrong, tried; written to docs/reliability.md; SOAK=minutes of mixed traffic
 	@$(BIN)/python -m tools.faults --soak $(SOAK) --write docs/reliability.md

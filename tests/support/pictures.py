@@ -1,0 +1,146 @@
+"""`make pictures`: the dashboard's pictures in docs/, of three agents that work through one proxy.
+
+Rule: everything shown is made up but the proxy and its page; the agents' tools read the logs of the demo's incident.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.app import create_app
+from proxy.config.settings import Settings
+from proxy.demo.agent import Toolbox
+from proxy.demo.incident import Incident, Reply, make_incident
+from proxy.demo.model_server import create_model_server
+from support.browser import CHROMIUM, Page, browser
+from support.serving import serving
+
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+WIDE, PHONE = (1440, 900), (390, 844)
+KEY: Final = "demo"
+TIMEOUT_SECONDS: Final = 60
+WINDOWS: Final = {"claude-sonnet-4-5": 200_000, "gpt-4o-mini": 128_000, "qwen2.5-coder:14b": 64_000}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent that reads one log after another."""
+
+    name: str
+    model: str
+    turns: int
+
+
+AGENTS: Final = (
+    Agent("claude-cli/2.1", "claude-sonnet-4-5", 60),
+    Agent("crush/0.9", "gpt-4o-mini", 24),
+    Agent("codex/0.169", "qwen2.5-coder:14b", 40),
+)
+IN_THE_PICTURE: Final = AGENTS[-1].model
+
+
+class Busy:
+    """A model server that sometimes refuses for a rate."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._count += scope["path"].endswith("/completions")
+        if self._count % 40 != 39 or not scope["path"].endswith("/completions"):
+            await self._app(scope, receive, send)
+            return
+        body = b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}'
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 429, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def requests_of(agent: Agent, incident: Incident, folder: Path) -> Iterator[dict[str, Any]]:
+    """The agent's requests, each with one exchange more."""
+    toolbox, logs = Toolbox(incident, folder), sorted(incident.files)
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You find out why a request failed. Read the logs of each service."},
+        {"role": "user", "content": f"{incident.task} ({agent.model})"},
+    ]
+    for turn in range(agent.turns):
+        yield {"model": agent.model, "messages": messages, "stream": True, "stream_options": {"include_usage": True}}
+        arguments = json.dumps({"path": logs[turn % len(logs)]})
+        call = {"id": f"call_{turn}", "type": "function", "function": {"name": "read_file", "arguments": arguments}}
+        result = toolbox.run("read_file", arguments)
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+
+def work(agent: Agent, url: str, folder: Path) -> None:
+    """Send all requests of an agent through the proxy."""
+    headers = {"authorization": f"Bearer {KEY}", "user-agent": agent.name}
+    with httpx.Client(headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+        for request in requests_of(agent, make_incident(12), folder):
+            client.post(f"{url}/chat/completions", json=request)
+
+
+def take(page: Page, root: str) -> None:
+    """All pictures."""
+    page.open(root, width=WIDE[0], height=WIDE[1])
+    page.until("document.querySelectorAll('#requests .row').length > 20")
+    page.until("document.querySelector('#total-requests').textContent > '0'")
+    rows = "[...document.querySelectorAll('#requests .row')]"
+    page.value(f"{rows}.find(one => one.innerText.includes('{IN_THE_PICTURE}') && one.querySelector('.gone')).click()")
+    page.until("document.querySelector('#detail .messages')")
+    page.screenshot(DOCS / "dashboard.png")
+    page.value("document.querySelector('#detail details.artifact summary').click()")
+    page.until("document.querySelector('#detail input')")
+    page.value(f"document.querySelector('#detail input').value = '{KEY}'")
+    page.value("document.querySelector('#detail form').requestSubmit()")
+    page.until("document.querySelector('#detail').innerText.includes('Sent in its place')")
+    page.value("document.querySelector('#detail details.artifact').scrollIntoView({ block: 'center' })")
+    page.value("document.querySelector('#panes').scrollIntoView()")
+    page.screenshot(DOCS / "dashboard-request.png")
+    page.value("document.querySelector('#detail button').click()")
+    page.value("document.querySelector('[data-view=conversations]').click()")
+    page.until("document.querySelectorAll('#view-conversations li button').length > 2")
+    page.value("scrollTo(0, 0)")
+    page.screenshot(DOCS / "dashboard-conversations.png")
+    page.open("about:blank", width=PHONE[0], height=PHONE[1])
+    page.open(root, width=PHONE[0], height=PHONE[1])
+    page.until("document.querySelectorAll('#requests .row').length > 20")
+    page.screenshot(DOCS / "dashboard-phone.png")
+
+
+def main() -> int:
+    """Exit status: 0 all pictures are taken, 2 no Chromium."""
+    if CHROMIUM is None:
+        print("no Chromium is installed; on Debian: apt-get install chromium", file=sys.stderr)
+        return 2
+    folder = Path(tempfile.mkdtemp(prefix="context-proxy-pictures-"))
+    model = Busy(create_model_server(max(WINDOWS.values()), lambda _: Reply("I read on.")))
+    try:
+        with serving(model) as upstream:
+            models = [{"match": name, "context_window": tokens} for name, tokens in WINDOWS.items()]
+            given = {"upstream": {"base_url": upstream}, "data_dir": folder / "data", "models": models}
+            with serving(create_app(Settings(**given))) as url:
+                with ThreadPoolExecutor(len(AGENTS)) as pool:
+                    for done in [pool.submit(work, agent, url, folder) for agent in AGENTS]:
+                        done.result()
+                with browser(folder / "chromium") as page:
+                    take(page, url.removesuffix("v1"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
