@@ -65,6 +65,8 @@ _SERVERS_OWN: Final = frozenset(
 (vllm/entrypoints), TGI. None is a page of the proxy."""
 _LIKENESS: Final = 0.6
 """A path this similar to one that exists is taken for a misspelling."""
+_BLANKS: Final = re.compile(rb"(?:%20|%09)+(?=/|\Z)")
+"""From blanks at the end of a base URL."""
 _MAX_HINT_BYTES: Final = 100
 _REMEMBERED_BYTES: Final = 200
 """Longest path whose match is cached."""
@@ -97,7 +99,9 @@ def match_path(method: str, path: bytes, base_path: bytes) -> PathMatch | None:
 
 @functools.lru_cache(1024)
 def _match_path(method: str, path: bytes, base_path: bytes) -> PathMatch | None:
-    path = _VERSION_TWICE.sub(b"", path)
+    path = _VERSION_TWICE.sub(b"", _BLANKS.sub(b"", path) if b"%" in path else path)
+    if method == "POST" and _is_mistaken(path):
+        return None
     if method == "POST" and (found := _wire_at_end(path)) is not None:
         wire, plain, named = found
         model = unquote_to_bytes(named).decode("utf-8", "replace") if named else ""
@@ -107,6 +111,35 @@ def _match_path(method: str, path: bytes, base_path: bytes) -> PathMatch | None:
     segment = path.removeprefix(b"/").partition(b"/")[0]
     is_known = path.startswith((*_PREFIXES, base_path + b"/", _BEDROCK)) or segment in _SERVERS_OWN
     return PathMatch(None, _on_host(path, base_path)) if is_known else None
+
+
+def _is_mistaken(path: bytes) -> bool:
+    """Whether a path surely comes from a wrong base URL: the path of an API behind another one's, or one without its
+    last letter. Below `/v1` upstreams may have paths that only look similar.
+
+    >>> [_is_mistaken(path) for path in (b"/v1/responses/chat/completions", b"/v1/chat/completion", b"/v1/responses")]
+    [True, True, False]
+    """
+    plain = path.rstrip(b"/")
+    if (end := _end_of(plain)) is not None:
+        return _end_of(plain.removesuffix(end)) is not None
+    return _end_of(plain + b"s") is not None
+
+
+def _end_of(plain: bytes) -> bytes | None:
+    ends = (*WIRES, *(wire.path.encode() for wire in _ALL))
+    return next((end for end in ends if plain.endswith(end)), None)
+
+
+def strange_prefix(path: bytes, base_path: bytes) -> str:
+    """What precedes the path of an API although no API is known by it: a reverse proxy in front may have to remove it.
+
+    >>> strange_prefix(b"/llm/v1/chat/completions", b"/v1"), strange_prefix(b"/openai/deployments/x/responses", b"/v1")
+    ('/llm', '')
+    """
+    before = path[: path.rindex(end)] if (end := _end_of(path.rstrip(b"/"))) is not None else b""
+    is_known = f"{before.decode('latin-1')}/".encode("latin-1").startswith((*_PREFIXES, base_path + b"/"))
+    return "" if is_known else before.removesuffix(VERSION).decode("latin-1")
 
 
 def like(path: bytes) -> str:

@@ -272,7 +272,7 @@ async def test_the_own_paths_of_a_llama_server_get_through(line: str, proxy: Any
     assert b"x-context-proxy-tokens" not in headers
 
 
-@pytest.mark.parametrize("page", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("page", ["/healthz", "/readyz", "/metrics", "/healthz/", "/readyz/", "/metrics/"])
 async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
@@ -286,6 +286,12 @@ async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any
     [
         ("/v1message", "did you mean http://localhost/v1/messages?"),
         ("/chat/completion", "did you mean http://localhost/v1/chat/completions?"),
+        ("/v1/chat/completion", "did you mean http://localhost/v1/chat/completions?"),
+        ("/v1/chat/completions/chat/completions", "did you mean http://localhost/v1/chat/completions?"),
+        ("/v1/messages/v1/messages", "did you mean http://localhost/v1/messages?"),
+        ("/v1/messages/messages", "did you mean http://localhost/v1/messages?"),
+        ("/v1/responses/responses", "did you mean http://localhost/v1/responses?"),
+        ("/api/chat/api/chat", "did you mean http://localhost/api/chat?"),
         ("/favicon.ico", "the API is at http://localhost/v1"),
     ],
 )
@@ -294,3 +300,36 @@ async def test_an_unknown_path_gets_a_hint(path: str, hint: str, proxy: Any, cli
     status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_path")
     assert json.loads(body)["error"]["message"].endswith(hint)
+
+
+NOT_THERE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "is_ours"),
+    [
+        ("/llm/v1/chat/completions", b'{"detail":"Not Found"}', True),
+        ("/llm/v1/messages", b'{"detail":"Not Found"}', True),
+        ("/llm/v1/chat/completions", b'{"error":{"message":"The model `x` does not exist"}}', False),
+        ("/openai/deployments/x/chat/completions", b'{"detail":"Not Found"}', False),
+        ("/v1/chat/completions", b'{"detail":"Not Found"}', False),
+    ],
+)
+async def test_a_prefix_that_the_upstream_does_not_know_is_named_with_the_right_address(
+    path: str, words: bytes, is_ours: bool, proxy: Any, client: Any
+) -> None:
+    async with ScriptedUpstream(answering(NOT_THERE % (len(words), words)), proxy.upstream_port):
+        client.ask(f"POST {path}", LONG_BODY)
+        status, _, body = await client.answer()
+    assert status == 404
+    assert (b"http://localhost/v1" + path.encode().partition(b"/v1")[2] in body) is is_ours
+    assert (b"/llm is only the place of this proxy" in body) is is_ours
+    assert (body == words) is not is_ours
+
+
+async def test_blanks_at_the_end_of_a_base_url_lead_to_the_same(proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask("POST /v1%20/chat/completions", LONG_BODY)
+        assert (await client.answer())[0] == 200
+    assert [request.line for request in seen if b"chat" in request.line] == [b"POST /v1/chat/completions HTTP/1.1"]

@@ -25,20 +25,23 @@ from proxy.shell.artifacts import AccessResolver
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, announced_bytes, read_body
 from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of, content_headers, respond
-from proxy.shell.relay.relay import Served
+from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.relay.relay import AnyResponse, Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.resources import Kept, UnderWay, WaitingRoom, Workload, logger, write_lines_for
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath, header
-from proxy.wire import WIRES, PathMatch, Wire, like, match_path, wire_beside, wire_over
+from proxy.wire import WIRES, PathMatch, Wire, like, match_path, strange_prefix, wire_beside, wire_over
 
 MATCH: Final = "context_proxy.match"
 """The key in a request's scope: where it goes, or None if it belongs to no API."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
 of the API that the upstream's base URL names."""
+_OF_MODEL: Final = re.compile(rb"model|deployment", re.IGNORECASE)
+"""In a 404 that is not about the path."""
 _NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
 """A 426 must name a supported protocol: RFC 9110 15.5.22."""
 
@@ -90,7 +93,7 @@ class FittedEndpoint:
                 route = await self._routes.of(wire, headers, received.body, matched.model)
                 record.route = route.name
                 served = await self._served(scope, route, wire, matched, received, kept, record, alive, sender)
-                await sender.pass_on(served.response, client, record.headers())
+                await sender.pass_on(_of_known_path(served.response, scope, wire, route), client, record.headers())
                 _note_end(record, served, sender, route)
         except ProxyError as error:
             if served is not None and sender.is_whole:  # the client left with all that it wanted
@@ -144,6 +147,21 @@ def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, rou
     """The client has the whole response."""
     route.relay.learn_from(served, record)
     record.note_end(sender.status, served.outcome.verdict.kind, ends_in_error=sender.ends_in_error)
+
+
+def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route) -> AnyResponse:
+    """The response. Raises UnknownPath if the upstream knows no such path, unless its 404 is about the model."""
+    if response.status != 404 or not isinstance(response, PeekedResponse):
+        return response
+    prefix = strange_prefix(raw_path(scope), route.upstream.base_path)
+    if prefix and not _OF_MODEL.search(response.evidence):
+        host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
+        path = wire.path if wire.is_on_host else f"/v1{wire.path}"
+        raise UnknownPath(
+            f"the upstream has nothing at this path (404): if {prefix} is only the place of this proxy behind another "
+            f"one, that one must remove it, or the base URL do without it: http://{host}{path}"
+        )
+    return response
 
 
 async def _commented(

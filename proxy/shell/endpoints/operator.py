@@ -243,12 +243,14 @@ operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depen
 pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], tags=["pages"])
 
 
+@status.get("/healthz/", include_in_schema=False)
 @status.get("/healthz", summary="Whether the process is alive", response_model=shaped(Alive))
 async def healthz() -> Response:
     """Always 200."""
     return json_response(Alive(status="ok"))
 
 
+@status.get("/readyz/", include_in_schema=False)
 @status.get(
     "/readyz",
     summary="Readiness check",
@@ -270,6 +272,7 @@ async def readyz(request: Request) -> Response:
     return json_response(ready)
 
 
+@status.get("/metrics/", include_in_schema=False)
 @status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
 async def exposed(request: Request) -> Response:
     """Metrics of all workers together; docs/metrics.md describes each."""
