@@ -247,9 +247,11 @@ class Responses(Wire):
         return ""
 
     def continued_from(self, request: Request, name: str, results: Sequence[bytes]) -> Request:
-        """Another `previous_response_id`, and more items."""
+        """More items, and another `previous_response_id` unless it is a conversation that is continued: the API refuses
+        both together."""
         messages = [*map(self.message, results), *request.conversation.messages]
-        body = self.render(request, messages, {PREVIOUS: jsontext.dump(name)})
+        changes = {} if is_there(request.members, "conversation") else {PREVIOUS: jsontext.dump(name)}
+        body = self.render(request, messages, changes)
         whole = self.parse(body, will_be_known=False)
         put_in = (*range(len(results)), *(index + len(results) for index in request.put_in))
         return msgspec.structs.replace(whole, model=request.model, put_in=put_in, is_rewritten=True)

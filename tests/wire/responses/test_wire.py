@@ -531,6 +531,16 @@ def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items,
     ]
 
 
+@pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+def test_a_request_of_a_conversation_gets_no_response_to_continue_from(conversation):
+    """The API refuses both together: https://platform.openai.com/docs/api-reference/responses/create"""
+    body = {"model": "m", "conversation": conversation, "input": [USER]}
+    request, lacking = RESPONSES.parse(json.dumps(body).encode()), RESPONSES.result(OwnCall(0, "a", "", b""), "none")
+    whole = RESPONSES.continued_from(request, RESPONSES.continues(request), [lacking])
+    assert json.loads(whole.body) == {**body, "input": [json.loads(lacking), USER]}
+    assert (whole.shape, whole.put_in, RESPONSES.continues(whole)) == (HELD, (0,), "conv_1")
+
+
 def test_a_model_that_the_path_names_stays_named():
     request = replace(read(USER, model=None, previous_response_id="resp_1"), model="of the path", put_in=(0,))
     whole = RESPONSES.continued_from(request, "resp_1", [b'{"type":"function_call_output"}'])
