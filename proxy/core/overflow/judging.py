@@ -150,6 +150,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
             evidence=first.path,
             upstream_message=first.text[:_MAX_MESSAGE_CHARS],
             is_conditional=any(words.CONDITION.search(one.text) for one in evidence.readings),
+            misses_json=any(words.NO_JSON.search(one.text) for one in evidence.readings),
         )
     match kind:
         case VerdictKind.MEDIA:

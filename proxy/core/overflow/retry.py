@@ -235,6 +235,8 @@ def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attemp
     if not found or kinds <= _UNCHANGED or found[0].kind is AttemptKind.REPEATED:
         return found
     cure = found[0]
+    if cure.kind is AttemptKind.ORIGINAL and kinds == {AttemptKind.WITHOUT_TOOL}:
+        return found  # it was not the tool: another edit may be the cause
     if AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
     names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
@@ -278,6 +280,8 @@ def _cure(outcome: Outcome, situation: Situation, *, may_be_accident: bool) -> S
             ]
         case VerdictKind.PAIRING | VerdictKind.SEAL:
             return [Attempt(AttemptKind.REPAIRED, terms._replace(repairs=verdict))]
+    if situation.edited and verdict.misses_json and situation.original_could_fit:
+        return [Attempt(AttemptKind.ORIGINAL)]  # whatever the status: what was cut may be what does not parse
     if outcome.status in _REFUSING_STATUSES and situation.edited:
         if (
             situation.has_our_tool

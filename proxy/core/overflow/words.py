@@ -406,3 +406,10 @@ def names_another_fault(code: ErrorCode) -> bool:
     [True, True, False]
     """
     return code.place is None and _ANOTHER_FIELD.fullmatch(as_words(code.text)) is not None
+
+
+NO_JSON: Final = re.compile(
+    r"\b(?:pars|decod|deseriali[sz])\w*\b.{0,80}\bjson|\bjson\b.{0,80}\b(?:pars|decod)|\b(?:in|not (?:a )?)valid json"
+    r"|jsondecodeerror|unexpected (?:token|character|end)\b.{0,40}\bjson"
+)
+"""`Failed to parse tool result as JSON`, `invalid JSON in function response`."""
