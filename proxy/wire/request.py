@@ -31,6 +31,11 @@ _BRIEF_BYTES: Final = 512
 MAX_ITEMS: Final = 50_000
 """Limit of a message list, ten times those of the longest runs of agents; planning takes up to 0.2 ms for each, however
 short it is."""
+MAX_PARTS: Final = MAX_ITEMS
+"""Limit of the parts of all messages that are read at a time: a part costs as much as a message, and may have two
+bytes."""
+_LEAST_PART_BYTES: Final = 2
+"""Of a part and its comma: `0,`."""
 _ONLY_ITS_PLACE: Final = b"[]"
 """Replaces the list of messages, which would be held twice wherever a request is not held as a view of its body."""
 _PROBE_BYTES: Final = 16
@@ -370,6 +375,10 @@ def read_request(
         raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
     if len(items) > MAX_ITEMS:
         raise MalformedRequest(f"`{name}` has {len(items):,} items; at most {MAX_ITEMS:,} are read", param=name)
+    if (parts := _count_of_parts(items, body)) > MAX_PARTS:
+        raise MalformedRequest(
+            f"the items of `{name}` have {parts:,} parts in all; at most {MAX_PARTS:,} are read", param=name
+        )
     read = shape.read(items)
     messages = tuple(map(_FIRST, read))
     ends = _ends(name, body, members, items, read) if will_be_known else ()
@@ -398,6 +407,20 @@ def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
     return jsontext.items(array)
 
 
+def _count_of_parts(items: Sequence[Raw], text: bytes) -> int:
+    """How many parts the items of a message list have, also inside the content of their parts; 0 if they are surely
+    few, by the commas of the text that they are from."""
+    if len(text) <= _LEAST_PART_BYTES * MAX_PARTS or text.count(b",") <= MAX_PARTS:
+        return 0
+    parts = [part for item in items for found in jsontext.members_if_any(item).values() for part in _listed(found)]
+    return len(parts) + sum(len(_listed(jsontext.members_if_any(part).get("content", b""))) for part in parts)
+
+
+def _listed(raw: Raw) -> Sequence[Raw]:
+    """The items of a list; none of anything else, which is not read."""
+    return jsontext.items_if_any(raw) if bytes(memoryview(raw)[:1]) == b"[" else ()
+
+
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
     """The request whose first `count` messages are known; None if the rest of the body is not simple to read."""
     end, name = known.ends[count - 1], shape.messages
@@ -412,7 +435,7 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         items = jsontext.items(tail[name])
     except jsontext.NotJson:
         return None
-    if count + len(items) > MAX_ITEMS:
+    if count + len(items) > MAX_ITEMS or _count_of_parts(items, rest) > MAX_PARTS:
         return None
     read = shape.read(items)
     head = dict(takewhile(lambda member: member[0] != name, known.members.items()))

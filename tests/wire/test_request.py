@@ -15,6 +15,8 @@ from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import request as request_module
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
+from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.ollama.wire import OLLAMA
 from proxy.wire.request import Request, limiting, read_request
 from proxy.wire.request import RequestOptions as Options
 from proxy.wire.responses.wire import RESPONSES
@@ -426,3 +428,48 @@ def test_more_messages_than_can_be_planned_are_refused_at_once_or_turn_by_turn(m
     for earlier, shared in ((None, 0), (known, 3)):
         with pytest.raises(MalformedRequest, match="`messages` has 4 items; at most 3 are read"):
             CHAT_COMPLETIONS.parse(b'{"messages":[{},{},{},{}]}', earlier, shared)
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+TEXT = {"type": "text", "text": ""}
+TINY = {
+    "images beside a text": (OLLAMA, lambda n: {"content": "", "images": [""] * n}),
+    "calls": (OLLAMA, lambda n: {"content": "", "tool_calls": [{}] * n}),
+    "images": (CHAT_COMPLETIONS, lambda n: {"content": [{"type": "image_url", "image_url": {"url": "data:,"}}] * n}),
+    "texts": (CHAT_COMPLETIONS, lambda n: {"content": [TEXT] * n}),
+    "anything": (CHAT_COMPLETIONS, lambda n: {"content": [0] * n}),
+    "blocks": (MESSAGES, lambda n: {"content": [IMAGE] * n}),
+    "results": (MESSAGES, lambda n: {"content": [{"type": "tool_result", "tool_use_id": "a"}] * n}),
+    "parts of results": (
+        MESSAGES,
+        lambda n: {"content": [{"type": "tool_result", "tool_use_id": "a", "content": [TEXT] * (n - 1)}]},
+    ),
+    "inputs": (RESPONSES, lambda n: {"content": [{"type": "input_image", "image_url": ""}] * n}),
+    "parts of an output": (
+        RESPONSES,
+        lambda n: {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_text", "text": ""}] * n},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_more_parts_than_can_be_planned_are_refused_on_every_api(monkeypatch, kind):
+    wire, made = TINY[kind]
+    monkeypatch.setattr(request_module, "MAX_PARTS", 20)
+    name = wire.parse(b'{"messages":[],"input":[]}').shape.messages
+
+    def body(*counts):
+        messages = [{"role": "user", **made(count)} for count in counts]
+        return json.dumps({name: messages, "model": "m"}, separators=(",", ":")).encode()
+
+    with pytest.raises(MalformedRequest, match=f"the items of `{name}` have 21 parts in all; at most 20 are read"):
+        wire.parse(body(11, 10))
+    known = wire.parse(body(10, 10))
+    with pytest.raises(MalformedRequest, match="41 parts"):
+        wire.parse(body(10, 10, 21), known, 2)
+
+
+def test_commas_in_texts_are_no_parts(monkeypatch):
+    monkeypatch.setattr(request_module, "MAX_PARTS", 2)
+    texts = [{"role": "user", "content": "one, two, three, four"}, {"role": "user", "content": [TEXT, TEXT]}]
+    assert len(CHAT_COMPLETIONS.parse(json.dumps({"messages": texts}).encode()).conversation) == 2

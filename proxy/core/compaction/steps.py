@@ -218,14 +218,23 @@ class DescribeImages(Struct, frozen=True):
     notices: Notices
     counter: Counter
 
-    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
-        """One change for each message and each number of images that stay: half as many each time."""
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
+        """One change for each message and each number of images that stay: half as many each time; none at once if any
+        would be too many, because each try reads all parts of the message."""
         for entry in window.staying():
             shown = entry.images
+            if not shown:
+                continue
+            none = self._prepared(entry, 0)
+            over = goal.excess(window.total - entry.sent_size + none.size)
+            shown = 0 if over is not None and over.tokens else shown // 2
             while shown:
+                yield Change(redone=self._prepared(entry, shown))
                 shown //= 2
-                steps = self.showing(shown)
-                yield Change(redone=entry.prepared_again(steps, self.notices, self.counter))
+            yield Change(redone=none)
+
+    def _prepared(self, entry: TrackedMessage, shown: int) -> TrackedMessage:
+        return entry.prepared_again(self.showing(shown), self.notices, self.counter)
 
 
 class DropOldReasoning(Struct, frozen=True):

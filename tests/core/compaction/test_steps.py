@@ -28,6 +28,7 @@ from proxy.core.compaction.plan import plan
 from proxy.core.compaction.steps import (
     CutArguments,
     CutToFit,
+    DescribeImages,
     DescribeOldMedia,
     DropOldReasoning,
     LeaveOutExchanges,
@@ -643,3 +644,19 @@ def test_of_several_first_questions_no_more_are_cut_than_needed():
         window.apply(change)
     assert window.over(goal) is None
     assert len([one for one in window.all() if one.edits]) == 1
+
+
+@pytest.mark.parametrize(("room", "tried"), [(100, [0]), (2_000, [0, 8, 4])])
+def test_a_message_with_many_images_is_prepared_once_where_its_texts_alone_are_too_much(room, tried):
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64_of(PNG)}"}}
+    window, goal, seen = kept_of([user([picture] * 16)]), Mark(room), []
+
+    def recorded(images):
+        seen.append(images)
+        return showing(images)
+
+    for change in DescribeImages(recorded, notices("en"), ByteClassCounter())(window, goal):
+        window.apply(change)
+        if window.over(goal) is None:
+            break
+    assert seen == tried
