@@ -46,7 +46,7 @@ def histories(draw: Any) -> list[dict[str, str]]:
         for _ in range(draw(st.integers(0, 3))):
             found.append(message_of("assistant", f"words {len(found)}"))
             for _ in range(draw(st.sampled_from([0, 1, 1, 2, 30]))):
-                found.append(message_of(draw(roles), f"output {len(found)}\n".ljust(draw(sizes), "x")))
+                found.append(message_of("system", f"output {len(found)}\n".ljust(draw(sizes), "x")))
     return found
 
 
@@ -77,9 +77,10 @@ def test_system_text_at_the_beginning_is_apart_and_later_ones_go_with_what_they_
 
 
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.path)
+@pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("text", ["mind the plan", "mind the plan " * 70, "记住计划" * 80])
-def test_a_run_of_two_thousand_small_ones_fits_a_small_window(wire, text):
-    run = [message_of("system", f"{number}: {text}") for number in range(2_000)]
+def test_a_run_of_two_thousand_small_ones_fits_a_small_window(wire, role, text):
+    run = [message_of(role, f"{number}: {text}") for number in range(2_000)]
     for history in (
         [message_of("user", "do it"), *run],
         [message_of("user", "a"), message_of("assistant", "b"), message_of("user", "c"), *run],

@@ -47,6 +47,9 @@ _WORTH_ANOTHER_CUT: Final = 0.1
 conversation: there was little to quote, mostly prose in long lines."""
 _NOTE_ATTEMPTS: Final = (1.0, 0.6)
 """Shares of the note's room, tried in turn: what the note costs inside its message is known only after it is there."""
+INSTRUCTION_SHARE: Final = 0.25
+"""Share of the room for later instructions: Codex puts 22 to 28 KB of permissions, skills and modes there, about 5 % of
+a window of 128 000."""
 _WORTH_HALVING: Final = 0.2
 """Share of a refused prompt: with half of less, the next one would hardly be smaller."""
 
@@ -75,13 +78,17 @@ class Pipeline:
     is_replayed: bool = True
     """Whether cuts are made wherever the conversation exceeded its room as it grew, so that later turns begin with the
     same bytes; otherwise one cut is made at the end, which keeps as much as fits."""
+    has_tools: bool = False
+    """Whether the request offers tools of the client: then later system messages are instructions."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
 
     def without_steps(self) -> Pipeline:
         """The pipeline for a request that is sent as it came, whatever its size."""
         budget = self.budget.unbounded()
-        return Pipeline((), (), (), self.notices, self.counter, budget, is_replayed=self.is_replayed)
+        return dataclasses.replace(
+            self, local=(), compaction_steps=(), last_resorts=(), budget=budget, images=None, always=None
+        )
 
 
 _STEPS_BACK: Final = 2
@@ -285,7 +292,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
     high, images = pipeline.budget.high_mark, pipeline.images
-    for index, message, tool in _arriving(messages, progress.messages, tools):
+    for index, message, tool in _arriving(messages, progress.messages, tools, has_tools=pipeline.has_tools):
         if message.calls:
             for call in message.calls:
                 pages.pop(call.id, None)  # ids need to be unique in their message only
@@ -308,7 +315,9 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
     return Progress(window, len(messages), tools, pages, before, progress.earlier)
 
 
-def _arriving(messages: Sequence[Message], start: int, tools: dict[str, str]) -> Iterator[tuple[int, Message, str]]:
+def _arriving(
+    messages: Sequence[Message], start: int, tools: dict[str, str], *, has_tools: bool
+) -> Iterator[tuple[int, Message, str]]:
     """The messages from an index on, each with the tool whose result it is. `tools`: by call; those of each message are
     added to it."""
     begins = beginning(messages)
@@ -316,7 +325,7 @@ def _arriving(messages: Sequence[Message], start: int, tools: dict[str, str]) ->
         message = messages[index]
         for call in message.calls:
             tools[call.id] = call.name
-        yield index, message, tool_of(message, tools, has_begun=index >= begins)
+        yield index, message, tool_of(message, tools, has_begun=index >= begins, has_tools=has_tools)
 
 
 def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
@@ -327,7 +336,7 @@ def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
         return
     counts = [(entry, entry.images) for entry in window.all() if entry.images]
     total = sum(count for _, count in counts)
-    newest = window.units[-1].start
+    newest = window.newest[0].start
     for entry, count in counts if total > limit.max_images else ():
         if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
             break
@@ -353,7 +362,13 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
     if is_desperate:
         window.is_desperate = as_it_was.is_desperate = True
         window.note_what_is_gone(pipeline.notices, NoteRoom())
+        with_instructions = window.copy()
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
+        if window.over(budget.ceiling) is not None and (instructions := window.surplus_instructions(0)):
+            window.become(with_instructions)
+            window.apply(Change(units=instructions))
+            window.note_what_is_gone(pipeline.notices, NoteRoom())
+            _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
         window.become(as_it_was)  # a note would be longer than everything it replaces
     window.pacing = window.pacing.after_cut(len(window.entries), is_desperate=is_desperate)
@@ -363,6 +378,7 @@ def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> floa
     """Come down to the low mark, with a note that has at least its share less `spared`. Returns the share left unused
     because the messages left out hold too little worth quoting."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
+    window.apply(Change(units=window.surplus_instructions(int(budget.usable_tokens * INSTRUCTION_SHARE))))
     fixed = window.fixed(budget.task_tokens)
     beside = max(1, budget.usable_tokens - fixed.tokens)
     note_share = max(0.0, min(NOTE_SHARE, MAX_NOTE_TOKENS / beside) - spared)
@@ -458,7 +474,7 @@ class Compressed(Discreet, frozen=True):
 def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 0) -> Compressed:
     """Compress the messages; the last `protected` ones stay unchanged."""
     messages, entries = conversation.messages, list[TrackedMessage]()
-    for index, message, tool in _arriving(messages, 0, {}):
+    for index, message, tool in _arriving(messages, 0, {}, has_tools=pipeline.has_tools):
         steps = pipeline.local if index < len(messages) - protected else ()
         entries.append(prepared(index, message, tool, steps, pipeline.notices, pipeline.counter))
     return Compressed(tuple(entries), pipeline.budget)

@@ -201,7 +201,7 @@ class DescribeOldMedia(Struct, frozen=True):
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message."""
-        for entry in window.before(window.units[-1].start) if window.units else ():
+        for entry in window.before(window.newest[0].start) if window.units else ():
             excess = window.over(goal)
             if excess is None or not excess.bytes:
                 return

@@ -92,7 +92,7 @@ def _is_output(entry: TrackedMessage) -> bool:
     or a system message that is long enough."""
     if entry.message.role == "user":
         return opens_as_output(_first_text(entry))
-    if not entry.is_later_system_message:
+    if not entry.is_later_system_message or entry.is_instruction:
         return False
     return sum(utf8_length(text) for _, text in entry.whole.texts()) >= LEAST_SYSTEM_BYTES
 
@@ -226,10 +226,13 @@ class ContextWindow(Struct, eq=False):
         """Join the next message to the newest unit, or begin a unit with it."""
         message, role = entry.message, entry.message.role
         is_result, is_later = role in TOOL_ROLES, entry.is_later_system_message
+        before = self._units[-1] if self._units else None
+        if entry.is_instruction and (before is None or before.stop < entry.index or not self._waits(before)):
+            self._units.append(ToolExchange(entry.index, entry.index + 1, role, message.must_stay))
+            return
         is_companion = message.is_companion or is_later
         self._has_calls = self._has_calls or is_result or bool(message.calls)
         joins = is_result or is_companion or (role == "user" and not self._has_calls and self._may_be_output(entry))
-        before = self._units[-1] if self._units else None
         may_join = before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index
         if joins and before is not None and may_join and not (is_later and self._ends_a_run(before)):
             must_stay = before.must_stay or message.must_stay
@@ -244,6 +247,12 @@ class ContextWindow(Struct, eq=False):
             reasons = role == "assistant" and next(iter(message.reasoning()), None) is not None
             unit = ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user, calls, reasons)
             self._units.append(unit)
+
+    def _waits(self, unit: ToolExchange) -> bool:
+        """Whether a call of this newest unit has no result yet."""
+        messages = [entry.message for entry in self.in_unit(unit)]
+        answered = {message.answers for message in messages if message.role in TOOL_ROLES}
+        return any(call.id not in answered for message in messages for call in message.calls)
 
     def _ends_a_run(self, unit: ToolExchange) -> bool:
         """Whether this newest unit ends in as many system messages as may belong to one unit."""
@@ -321,6 +330,29 @@ class ContextWindow(Struct, eq=False):
                 left -= tokens
         return removable(self.units, self.held_from, spared)
 
+    def _instructions(self) -> list[tuple[ToolExchange, TrackedMessage]]:
+        """The kept instructions in the middle of the conversation that are units of their own."""
+        units = [unit for unit in self.units if unit.role in SYSTEM_ROLES and not unit.must_stay]
+        found = [(unit, self.entries[unit.start]) for unit in units]
+        return [(unit, entry) for unit, entry in found if entry is not None and entry.is_instruction]
+
+    def surplus_instructions(self, room_tokens: int) -> tuple[ToolExchange, ...]:
+        """The instructions that do not stay: what fits in `room_tokens` does, first the newest of each opening line, as
+        two with the same one are versions of one instruction. The last message always does."""
+        last = len(self.entries) - 1 if self.held_from is None else self.held_from
+        found = [one for one in reversed(self._instructions()) if one[1].index < last]
+        newest_of: dict[str | int, int] = {}
+        for _, entry in found:
+            newest_of.setdefault(opening(_first_text(entry)) or entry.index, entry.index)
+        newest = set(newest_of.values())
+        surplus = []
+        for unit, entry in sorted(found, key=lambda one: one[1].index not in newest):
+            if entry.size.tokens <= room_tokens:
+                room_tokens -= entry.size.tokens
+            else:
+                surplus.append(unit)
+        return tuple(surplus)
+
     @property
     def newest(self) -> Sequence[ToolExchange]:
         """The newest units: what the model works on."""
@@ -390,9 +422,10 @@ class ContextWindow(Struct, eq=False):
         return [entry for unit in units for entry in self.in_unit(unit)]
 
     def fixed(self, task_tokens: int) -> Size:
-        """Size of what cannot be given up in any later turn: system texts, tools, and the first and
-        last user message. `task_tokens`: how much each message of `tasks` counts at the most."""
+        """Size of what cannot be given up in any later turn: system texts, tools, and the first and last user message;
+        and of the instructions that stay. `task_tokens`: how much each message of `tasks` counts at the most."""
         found = self._fixed + sum((entry.sent_size for entry in self.last_request()), Size())
+        found = sum((entry.sent_size for _, entry in self._instructions()), found)
         for entry in self.tasks():
             size, share = entry.size, min(1.0, task_tokens / max(1, entry.size.tokens))
             least = Size(min(task_tokens, size.tokens), int(size.chars * share), int(size.bytes * share))

@@ -18,6 +18,7 @@ from proxy.core.conversation.exchange import (
     unpaired,
 )
 from proxy.core.conversation.message import (
+    INSTRUCTION,
     SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
@@ -73,6 +74,7 @@ from proxy.core.conversation.tracked_message import (
 )
 
 __all__ = [
+    "INSTRUCTION",
     "MESSAGE_TOKENS",
     "NOTHING",
     "REMOTE",

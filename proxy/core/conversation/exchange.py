@@ -72,15 +72,17 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
 
 
 def newest_units(units: Sequence[ToolExchange], held_from: int | None = None) -> Sequence[ToolExchange]:
-    """The newest unit, and all from the one on that `held_from` is in."""
+    """The newest unit with the instructions behind it; or all from the one on that `held_from` is in."""
     if held_from is None:
-        return units[-1:]
+        positions = range(len(units) - 1, -1, -1)
+        return units[next((at for at in positions if units[at].role not in SYSTEM_ROLES), -1) :]
     return [unit for unit in units if unit.stop > held_from]
 
 
 def dialogue(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ToolExchange]]:
     """Later user messages before the last one, each with the answer that ends its turn. A turn that does not end with
     words is left out, as is one that has to stay."""
+    units = [unit for unit in units if unit.role not in SYSTEM_ROLES]
     questions = [position for position, unit in enumerate(units) if unit.role == "user"][1:]
     turns = [(units[start], units[stop - 1]) for start, stop in pairwise(questions)]
     return [

@@ -355,10 +355,16 @@ def beginning(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def tool_of(message: Message, tools_by_call: Mapping[str, str], *, has_begun: bool) -> str:
-    """The tool whose result a message is; empty if it is none. A system message in a conversation that `has_begun` is
-    a result as well, of a tool that is named like its role: gptme sends all tool output in such messages.
+INSTRUCTION: Final = "instruction"
+"""Stands for the tool of a later system or developer message that is no output."""
+
+
+def tool_of(message: Message, tools_by_call: Mapping[str, str], *, has_begun: bool, has_tools: bool = False) -> str:
+    """The tool whose result a message is; empty if it is none. In a conversation that `has_begun`, a developer message
+    is an instruction: Codex puts permissions, skills and modes there. So is a system message if the request offers
+    tools; otherwise it is a result of a tool that is named like its role: gptme sends all tool output in such messages.
     https://github.com/gptme/gptme/blob/master/gptme/tools/base.py"""
     if message.role in SYSTEM_ROLES:
-        return message.role if has_begun else ""
+        is_instruction = has_tools or message.role == "developer"
+        return "" if not has_begun else INSTRUCTION if is_instruction else message.role
     return message.name or tools_by_call.get(message.answers, "")

@@ -19,7 +19,7 @@ from typing import Final, Self, TypeAlias
 import msgspec
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.message import SYSTEM_ROLES, Address, Content, ImageView, Item, Message
+from proxy.core.conversation.message import INSTRUCTION, SYSTEM_ROLES, Address, Content, ImageView, Item, Message
 from proxy.core.notices import Notices, PageRead
 from proxy.core.text import Discreet, Raw
 from proxy.core.tokens.counters import Counter
@@ -229,6 +229,11 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     def is_later_system_message(self) -> bool:
         """Whether it is a system message in the middle of the conversation, which belongs to what it follows."""
         return self.original.role in SYSTEM_ROLES and bool(self.tool)
+
+    @property
+    def is_instruction(self) -> bool:
+        """Whether it is such a message, and no output of a tool."""
+        return self.tool == INSTRUCTION and self.original.role in SYSTEM_ROLES
 
     @property
     def sent_size(self) -> Size:

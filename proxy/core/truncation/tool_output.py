@@ -139,7 +139,7 @@ class TruncateToolOutput(Struct, frozen=True):
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
         is_system = message.role in SYSTEM_ROLES
-        if not (message.role in TOOL_ROLES or (is_system and tool)) or tool in self.never:
+        if not (message.role in TOOL_ROLES or (is_system and tool == message.role)) or tool in self.never:
             return
         limits = self.limits_of(tool)
         raw = message.raw

@@ -19,6 +19,7 @@ from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models import AgentFileAccess, ModelProfile, Search, has_open_weights, offers_subagent, reach_with
 from proxy.core.overflow import Terms
+from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.images import with_images_of
 from proxy.shell.models import ModelResolver, counter_for
@@ -62,6 +63,8 @@ class PlanInputs:
     file_access: AgentFileAccess
     has_subagent: bool
     """Whether the tools offer a subagent."""
+    has_tools: bool
+    """Whether there are any, besides the proxy's own."""
     terms: Terms
     pipeline: Pipeline = field(repr=False, compare=False)
     """The steps, which follow from all of these."""
@@ -187,7 +190,7 @@ class KnownInputs:
                 profile.model, ByteClassCounter(), profile.image_tokens, profile.least_image_tokens
             )
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
-        base, members, system_tokens, file_access, has_subagent = beside(
+        base, members, system_tokens, file_access, has_subagent, has_tools = beside(
             wire, texts, counter, terms.access.folder is not None
         )
         pipeline = self._pipelines.pipeline(
@@ -211,8 +214,9 @@ class KnownInputs:
             system_tokens,
             file_access,
             has_subagent,
+            has_tools,
             terms,
-            replace(pipeline, local=(while_wanted, *pipeline.local)),
+            replace(pipeline, local=(while_wanted, *pipeline.local), has_tools=has_tools),
         )
 
 
@@ -224,7 +228,7 @@ def is_far_under(estimate: Size, budget: Budget) -> bool:
 @functools.lru_cache(64)
 def _beside(
     wire: Wire, texts: _Texts, counter: Counter, sees_files: bool
-) -> tuple[Size, Mapping[str, int], int, AgentFileAccess, bool]:
+) -> tuple[Size, Mapping[str, int], int, AgentFileAccess, bool, bool]:
     """The size of everything that is not a message, the tokens in it of each long member and of system text, and what
     the tools offer. An agent sends the same tools with every request, often longer than its messages, while its reply
     limit may differ each time."""
@@ -238,4 +242,5 @@ def _beside(
         system.tokens,
         reach_with(names, sees_files=sees_files),
         offers_subagent(names),
+        any(name != RETRIEVAL_TOOL for name in names),
     )
