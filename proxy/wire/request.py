@@ -413,7 +413,8 @@ def _count_of_parts(items: Sequence[Raw], text: bytes) -> int:
     if len(text) <= _LEAST_PART_BYTES * MAX_PARTS or text.count(b",") <= MAX_PARTS:
         return 0
     parts = [part for item in items for found in jsontext.members_if_any(item).values() for part in _listed(found)]
-    return len(parts) + sum(len(_listed(jsontext.members_if_any(part).get("content", b""))) for part in parts)
+    objects = [jsontext.members_if_any(part) for part in parts if bytes(memoryview(part)[:1]) == b"{"]
+    return len(parts) + sum(len(_listed(members.get("content", b""))) for members in objects)
 
 
 def _listed(raw: Raw) -> Sequence[Raw]:
