@@ -345,6 +345,49 @@ async def test_a_path_outside_the_api_is_a_404_that_names_the_api(proxy: Any, cl
     assert "http://localhost/v1" in json.loads(answer)["error"]["message"]
 
 
+LINES = [CHAT, "POST /v1/messages", "POST /v1/embeddings", "PUT /v1/files/x", "GET /v1/files", "HEAD /v1/files"]
+
+
+@pytest.mark.parametrize("line", [*LINES, "DELETE /v1/files/x", "OPTIONS /v1/files"])
+async def test_header_bytes_pass_as_they_came_in_both_directions(line: str, proxy: Any, client: Any) -> None:
+    odd = [
+        (b"x-latin", b"caf\xe9"),
+        (b"x-utf-8", "café".encode()),
+        (b"x-both", b"\xc3\xa9\xe9"),
+        (b"x-tab", b"a\tb  c"),
+    ]
+    lines = b"".join(b"%b: %b\r\n" % pair for pair in odd)
+    length = len(BODY) if line.startswith("P") else 0
+    seen: list[Request] = []
+    answer = b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 0 \t\r\n\r\n"
+    async with upstream(proxy, answering(answer, seen=seen)):
+        head = f"{line} HTTP/1.1\r\nhost: localhost\r\n".encode() + lines
+        client.writer.write(head + b"content-length: %d \t\r\n\r\n" % length + BODY[:length])
+        status, pairs = await client.head()
+    assert (status, [pair for pair in pairs if pair in odd]) == (200, odd)
+    (request,) = [request for request in seen if request.line.startswith(line.encode() + b" ")]
+    assert [pair for pair in request.headers if pair in odd] == odd
+    assert request.body == BODY[:length]
+
+
+async def test_a_blank_after_the_length_of_an_upload_changes_nothing(proxy: Any, client: Any) -> None:
+    arrived, bodies = asyncio.Event(), list[bytes]()
+
+    async def script(connection: Connection) -> None:
+        await connection.reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        bodies.append(await connection.reader.readexactly(len(BODY)))
+        await connection.send(OK)
+
+    async with upstream(proxy, script):
+        head = b"PUT /v1/files HTTP/1.1\r\nhost: localhost\r\ncontent-length:\t%d \r\n\r\n" % len(BODY)
+        client.writer.write(head + BODY[:5])
+        await arrived.wait()
+        client.writer.write(BODY[5:])
+        assert (await client.answer())[0] == 200
+    assert bodies == [BODY]
+
+
 async def test_headers_about_a_connection_stay_on_it(proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     answer = b"HTTP/1.1 200 OK\r\nconnection: x-up\r\nx-up: 1\r\nkeep-alive: timeout=5\r\nx-stays: 1\r\n"

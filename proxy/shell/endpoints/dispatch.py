@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -24,7 +24,7 @@ from proxy.errors import (
 from proxy.shell.artifacts import AccessResolver
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, announced_bytes, read_body
-from proxy.shell.http.clients import KeepAlive, UntilClientLeaves, connection_of, content_headers, respond
+from proxy.shell.http.clients import KeepAlive, Losable, UntilClientLeaves, connection_of, content_headers, respond
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import AnyResponse, Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
@@ -33,6 +33,7 @@ from proxy.shell.resources import Kept, UnderWay, WaitingRoom, Workload, logger,
 from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath, header
+from proxy.shell.upstream.exchange import Outgoing
 from proxy.wire import WIRES, PathMatch, Wire, like, match_path, strange_prefix, wire_beside, wire_over
 
 MATCH: Final = "context_proxy.match"
@@ -199,7 +200,7 @@ class PassThrough:
                 raise MalformedRequest("the path has a segment of dots")
             told_by = (upload.finished, None) if upload else (None, connection_of(scope))
             async with UntilClientLeaves(receive, *told_by) as client:
-                body = aiter(upload) if upload else None
+                body = await _body_of(upload, connection_of(scope))
                 if len(self._routes.all) > 1 and asks_for_models(scope):
                     await send_models(self._routes, scope, send)
                     return
@@ -246,6 +247,13 @@ class PassThrough:
         words = self._greeting or b""
         described = content_headers(b"text/plain; charset=utf-8", len(words))
         await respond(send, 200, described, b"" if scope["method"] == "HEAD" else words)
+
+
+async def _body_of(upload: BodyStream | None, connection: Losable | None) -> Outgoing | AsyncIterator[bytes] | None:
+    """Return the body in one piece if it has arrived: it then goes up with the very bytes of its headers."""
+    if upload is None or connection is None or not connection.has_whole_request:
+        return None if upload is None else aiter(upload)
+    return Outgoing(b"".join([piece async for piece in upload]))
 
 
 def _has_body(headers: Headers) -> bool:

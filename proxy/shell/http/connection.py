@@ -273,10 +273,13 @@ class Connection(HttpToolsProtocol):
             if self.parser.get_method() == b"CONNECT":
                 raise NoTunnel("this is no forward proxy: CONNECT opens no tunnel here")
             return  # upgrades are not offered, so the request comes again without its wish (RFC 9110 7.8)
+        length = found.get(b"content-length", b"0")
+        if not length.isdigit():  # llhttp leaves the blanks after it
+            self.headers[:] = [(n, v.strip() if n == b"content-length" else v) for n, v in self.headers]
         super().on_headers_complete()
         self.headers = []  # the trailer's, which no application sees
         self._is_in_head, self._is_in_body, self._is_busy = False, True, True
-        self._body_left = int(found.get(b"content-length", 0))
+        self._body_left = int(length)
         self._line_bytes = self._body_bytes = self._content_bytes = 0
         if self._all.is_draining:
             self.cycle.keep_alive = False

@@ -358,7 +358,7 @@ class Relay:
         method: str,
         target: bytes,
         headers: Headers,
-        body: AsyncIterator[bytes] | None,
+        body: Outgoing | AsyncIterator[bytes] | None,
         wire: Wire = DEFAULT,
     ) -> UpstreamResponse:
         """The upstream's response to any other request; `wire`: the one it belongs to. Raises ProxyError."""

@@ -254,20 +254,20 @@ class Upstream:
             raise LoopDetected(f"{self.where} leads back to this proxy (upstream.base_url)")
         session = self._session or self._open()
         path = _escaped(target if isinstance(target, WholePath) else self.base_path + target)
-        whole = body if isinstance(body, Outgoing) else None
+        whole = Outgoing(b"") if body is None else body if isinstance(body, Outgoing) else None
         passed = end_to_end(headers, _NOT_SENT if whole is None else _NOT_SENT_WITH_A_WHOLE)
-        if self._exchanges is not None and method == "POST" and whole is not None:  # as nearly all requests
+        if self._exchanges is not None and whole is not None:  # as nearly all requests
             try:
-                return self._answer(await self._exchanges.post(path, passed, whole))
+                return self._answer(await self._exchanges.send(method.encode(), path, passed, whole))
             except _FAILURES as error:
                 raise self._failed(error) from None
         pairs = [(name.decode("latin-1"), _header_text(value)) for name, value in passed]
         pairs.append((LOOP_HEADER.decode(), self._mark.decode()))
-        if whole is not None:
+        if body is not None and whole is not None:
             pairs.append(("content-length", str(whole.length)))
         limit = self.settings.first_byte_timeout_seconds
         upload = None if body is None or isinstance(body, Outgoing) else Upload(body)
-        pieces = upload or whole
+        pieces = None if body is None else upload or whole
         await notice_what_was_closed()
         try:
             async with asyncio.timeout(None if upload else limit) as wait:

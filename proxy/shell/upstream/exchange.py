@@ -1,5 +1,5 @@
-"""One POST and the head of its response over a connection of aiohttp's pool, without what a session does around them;
-and bodies on their way upstream.
+"""One request and the head of its response over a connection of aiohttp's pool, without what a session does around
+them; and bodies on their way upstream.
 
 Rule: connections, TLS and the parsing of responses are aiohttp's. Left out is what a proxy does not need (parsed URLs,
 cookies, redirects, traces, a task for each body), which is half of the cost of a small request. A connection returns to
@@ -29,6 +29,8 @@ MAX_HEADERS: Final = 1_000
 """Headers of a response; cookies and rate limits behind two gateways reach the client library's own limit of 128."""
 _MAX_HEADS: Final = 1_000
 """Limit for one response, interim ones included: one or two are common, and slow gateways send one now and then."""
+_WITHOUT_BODY: Final = (b"GET", b"HEAD", b"OPTIONS")
+"""Methods without a length where there is no body: RFC 9110 8.6."""
 
 
 class Exchange:
@@ -57,12 +59,13 @@ class Exchange:
             await notice_what_was_closed()
         return self._protocol.is_connected() and not self._protocol.should_close
 
-    async def run(self, request: bytes, body: Outgoing) -> None:
-        """Send a request and read the head of its response. Raises what aiohttp's protocol does, and TimeoutError if
-        `give_up` was called."""
+    async def run(self, request: bytes, body: Outgoing, *, is_head: bool) -> None:
+        """Send a request and read the head of its response; `is_head`: it is a HEAD. Raises what aiohttp's protocol
+        does, and TimeoutError if `give_up` was called."""
         protocol, transport = self._protocol, self._protocol.transport
         assert transport is not None, "a connection that is open"
         protocol.set_response_params(
+            skip_payload=is_head,
             read_until_eof=True,
             auto_decompress=False,
             max_line_size=MAX_HEADER_BYTES,
@@ -149,13 +152,16 @@ class Exchanges:
         self._clock: asyncio.TimerHandle | None = None
         """One timer for all of them: a timer for each would cost a thirtieth of a small request."""
 
-    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Outgoing) -> Exchange:
-        """The response to a request with these headers. Raises what aiohttp does, and ValueError for a header of
-        several lines."""
-        sent = map(b"%b: %b".__mod__, headers)
-        length = b"content-length: %d\r\n\r\n" % body.length
-        request = b"\r\n".join((b"POST %b HTTP/1.1" % target, self._host, *sent, self._mark, length))
-        if not request.count(b"\n") == request.count(b"\r") == len(headers) + 5:
+    async def send(
+        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Outgoing
+    ) -> Exchange:
+        """Return the response to a request with these headers, whose bytes stay as they are: a session would send them
+        as UTF-8. Raises what aiohttp does, and ValueError for a header of several lines."""
+        lines = [b"%b %b HTTP/1.1" % (method, target), self._host, *map(b"%b: %b".__mod__, headers), self._mark]
+        if body.length or method not in _WITHOUT_BODY:
+            lines.append(b"content-length: %d" % body.length)
+        request = b"\r\n".join((*lines, b"", b""))
+        if not request.count(b"\n") == request.count(b"\r") == len(lines) + 1:
             raise ValueError("a header of several lines")
         while True:
             exchange = Exchange(self._kept() or await self._connection(), self._keep)
@@ -164,7 +170,7 @@ class Exchanges:
                     self._awaited[exchange] = self._loop.time() + self._head_seconds
                     if self._clock is None:
                         self._clock = self._loop.call_later(self._head_seconds, self._give_up_late)
-                    await exchange.run(request, body)
+                    await exchange.run(request, body, is_head=method == b"HEAD")
                     return exchange
             except BaseException:
                 exchange.close()

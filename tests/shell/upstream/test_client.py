@@ -133,14 +133,14 @@ async def test_bytes_that_no_url_may_hold_are_escaped() -> None:
     assert seen[0].line == b"GET /v1/%C3%A9 HTTP/1.1"
 
 
-async def test_headers_in_utf8_pass_both_ways_and_latin1_comes_back_as_it_was() -> None:
+async def test_the_bytes_of_headers_pass_both_ways() -> None:
     seen: list[Request] = []
     answer = b"HTTP/1.1 200 OK\r\nx-v: caf\xe9\r\nx-w: caf\xc3\xa9\r\ncontent-length: 0\r\n\r\n"
     async with ScriptedUpstream(answering(answer, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         found = await upstream.send("GET", b"/x", [(b"x-q", "café 中".encode()), (b"x-l", b"caf\xe9")], None)
         await whole(found)
     assert seen[0].values(b"x-q") == ["café 中".encode()]
-    assert seen[0].values(b"x-l") == ["café".encode()]
+    assert seen[0].values(b"x-l") == [b"caf\xe9"]
     assert found.headers[:2] == [(b"x-v", b"caf\xe9"), (b"x-w", b"caf\xc3\xa9")]
 
 
