@@ -180,7 +180,7 @@ class Connection(HttpToolsProtocol):
         """Return where the head ends, or the data."""
         before, self._end_of_last = self._end_of_last, b""
         joined = before + data if before else data
-        if not self._is_in_head and (empty := _EMPTY_LINES.match(joined, begin)):
+        if joined[begin] in b"\r\n" and not self._is_in_head and (empty := _EMPTY_LINES.match(joined, begin)):
             begin = empty.end()  # lines before a request end nothing (RFC 9112 2.2)
         end = joined.find(_BLANK_LINE, begin)
         if end < 0:
