@@ -37,10 +37,10 @@ def references(value: Any) -> Iterator[str]:
             yield from references(one)
 
 
-def test_every_route_is_described_but_the_empty_answers_to_probes() -> None:
+def test_every_route_is_described_but_the_empty_answer_and_the_second_spelling_for_probes() -> None:
     described = {(path, method.upper()) for path, method, _ in operations()}
     served = {(route.path_format, method) for route in routes() for method in route.methods}
-    assert served - described == {("/", "HEAD")}
+    assert served - described == {("/", "HEAD"), *((f"{path}/", "GET") for path in ("/healthz", "/readyz", "/metrics"))}
     assert described <= served
 
 
