@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy import app
-from proxy.shell.models.learning import Learning
+from proxy.shell.models import Learning
 
 
 def test_the_metrics_show_what_the_running_application_learned_for_every_upstream(tmp_path: Path) -> None:

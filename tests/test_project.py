@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from proxy import __main__, __version__
-from proxy.config.settings import Settings, load
+from proxy.config import Settings, load
 from tools.handbook import reference
 
 ROOT = Path(__file__).parent.parent
@@ -200,7 +200,7 @@ PRIVATE_NAMES = {
     "tools/test_build_hooks.py": 1,
 }
 """Imports of private names in tests. It only shrinks."""
-PAST_A_FACE = 917
+PAST_A_FACE = 839
 """The most imports in tests of what a package holds and does not offer. Lower it with each that goes."""
 
 

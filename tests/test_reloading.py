@@ -17,8 +17,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy import app, reloading
 from proxy.app import create_app
-from proxy.config.settings import Settings, SettingsError
-from proxy.config.upstreams import UpstreamSettings
+from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
 from proxy.shell.artifacts import ArtifactStore

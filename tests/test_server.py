@@ -10,7 +10,7 @@ import uvicorn
 from structlog.testing import capture_logs
 
 from proxy import server
-from proxy.config.settings import ServerSettings, Settings
+from proxy.config import ServerSettings, Settings
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 

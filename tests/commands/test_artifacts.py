@@ -15,8 +15,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder
 
 LOG = Artifact(b"".join(b"line %d\n" % number for number in range(1, 5_001)), "run\x1b[31m")
 LISTING = Artifact(b'{"files": ["a", "b"]}', "ls", "json")

@@ -22,7 +22,7 @@ from support.scripted_model import scripted
 from support.serving import serving
 
 from proxy.commands.doctor import Diagnosis, doctor, examined
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.demo.model_server import create_model_server
 
 CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"

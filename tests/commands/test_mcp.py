@@ -11,11 +11,10 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.commands import artifacts as command
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.artifact import Artifact
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder
 from proxy.shell.artifacts.access import Tenants
-from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.store import ArtifactStore
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.settings import mistakes
 
-from proxy.config.settings import load
+from proxy.config import load
 from proxy.core.models.profile import Modality
 
 

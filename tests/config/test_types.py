@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from support.settings import mistakes
 
-from proxy.config import settings, types
-from proxy.config.settings import SettingsError, load
-from proxy.config.types import VARIABLES, client_keys
+from proxy.config import VARIABLES, SettingsError, client_keys, load, settings, types
 from proxy.core.models.profile import Modality
-from proxy.shell.artifacts.access import KEY_HEADERS
+from proxy.shell.artifacts import KEY_HEADERS
 
 KEY = "sk-canary-of-a-file"
 

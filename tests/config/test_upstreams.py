@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.settings import Settings, SettingsError, load
-from proxy.config.upstreams import RoutedUpstream, UpstreamSettings
+from proxy.config import RoutedUpstream, Settings, SettingsError, UpstreamSettings, load
 
 CHAT, MESSAGES, RESPONSES, OLLAMA = "/chat/completions", "/messages", "/responses", "/api/chat"
 FIRST = RoutedUpstream(match="claude-*", wire="messages", base_url="http://first/v1")

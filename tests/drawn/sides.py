@@ -33,7 +33,7 @@ from drawn.bucket import DrawnBucket
 from drawn.case import SETTINGS, Case, Turn
 from drawn.upstream import DrawnUpstream
 from proxy.app import create_app
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.shell.models import calibration, shared_state
 from proxy.shell.planning import planner
 from proxy.shell.relay.relay import Relay

@@ -14,8 +14,8 @@ from fuzz.targets import TARGETS, Target
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from proxy.config.settings import LogSettings
-from proxy.shell.resources.logs import configure_logging
+from proxy.config import LogSettings
+from proxy.shell.resources import configure_logging
 
 DATABASE: Final = Path(__file__).parents[2] / ".hypothesis" / "fuzz"
 """Earlier failures run first."""

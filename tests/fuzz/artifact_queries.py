@@ -21,11 +21,8 @@ from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import PAGE_BYTES
+from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, Replacements
 from proxy.shell.artifacts.access import Tenants
-from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import Replacements
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.endpoints.guard import ArtifactRights
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from support.planners import Models
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.writing import ArtifactAccess
 from proxy.core.overflow.retry import Terms

@@ -16,10 +16,9 @@ from support.journey import KEY, World, long_text, one_call
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
+from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder
 from proxy.shell.artifacts.access import Tenants
-from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.reader import PIECE_BYTES, ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.reader import PIECE_BYTES
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"

@@ -17,11 +17,11 @@ from support.media_samples import base64_of, image_part, png
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.shell.artifacts.access import Tenants
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.guard import Guard
-from proxy.shell.resources.workload import Workload
+from proxy.shell.resources import Workload
 
 ADMIN = "operator-key-0123456789"
 LOG = long_text(6_000)

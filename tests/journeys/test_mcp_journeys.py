@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from support.journey import KEY, World, long_text, one_call
 
-from proxy.shell.artifacts.tools import ArtifactTools
+from proxy.shell.artifacts import ArtifactTools
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -19,7 +19,7 @@ from support.serving import serving
 from support.waiting import wait_until
 
 from proxy.app import create_app
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.shell.models import discovery
 
 Build = Callable[..., World]

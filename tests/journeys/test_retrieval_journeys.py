@@ -17,7 +17,7 @@ from proxy.demo import model_server as embedded
 from proxy.demo.incident import Call, Reply
 from proxy.demo.model_server import Completion
 from proxy.errors import ArtifactStoreUnavailable
-from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts import ArtifactReader
 from proxy.shell.planning.planner import Planner
 
 LONG = long_text(5_000)

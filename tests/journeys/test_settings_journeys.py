@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from support.journey import long_text, one_call
 
-from proxy.config.settings import ENV_ALIASES, ENV_PREFIX, load
+from proxy.config import load
+from proxy.config.settings import ENV_ALIASES, ENV_PREFIX
 from proxy.core.notices.catalogue import MARK
 
 LONG = long_text(5_000)

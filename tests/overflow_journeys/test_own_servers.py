@@ -19,7 +19,7 @@ from support.overflow_words import QUESTION, SYSTEM, conversation, estimate, too
 from support.scripted_upstream import Connection, ScriptedUpstream
 from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.shell.models.calibration import MIN_SAMPLES
 from tools.ports import held_port
 

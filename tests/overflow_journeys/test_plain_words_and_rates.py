@@ -20,8 +20,7 @@ from support.overflow_words import (
 )
 from support.scripted_upstream import Connection, Request
 
-from proxy.shell.models import profiles
-from proxy.shell.models.learning import Learning
+from proxy.shell.models import Learning, profiles
 
 ZAI = b'{"error": {"code": "1261", "message": "Prompt exceeds max length"}}'
 KIMI = b'{"type":"error","error":{"type":"authentication_error","message":"k3-256k supports only 256K context."}}'

@@ -22,7 +22,7 @@ from support.overflow_words import (
     without_numbers,
 )
 
-from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.models import counter_for
 
 
 @pytest.mark.parametrize("named", ["max_tokens", "max_completion_tokens"])

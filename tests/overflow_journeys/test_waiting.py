@@ -28,7 +28,7 @@ from support.overflow_words import conversation, openai_error, too_long, window
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import app
-from proxy.shell.resources.workload import Workload
+from proxy.shell.resources import Workload
 
 REFUSED = saying(400, too_long(8_192, 9_000))
 IN_FILES = {"max_waiting_bytes": 0}

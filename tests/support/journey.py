@@ -21,7 +21,7 @@ import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.app import create_app
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.demo.agent import raise_defects
 from proxy.demo.model_server import create_model_server
 from support.scripted_model import scripted

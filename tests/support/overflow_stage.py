@@ -21,7 +21,7 @@ import structlog
 import uvicorn
 
 from proxy.app import create_app
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from support.scripted_upstream import (
     CHUNKED,
     LAST_CHUNK,

@@ -19,7 +19,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app import create_app
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.demo.agent import Toolbox
 from proxy.demo.incident import Incident, Reply, make_incident
 from proxy.demo.model_server import create_model_server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.settings import SettingsError, load
+from proxy.config import SettingsError, load
 
 
 def mistakes(config_file=None, flags=None):

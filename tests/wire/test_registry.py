@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.line_api import LINES
 
-from proxy.config.upstreams import RoutedUpstream
+from proxy.config import RoutedUpstream
 from proxy.core.text import jsontext
 from proxy.wire import registry
 from proxy.wire.protocol import Wire

@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.config import VARIABLES
-from proxy.config.settings import ArtifactSettings, Settings
+from proxy.config import VARIABLES, ArtifactSettings, Settings
 from proxy.core.notices.writing import ArtifactAccess
-from proxy.shell.artifacts.access import (
-    KEY_HEADERS,
-    AccessResolver,
-    Tenants,
-    create_folder,
-    host_of,
-    is_on_this_machine,
-    unwritable,
-)
+from proxy.shell.artifacts import KEY_HEADERS, AccessResolver, create_folder, unwritable
+from proxy.shell.artifacts.access import Tenants, host_of, is_on_this_machine
 
 KEY = (b"authorization", b"Bearer sk-1")
 HOST = (b"host", b"proxy:8787")

@@ -6,10 +6,7 @@ import pytest
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
-from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import ArtifactsByHash, Record
+from proxy.shell.artifacts import ArtifactReader, ArtifactsByHash, ArtifactStore, PrivateFolder, Record
 
 MINE, OTHERS = "5eed", "0123"
 WHOLE = Artifact(b"the whole of it\n", "Bash")

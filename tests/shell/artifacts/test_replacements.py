@@ -8,8 +8,8 @@ from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.conversation.message import Carried, Content, Parts, Route, Shown, Words
 from proxy.core.conversation.tracked_message import Edit, Reason
-from proxy.shell.artifacts import tools
-from proxy.shell.artifacts.tools import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS, Replacements
+from proxy.shell.artifacts import Replacements, tools
+from proxy.shell.artifacts.tools import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS
 
 MINE, OTHERS = "5eed", "0123"
 LOG, GONE = Artifact(b"a long log\n", "Bash"), Artifact(b'{"messages":[]}', suffix="json")

@@ -22,10 +22,11 @@ from structlog.testing import capture_logs
 
 from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import BucketTrouble, Metadata, PrivateFolder
-from proxy.shell.artifacts.store import MAX_KNOWN, ArtifactStore
+from proxy.shell.artifacts.folder import BucketTrouble, Metadata
+from proxy.shell.artifacts.store import MAX_KNOWN
 
 TENANT = "5eed" * 8
 OTHER = "beef" * 8

@@ -18,13 +18,13 @@ from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import access
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder, access, look_after
 from proxy.shell.artifacts import store as store_module
-from proxy.shell.artifacts.access import Tenants, look_after
+from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import PrivateFolder, metadata_key
-from proxy.shell.artifacts.store import ArtifactStore, Swept, sweep
-from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
+from proxy.shell.artifacts.folder import metadata_key
+from proxy.shell.artifacts.store import Swept, sweep
+from proxy.shell.resources import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8
 HOUR = 3600.0

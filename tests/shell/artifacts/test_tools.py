@@ -11,11 +11,9 @@ from proxy.core.artifact import Artifact
 from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import Wanted
 from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts import ArtifactReader, ArtifactsByHash, ArtifactStore, ArtifactTools, PrivateFolder, Record
 from proxy.shell.artifacts import tools as tools_module
-from proxy.shell.artifacts.folder import TOUCH_SECONDS, PrivateFolder, metadata_key
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Record
+from proxy.shell.artifacts.folder import TOUCH_SECONDS, metadata_key
 
 MINE, OTHER, NOBODY = "5eed" * 8, "beef" * 8, "0000" * 8
 LOG = Artifact(b"one ERROR\ntwo\nthree ERROR\n", "Bash")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.shell.artifacts.folder import PrivateFolder
-from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder
 from proxy.shell.endpoints import services
 from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS, Readiness
 

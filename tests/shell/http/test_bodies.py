@@ -20,7 +20,7 @@ from support.waiting import PATIENCE_SECONDS, let_pass
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.http import bodies
 from proxy.shell.http.bodies import BodyStream, can_unpack, is_zlibs, read_body, unpack
-from proxy.shell.resources.workload import Workload
+from proxy.shell.resources import Workload
 
 PAUSE_SECONDS = 100.0
 """Nothing here takes so long."""

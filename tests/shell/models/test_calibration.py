@@ -4,17 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.shell.models import calibration
+from proxy.shell.models import RATIO_STEP, Trials, calibration
 from proxy.shell.models.calibration import (
     EVERY,
     LATEST,
     MAX_SAMPLES,
     MIN_SAMPLES,
     PLAUSIBLE,
-    RATIO_STEP,
     SELDOM,
     Samples,
-    Trials,
     contradicts,
     indicates_truncation,
     is_plausible,

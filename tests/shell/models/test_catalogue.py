@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 
 from proxy.core.models.names import last_part, plainest, spelling, vendor_of
 from proxy.core.models.profile import Certainty, Modality, ModelProfile
-from proxy.shell.models.catalogue import Catalogue, Price, Prices, price_in, read_file
+from proxy.shell.models import Price, Prices
+from proxy.shell.models.catalogue import Catalogue, price_in, read_file
 from proxy.wire.model_list import ModelLimits, modalities_from
 
 OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"

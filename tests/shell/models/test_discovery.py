@@ -16,7 +16,7 @@ from support.respx_upstream import RespxUpstream
 from support.scripted_upstream import Connection, Request, ScriptedUpstream
 from support.waiting import until
 
-from proxy.config.upstreams import UpstreamSettings
+from proxy.config import UpstreamSettings
 from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.own_servers import MAX_ANSWER_BYTES

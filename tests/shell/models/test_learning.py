@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 from proxy.core.models.facts import Search
 from proxy.core.models.profile import Certainty, Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES, RATIO_STEP
+from proxy.shell.models import RATIO_STEP, Learning
+from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES
 from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, STANDS_SECONDS, merged
-from proxy.shell.models.learning import Learning
 from proxy.shell.resources import whole_files
 from proxy.wire.model_list import ModelLimits
 

@@ -14,11 +14,9 @@ from support.ollama_server import Ollama
 from support.scripted_upstream import Connection, Script, ScriptedUpstream
 from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.config.settings import Settings
-from proxy.config.upstreams import UpstreamSettings
-from proxy.shell.models import discovery
+from proxy.config import Settings, UpstreamSettings
+from proxy.shell.models import ModelResolver, discovery
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
-from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.upstream.client import Upstream
 from tools.ports import held_port
 

@@ -18,8 +18,7 @@ from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
-from proxy.shell.models import shared_state
-from proxy.shell.models.learning import Learning
+from proxy.shell.models import Learning, shared_state
 from proxy.shell.models.shared_state import SharedLearning, forget_everywhere
 from proxy.shell.resources.state_contact import ANSWER_SECONDS, StateContact, place_of
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.shell.models import tokenizer
-from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter, counter_for
+from proxy.shell.models import counter_for, tokenizer
+from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter
 
 ENCODINGS = ["o200k_base", "cl100k_base"]
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=300) | st.text(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from proxy import __version__
-from proxy.shell.models.catalogue import Catalogue, Prices
+from proxy.shell.models import Prices
+from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.operator.overview import BARS, MAX_HOURS, Overview, Priced
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.commands.explain import create_explainer
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.conversation.tracked_message import Edit
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.compaction.budget import Budget
 from proxy.core.media.placement import Routes
 from proxy.core.media.routing import RouteMedia

@@ -6,7 +6,7 @@ import pytest
 from support.planners import TENANT, TOOLS, Models, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.conversation.tracked_message import Reason
 from proxy.core.models.profile import ModelProfile
 from proxy.errors import MalformedRequest

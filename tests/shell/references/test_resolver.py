@@ -17,10 +17,10 @@ from support.picture_server import png
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, finding_key
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, PrivateFolder, finding_key
-from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.store import ArtifactStore, sweep
+from proxy.shell.artifacts.folder import COOLDOWN_SECONDS
+from proxy.shell.artifacts.store import sweep
 from proxy.shell.references import resolver as findings_module
 from proxy.shell.references import resolver as resolver_module
 from proxy.shell.references.resolver import (

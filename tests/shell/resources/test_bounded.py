@@ -5,7 +5,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.shell.resources.bounded import BoundedMap, with_newest
+from proxy.shell.resources import BoundedMap, with_newest
 
 PUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), max_size=40)
 

@@ -11,8 +11,8 @@ import logging
 import pytest
 import structlog
 
-from proxy.config.settings import LogSettings
-from proxy.shell.resources.logs import configure_logging, logger, write_lines_for
+from proxy.config import LogSettings
+from proxy.shell.resources import configure_logging, logger, write_lines_for
 
 
 @pytest.fixture(autouse=True)

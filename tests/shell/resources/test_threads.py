@@ -18,7 +18,7 @@ from textwrap import dedent
 import pytest
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.shell.resources.threads import DaemonThreads, Recurring, TooSlow
+from proxy.shell.resources import DaemonThreads, Recurring, TooSlow
 
 
 def ran(program: str, *arguments: object) -> str:

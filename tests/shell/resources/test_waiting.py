@@ -11,10 +11,9 @@ from typing import IO
 import pytest
 from support.waiting import PATIENCE_SECONDS, until
 
+from proxy.shell.resources import Kept, TooSlow, WaitingRoom, Workload
 from proxy.shell.resources import waiting as module
-from proxy.shell.resources.threads import TooSlow
-from proxy.shell.resources.waiting import SMALL_BYTES, Kept, WaitingRoom
-from proxy.shell.resources.workload import Workload
+from proxy.shell.resources.waiting import SMALL_BYTES
 
 LARGE = SMALL_BYTES + 1
 

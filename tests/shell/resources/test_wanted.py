@@ -10,8 +10,7 @@ from starlette.types import Send
 from support.journey import Received, world
 from support.strategies import notices, spelled, user
 
-from proxy.shell.resources import threads
-from proxy.shell.resources.threads import NotWanted, in_thread, while_wanted
+from proxy.shell.resources import NotWanted, in_thread, threads, while_wanted
 from proxy.wire.chat_completions.message import ChatMessage
 
 MESSAGE = ChatMessage.read(spelled(user("words")))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.shell.resources.whole_files import SharedFile, create_file, remove_unfinished, replace_file
+from proxy.shell.resources import SharedFile, create_file, remove_unfinished, replace_file
 
 
 def test_a_file_is_replaced_as_a_whole_and_is_its_users_alone(tmp_path: Path) -> None:

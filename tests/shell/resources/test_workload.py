@@ -14,16 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.shell.resources import workload
+from proxy.shell.resources import Share, Workload, give_memory_back, workload
 from proxy.shell.resources import workload as workload_module
-from proxy.shell.resources.workload import (
-    LEAST_BYTES,
-    PACE_PART,
-    SMALL_BYTES,
-    Share,
-    Workload,
-    give_memory_back,
-)
+from proxy.shell.resources.workload import LEAST_BYTES, PACE_PART, SMALL_BYTES
 
 
 async def settled() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from proxy.shell.models.catalogue import Price
+from proxy.shell.models import Price
 from proxy.shell.telemetry.collectors import USAGE, Spending, Spread, forget_the_dead
 
 

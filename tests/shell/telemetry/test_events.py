@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planners import Models
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned

@@ -17,8 +17,7 @@ from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.report import Counted
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ClientLeft
-from proxy.shell.models.catalogue import Price
-from proxy.shell.models.learning import Learning
+from proxy.shell.models import Learning, Price
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 from proxy.shell.telemetry.record import RequestOutcome, RequestRecord
 from proxy.shell.telemetry.recorder import Recorder

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 from support.planners import Models
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from proxy.core.models.profile import ModelProfile
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import UpstreamTimeout

@@ -17,8 +17,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
+from proxy.config import SettingsError, load
 from proxy.config import settings as settings_module
-from proxy.config.settings import SettingsError, load
 from proxy.core.overflow.report import VerdictKind
 from proxy.core.overflow.retry import Attempt, AttemptKind
 from proxy.errors import ProxyError, UpstreamTimeout

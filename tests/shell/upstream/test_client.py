@@ -28,7 +28,7 @@ from support.scripted_upstream import (
 )
 from support.waiting import PATIENCE_SECONDS, let_pass
 
-from proxy.config.upstreams import UpstreamSettings
+from proxy.config import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.upstream import client as module
 from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamResponse, end_to_end

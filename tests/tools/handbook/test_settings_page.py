@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from proxy.config.settings import Settings
+from proxy.config import Settings
 from tools.handbook import reference, settings_page
 
 
