@@ -363,7 +363,7 @@ class Reply(Protocol):
         """Final bytes for the client, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """Final bytes if the model would call us again: a normal end, with `sentence` if the model wrote nothing for
+        """Final bytes if the model would call us again: a normal end, with `sentence` after what the model wrote for
         the client."""
 
     def next_round(self) -> None:

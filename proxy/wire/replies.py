@@ -125,9 +125,10 @@ class Reply(ABC):
         """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
         return self._usage.totals(self._round_usage) if self._is_changed else {}
 
-    @property
-    def _has_spoken(self) -> bool:
-        return self.texts[0] in self._spoken or bool(self._parsed and self._parsed.texts.get(self.texts[0]))
+    def _paragraph(self, sentence: str) -> str:
+        """A sentence after what the model has written for people, if it has."""
+        has_spoken = self.texts[0] in self._spoken or bool(self._parsed and self._parsed.texts.get(self.texts[0]))
+        return BETWEEN_TEXTS + sentence if has_spoken else sentence
 
     def _counts_in(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
         """The counts at the end of a round."""
@@ -168,7 +169,7 @@ class WholeReply(Reply):
     @abstractmethod
     def _merged(self, stopped_with: str | None = None) -> Changes:
         """Changes that turn this round's body into that of all rounds. `stopped_with`: the model would call us again; a
-        sentence in its place, empty if it has spoken."""
+        sentence in its place."""
 
     @property
     def _calls_us(self) -> bool:
@@ -195,8 +196,8 @@ class WholeReply(Reply):
         return self._for_client(self._merged() if self._parsed is not None else {})
 
     def stopped(self, sentence: str) -> bytes:
-        """The body if the model would call us again: a normal end, with `sentence` if it wrote nothing."""
-        return self._for_client(self._merged("" if self._has_spoken else sentence))
+        """The body if the model would call us again: a normal end, with `sentence` after what it wrote."""
+        return self._for_client(self._merged(sentence))
 
     def _for_client(self, changes: Changes) -> bytes:
         if self._rounds and self._round_usage:
@@ -223,12 +224,11 @@ class MessageReply(WholeReply):
             others = self._parsed.others
             changes[*self.place, "tool_calls"] = jsontext.join_array(others) if others else None
         for name, texts in self._texts.items():
-            if texts:
-                changes[*self.place, name] = jsontext.dump(BETWEEN_TEXTS.join([*texts, *self._text(name)]))
+            words = [stopped_with] if stopped_with and name == self.texts[0] else []
+            if texts or words:
+                changes[*self.place, name] = jsontext.dump(BETWEEN_TEXTS.join([*texts, *self._text(name), *words]))
         if stopped_with is not None:
             changes |= self.finish
-        if stopped_with:
-            changes[*self.place, self.texts[0]] = jsontext.dump(stopped_with)
         return changes
 
     def _text(self, name: str) -> list[str]:
@@ -312,8 +312,7 @@ class StreamedReply(Reply):
 
     @abstractmethod
     def stopped(self, sentence: str) -> bytes:
-        """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model
-        wrote nothing for the client."""
+        """The end of the stream if the model would call us again: a normal end, preceded by `sentence`."""
 
     def _keep(self, came: bytes) -> None:
         """Keep what the message is assembled from."""

@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Send
 from support import messages_answers
 from support.journey import Received, World, long_text
+from support.journey_models import FAILURES, FailingLater
 from support.messages_journey import MARK, ask, marked, request, said_by
 from support.model_turns import Answer, Usage, as_events, as_json
 from support.valid_messages import complaints
@@ -149,6 +150,20 @@ def test_a_model_that_only_ever_reads_is_stopped_with_a_sentence(stream: bool, b
     assert set(server.complaints) == {
         complaint for complaint in server.complaints if complaint.endswith("`tool_use` ids must be unique")
     }
+
+
+@STREAMED
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("spoken", [[text("Let me look.")], []])
+def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
+    spoken: list[dict[str, Any]], failure: str, stream: bool, build: Any
+) -> None:
+    world, name = learnt(build)
+    once = Scripted([*spoken, use("read_artifact", 1, id=name, lines="1-2")])
+    world.upstream.answer = FailingLater(once, failure)
+    reported = said_by(world, request_with_tool(stream=stream))
+    assert (reported["stop_reason"], reported["content"][:-1]) == ("end_turn", spoken)
+    assert reported["content"][-1]["text"].startswith("(The answer ends here")
 
 
 def test_an_answer_that_has_nothing_to_do_with_it_keeps_its_bytes(build: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.types import Send
 from support.journey import Received, World, long_text
+from support.journey_models import FAILURES, FailingLater
 from support.model_turns import Call, Reply, Usage
 from support.responses_answers import answered
 from support.responses_journey import PATH
@@ -121,6 +122,24 @@ def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, strea
     assert names == ["fetch", "read_artifact", "fetch"]
     assert "line 7: value" in json.dumps(sent)
     assert script.complaints == []
+
+
+@STREAMED
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("said", ["Let me look.", ""])
+def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
+    said: str, failure: str, build: Any, stream: bool
+) -> None:
+    script = Scripted([])
+    world = build(128_000, answer=script)
+    script.replies += [Reply("First.")]
+    script.replies += [Reply(said, (reads(world, lines="7-8"),))]
+    world.upstream.answer = FailingLater(script, failure)
+    response = answer_to(world, stream=stream)
+    *before, last = spoken(response["output"])
+    assert (before, response["status"]) == ([said] if said else [], "completed")
+    assert last.startswith("(The answer ends here")
+    assert "read_artifact" not in {item.get("name") for item in response["output"]}
 
 
 @STREAMED

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Send
 from support.answer_shapes import understood
 from support.journey import KEY, Received, World, long_text, one_call
-from support.journey_models import in_turn, reads, respond, thinking
+from support.journey_models import FAILURES, FailingLater, in_turn, reads, respond, thinking
 
 from proxy.core.notices.writing import is_ours
 from proxy.demo import model_server as embedded
@@ -189,7 +189,8 @@ def test_after_eight_readings_the_model_is_warned_and_then_stopped(spoken: bool,
     assert "last of 8 readings" not in world.upstream.last.messages[-3]["content"]
     assert (reported["finish"], reported["message"]["tool_calls"]) == ("stop", [])
     content = reported["message"]["content"]
-    assert content == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in content
+    assert content.startswith("\n\n".join(["Once more."] * 9 if spoken else ["("]))
+    assert "8 pages" in content
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["usage"]["prompt_tokens"]) == (8, 9_000)
     usage = reported["usage"]
@@ -459,23 +460,38 @@ def then(first: Any, second: Any) -> Any:
     return answer
 
 
-def test_an_error_in_a_later_round_passes_when_nothing_has_gone_out(build: Any) -> None:
+@STREAMED
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("spoken", ["Let me look.", ""])
+def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
+    spoken: str, failure: str, stream: bool, build: Any
+) -> None:
     world, name = learnt(build)
-    world.upstream.answer = then(_busy, thinking(in_turn(reads(name))))
-    answer = world.ask(request())
-    assert (answer.status_code, answer.json()["error"]["message"]) == (429, "Slow down.")
+    world.upstream.answer = FailingLater(thinking(in_turn(reads(name, spoken))), failure)
+    reported = answer_to(world, request(), stream)
+    assert reported["message"]["content"].startswith(f"{spoken}\n\n(The answer" if spoken else "(The answer")
+    assert (reported["finish"], reported["message"].get("tool_calls") or []) == ("stop", [])
 
 
-def test_an_error_in_a_later_round_breaks_the_stream(build: Any) -> None:
-    import httpx
+def test_the_sentence_at_the_end_is_in_the_language_of_the_notices(build: Any) -> None:
+    world, name = learnt(build, language="zh")
+    world.upstream.answer = FailingLater(thinking(in_turn(reads(name))), "busy")
+    assert "继续回答的请求失败：HTTP 429。" in answer_to(world, request())["message"]["content"]
 
+
+@STREAMED
+@pytest.mark.parametrize("spoken", ["Let me look.", ""])
+def test_an_answer_ends_with_its_own_words_where_a_later_round_fails(spoken: str, stream: bool, build: Any) -> None:
     world, name = learnt(build)
-    world.upstream.answer = then(_busy, thinking(in_turn(reads(name, "Let me look."))))
-    with pytest.raises(httpx.RemoteProtocolError):
-        world.ask(request(stream=True))
-    done = world.logged("request_done", 2)[-1]
-    assert (done["outcome"], done["level"]) == ("upstream_unreachable", "warning")
-    assert "HTTP 429" in done["problem"]
+    world.upstream.answer = then(_busy, thinking(in_turn(reads(name, spoken))))
+    reported = answer_to(world, request(), stream)
+    words = "(The answer ends here: the model read a part of what was cut, and the request to go on with it failed: "
+    assert reported["message"]["content"] == (f"{spoken}\n\n" if spoken else "") + f"{words}HTTP 429.)"
+    assert reported["finish"] == "stop"
+    assert not reported["message"].get("tool_calls")
+    (line,) = world.log("reading_broken")
+    assert (line["level"], line["problem"]) == ("warning", "HTTP 429")
+    assert world.logged("request_done", 2)[-1]["outcome"] == "answered"
 
 
 TOO_MANY = "Invalid 'tools': array too long. Expected an array with maximum length 128, but got one with length 129."
@@ -621,9 +637,8 @@ def test_an_answer_ends_where_nothing_fits_any_more(spoken: str, stream: bool, b
     world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken))))
     reported = answer_to(world, request(), stream)
     assert reported["finish"] == "stop"
-    assert (
-        reported["message"]["content"] == spoken if spoken else "could not be given" in reported["message"]["content"]
-    )
+    assert reported["message"]["content"].startswith(f"{spoken}\n\n(" if spoken else "(")
+    assert "could not be given" in reported["message"]["content"]
 
 
 @pytest.mark.breaks_the_proxy
@@ -639,7 +654,8 @@ def test_a_defect_of_the_proxy_costs_the_page_and_not_the_answer(
     monkeypatch.setattr(Planner, "plan_further", broken)
     teach(world, reads(name, "Let me look."))
     reported = answer_to(world, request(), stream)
-    assert (reported["message"]["content"], reported["finish"]) == ("Let me look.", "stop")
+    assert reported["message"]["content"].startswith("Let me look.\n\n(The answer ends here: ")
+    assert reported["finish"] == "stop"
     teach(world, mixed(name))
     assert [call["function"]["name"] for call in answer_to(world, request(), stream)["message"]["tool_calls"]] == [
         "fetch",

@@ -37,6 +37,37 @@ async def respond(send: Send, body: bytes, content_type: bytes = b"application/j
     await send({"type": "http.response.body", "body": body})
 
 
+FAILURES = ("busy", "down", "refused", "half a body", "an error in a stream", "nothing")
+"""What `FailingLater` knows."""
+
+
+class FailingLater:
+    """An upstream that answers one request, and fails in one of these ways from then on."""
+
+    def __init__(self, answer: Any, failure: str) -> None:
+        self._answer, self._failure, self._count = answer, failure, 0
+        if hasattr(answer, "beside"):
+            self.beside = answer.beside
+
+    async def __call__(self, received: Received, send: Send) -> bool:
+        self._count += 1
+        if self._count == 1:
+            return bool(await self._answer(received, send))
+        error = b'{"error": {"message": "Not now.", "type": "overloaded_error"}}'
+        match self._failure:
+            case "half a body":
+                headers = [(b"content-type", b"application/json"), (b"content-length", b"1000")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                await send({"type": "http.response.body", "body": b'{"id": "1", ', "more_body": True})
+            case "an error in a stream":
+                await respond(send, b"data: " + error + b"\n\n", b"text/event-stream")
+            case "nothing":
+                await respond(send, b"")
+            case status:
+                await respond(send, error, status={"busy": 429, "down": 503, "refused": 400}[status])
+        return True
+
+
 def reads(name: str, text: str = "", **parameters: Any) -> Reply:
     """The model reads an artifact."""
     return Reply(text, (Call("read_artifact", {"id": name, **parameters}),))

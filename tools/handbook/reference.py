@@ -267,6 +267,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "state it is in `advice`",
     ),
     (
+        ("reading_broken",),
+        "the model read a page of what was cut, and the request to go on with it failed (`problem`); the response ends "
+        "there, and says so",
+    ),
+    (
         ("planning_failed", "reference_failed", "judging_failed", "request_failed"),
         "a defect of the proxy; the request is sent unchanged if possible",
     ),

@@ -168,6 +168,11 @@ READING: Final[Phrases] = {
         "(The answer ends here: the model asked for a page of what was cut, and could not be given it.)",
         "（回答到此为止：模型要求读取被截去内容中的一页，但无法提供。）",
     ),
+    "broken": (
+        "(The answer ends here: the model read a part of what was cut, and the request to go on with it failed: "
+        "{problem}.)",
+        "（回答到此为止：模型读取了被截去内容的一部分，但继续回答的请求失败：{problem}。）",
+    ),
 }
 """The other texts of the proxy's own tool."""
 

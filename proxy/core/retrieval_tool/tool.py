@@ -203,13 +203,18 @@ def _problem(error: ProxyError, language: Language) -> str:
 
 
 def stopped(rounds: int, language: Language) -> str:
-    """Shown to the client if the model wrote nothing and would read pages forever."""
+    """Shown to the client if the model would read pages forever."""
     return say(READING, "stopped", language, rounds=rounds)
 
 
 def withheld(language: Language) -> str:
-    """Shown to the client if the model wrote nothing and its page does not fit."""
+    """Shown to the client if the model's page does not fit."""
     return say(READING, "withheld", language)
+
+
+def broken(problem: str, language: Language) -> str:
+    """Shown to the client if the upstream failed after the model had read a page. `problem`: a status or a code."""
+    return say(READING, "broken", language, problem=problem)
 
 
 def lacking_result(language: Language) -> str:

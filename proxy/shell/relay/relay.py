@@ -203,16 +203,17 @@ class Relay:
         kept.drop()
         return refusal
 
-    async def _send_round(self, pending: PendingRequest, request_id: str) -> tuple[PeekedResponse, Planned]:
-        """One more round of a response: a send like any other, with a record of its own."""
+    async def _send_round(self, pending: PendingRequest, request_id: str) -> tuple[PeekedResponse, Planned, str]:
+        """One more round of a response: a send like any other, with a record of its own. The text says what is wrong
+        with it."""
         record = RequestRecord(request_id, time.perf_counter())
         record.note_plan(pending.planned)
         planned = await self._sends.kept(pending.planned, pending.tenant, record)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, pending.tenant, record)
-        response, send, _ = await self._climb(structs.replace(pending, planned=planned, larger=None), record)
+        response, send, outcome = await self._climb(structs.replace(pending, planned=planned, larger=None), record)
         await pending.kept.rest()
-        return response, send.planned
+        return response, send.planned, "" if _is_better(outcome) else f"HTTP {response.status}"
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
         """How long a client of a stream may receive nothing before its first event; None: as long as it takes."""

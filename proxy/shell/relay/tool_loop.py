@@ -1,8 +1,9 @@
 """Answers the calls of the proxy's own tool and continues with the model until it has a response for the client.
 
 Rule: a client never gets an error that it would not have had without the tool: the model reads why a page is missing,
-and continues without one that does not fit. What it works on stays: a page gets the room that is left. At most
-MAX_ROUNDS readings in one response; each is recorded.
+and continues without one that does not fit; where it cannot continue, the response ends with what it wrote, and why.
+What it works on stays: a page gets the room that is left. At most MAX_ROUNDS readings in one response; each is
+recorded.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from proxy.core.retrieval_tool.hidden_calls import (
 )
 from proxy.core.retrieval_tool.tool import (
     Wanted,
+    broken,
     notice,
     stopped,
     wanted_by,
     withheld,
 )
 from proxy.core.text.lines import utf8_length
-from proxy.errors import ContextOverflow, UpstreamUnreachable
+from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
@@ -58,9 +60,9 @@ _NEXT_TOKENS: Final = 400
 _SHARES: Final = (1.0, 0.25, 0.06, 0.0)
 """Shares of a page, tried in turn if the request would not fit with it; 0: one line in its place."""
 
-Send: TypeAlias = Callable[[PendingRequest, str], Awaitable[tuple[PeekedResponse, Planned]]]
-"""Sends the plan for the request with this id; returns the final response and the plan that it answers. Raises
-ProxyError."""
+Send: TypeAlias = Callable[[PendingRequest, str], Awaitable[tuple[PeekedResponse, Planned, str]]]
+"""Sends the plan for the request with this id; returns the final response, the plan that it answers, and what is wrong
+with it, empty for a reply. Raises ProxyError."""
 
 
 class Retrieval(Struct, frozen=True):
@@ -96,15 +98,20 @@ class ToolLoop(Struct):
     """Sent last."""
     count: int = 0
     """Number of readings so far."""
+    problem: str = ""
+    """Why the latest round failed."""
 
     @property
     def last_words(self) -> str:
-        """The text of a response in which the model has written nothing and may not continue."""
+        """The last text of a response in which the model may not continue."""
         language = self.retrieval.language
+        if self.problem:
+            return broken(self.problem, language)
         return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
 
-    async def following(self, message: AssistantMessage) -> PeekedResponse | None:
-        """The model's next response, after its calls were answered; None if it may not continue. Raises ProxyError."""
+    async def following(self, message: AssistantMessage, *, as_stream: bool) -> PeekedResponse | None:
+        """The model's next response, after its calls were answered, a stream or not; None if it may not continue, or
+        there is none."""
         if self.count == MAX_ROUNDS:
             return None
         read = await self._read(message)
@@ -114,12 +121,34 @@ class ToolLoop(Struct):
             again = partial(self._again, message)
             round_of = structs.replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
-                answer, self.planned = await self.send(round_of, self.record.request_id)
+                answer, planned, self.problem = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
                 read = await self._with_pages(message, 0.0)
+            except ProxyError as error:
+                self._fail(error.code)
+                return None
             else:
+                if self.problem or answer.is_stream is not as_stream:
+                    await answer.aclose()
+                    self._fail(self.problem or "another form of response")
+                    return None
+                self.planned = planned
                 return answer
         return None
+
+    async def body_of(self, answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None] | None:
+        """The body of a later round, as `_read` has it; None if it breaks off."""
+        try:
+            return await _read(answer)
+        except UpstreamError as error:
+            await answer.aclose()
+            self._fail(error.code)
+            return None
+
+    def _fail(self, problem: str) -> None:
+        """Note why there is no next response."""
+        self.problem = problem
+        logger().warning("reading_broken", request_id=self.record.request_id, problem=problem)
 
     async def close(self, message: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
         """Keep what is needed when the client returns, before it has the end of its response.
@@ -243,10 +272,10 @@ class WholeResponse:
         """Go through the rounds. Raises ProxyError."""
         reply, current = rounds.planned.wire.reply(stream=False), first
         try:
+            pieces, rest = await _read(first)
+            counted = first.counted
             while True:
-                pieces, rest = await _read(current)
-                counted = first.counted
-                if rest is not None or current.status != 200:
+                if rest is not None:
                     return cls(current, pieces, counted, rest)
                 came = b"".join(pieces)
                 reply.feed(came)
@@ -256,12 +285,13 @@ class WholeResponse:
                     if message is not None:
                         await rounds.close(message, current, current)
                     return cls(current, [], counted)._saying(reply.last_words(), came)
-                following = await rounds.following(message)
-                if following is None:
+                following = await rounds.following(message, as_stream=False)
+                body = None if following is None else await rounds.body_of(following)
+                if following is None or body is None:
                     await rounds.close(message, current, current)
                     return cls(current, [], counted)._saying(reply.stopped(rounds.last_words), came)
                 await current.aclose()
-                current = following
+                current, (pieces, rest) = following, body
                 reply.next_round()
         except BaseException:
             await current.aclose()
@@ -313,7 +343,7 @@ class StreamedResponse:
         return self._first.counted
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The events, like UpstreamResponse.chunks. Raises ProxyError if a later round fails."""
+        """The events, like UpstreamResponse.chunks."""
         wire = self._rounds.planned.wire
         stream = wire.reply(stream=True)
         while True:
@@ -331,9 +361,9 @@ class StreamedResponse:
                 return
             seconds = self._rounds.retrieval.keepalive_seconds
             if seconds is None or not wire.framing.comment:
-                following = await self._rounds.following(message)
+                following = await self._rounds.following(message, as_stream=True)
             else:
-                self._coming = asyncio.create_task(self._rounds.following(message))
+                self._coming = asyncio.create_task(self._rounds.following(message, as_stream=True))
                 while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
                     yield wire.framing.comment
                 following, self._coming = self._coming.result(), None
@@ -343,8 +373,6 @@ class StreamedResponse:
                 return
             await self._current.aclose()
             self._current = following
-            if following.status != 200 or not following.is_stream:
-                raise UpstreamUnreachable(f"the upstream ended an answer: its next round got HTTP {following.status}")
             stream.next_round()
 
     async def drain(self) -> None:

@@ -256,10 +256,8 @@ class AnswerStream(_Answer, StreamedReply):
         return None if self._finish in BROKEN_OFF else reply_in(assembled(map(content_of, self._kept_events())))
 
     def stopped(self, sentence: str) -> bytes:
-        """The last chunk contains the sentence, if the model wrote nothing."""
-        changes = {_FINISH: _PLAIN_END}
-        if not self._has_spoken:
-            changes[_DELTA] = jsontext.dump({self.texts[0]: sentence})
+        """The last chunk contains the sentence."""
+        changes = {_FINISH: _PLAIN_END, _DELTA: jsontext.dump({self.texts[0]: self._paragraph(sentence)})}
         ended = [_rewritten(event, changes) if _finishes(event) else event for event in self._held]
         return b"".join([*ended, self._rest])
 

@@ -309,14 +309,13 @@ class AnswerStream(_Answer, StreamedReply):
         return None if blocks is None else reply_in(blocks)
 
     def stopped(self, sentence: str) -> bytes:
-        """A text block before the end, if the model wrote nothing."""
+        """A text block before the end."""
         changes: Changes = {("delta", "stop_reason"): _PLAIN_END}
         ended = [
             rewritten(event, changes) if isinstance(content_of(event).get("delta"), dict) else event
             for event in self._held
         ]
-        words = b"" if self._has_spoken else _text_block(self._blocks, sentence)
-        return b"".join([words, *ended, self._rest])
+        return b"".join([_text_block(self._blocks, sentence), *ended, self._rest])
 
 
 def _text_block(index: int, text: str) -> bytes:

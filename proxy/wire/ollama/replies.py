@@ -224,10 +224,8 @@ class AnswerStream(_Answer, StreamedReply):
         return reply_in(forwarded | {"tool_calls": jsontext.join_array(calls)})
 
     def stopped(self, sentence: str) -> bytes:
-        """The last line contains the sentence, if the model wrote nothing."""
-        if self._has_spoken:
-            return self.last_words()
-        changes: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(sentence)}
+        """The last line contains the sentence."""
+        changes: Changes = {(_MESSAGE, self.texts[0]): jsontext.dump(self._paragraph(sentence))}
         return b"".join([*(jsontext.spliced(line.strip(), changes) + b"\n" for line in self._held), self._rest])
 
 

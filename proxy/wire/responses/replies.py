@@ -393,9 +393,7 @@ class ReplyStream(_Response, StreamedReply):
         return self._released() + self._ended()
 
     def stopped(self, sentence: str) -> bytes:
-        """A message before the end, if the model wrote nothing. Reasoning that still waits belongs to our call."""
-        if self._has_spoken:
-            return self._ended()
+        """A message before the end. Reasoning that still waits belongs to our call."""
         message = said_by_us(sentence, self._rounds)
         part = message["content"][0]
         index = len(self._before) + len(self._shown())

@@ -77,7 +77,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
         answer.next_round()
     choice = json.loads(ending)["choices"][0]
     assert choice["finish_reason"] == "stop"
-    assert choice["message"]["content"] == ("So.\n\nSo." if spoken else "Stopped.")
+    assert choice["message"]["content"] == ("So.\n\nSo.\n\nStopped." if spoken else "Stopped.")
     assert "tool_calls" not in choice["message"]
 
 

@@ -200,7 +200,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
         ending = stream.stopped("Stopped.")
         stream.next_round()
     client = understood(reported + ending)
-    assert client["message"]["content"] == ("So." if spoken else "Stopped.")
+    assert client["message"]["content"] == ("So.\n\nStopped." if spoken else "Stopped.")
     assert (client["finish"], client["done"]) == ("stop", True)
 
 

@@ -94,7 +94,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
         ending = json.loads(answer.stopped("Stopped."))
         answer.next_round()
     assert ending["stop_reason"] == "end_turn"
-    assert ending["content"] == [text(spoken)] * 2 + ([] if spoken else [text("Stopped.")])
+    assert ending["content"] == [text(spoken)] * 2 + [text("Stopped.")]
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ def test_a_round_too_long_to_be_buffered_is_the_answer(most, goes_on, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("blocks", "words"), [(b"", ["Stopped."]), (text_block(0, ""), ["", "Stopped."]), (text_block(0, "So."), ["So."])]
+    ("blocks", "words"),
+    [(b"", ["Stopped."]), (text_block(0, ""), ["", "Stopped."]), (text_block(0, "So."), ["So.", "Stopped."])],
 )
 def test_a_model_that_is_stopped_ends_with_a_word(blocks, words):
     stream = AnswerStream()
@@ -144,7 +145,7 @@ def test_of_a_model_that_is_stopped_an_odd_end_stays():
     stream, odd = AnswerStream(), event("message_delta", delta=7)
     stream.feed(START + text_block(0, "So.") + call_block(1, "read_artifact", {}) + odd)
     assert stream.end() is not None
-    assert stream.stopped("Stopped.") == odd
+    assert stream.stopped("Stopped.").endswith(odd)
 
 
 def test_what_the_first_round_counted_is_known_once_we_are_called():

@@ -100,7 +100,7 @@ def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_ca
     answer.next_round()
     assert read(answer, body(THOUGHT, OWN, store=True))
     reported = json.loads(answer.stopped("Stopped."))
-    assert reported["output"] == [THOUGHT, words("Let me look.")]
+    assert reported["output"] == [THOUGHT, words("Let me look."), said_by_us("Stopped.", 1)]
 
 
 def usage(prompt, reply):
@@ -140,15 +140,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(spoken):
         assert read(answer, body(THOUGHT, *spoken, OWN))
         ending = answer.stopped("Stopped.")
         answer.next_round()
-    assert outputs(ending) == ([*spoken] * 2 if spoken else [said_by_us("Stopped.", 1)])
-
-
-def test_a_model_that_spoke_only_in_an_earlier_round_has_spoken():
-    answer = ReplyBody()
-    read(answer, body(words("So."), OWN))
-    answer.next_round()
-    read(answer, body(OWN))
-    assert outputs(answer.stopped("Stopped.")) == [words("So.")]
+    assert outputs(ending) == [*spoken, *spoken, said_by_us("Stopped.", 1)]
 
 
 def test_reasoning_is_shown_only_with_what_it_belongs_to():

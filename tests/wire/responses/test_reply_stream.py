@@ -135,7 +135,7 @@ def test_a_model_that_is_stopped_ends_with_a_word(texts):
     reported += fed(stream, came_of(Reply(texts[1], (READS,)), 2))
     assert stream.end() is not None
     output = understood(reported + stream.stopped("Stopped."))["output"]
-    assert [item["content"][0]["text"] for item in output] == [text for text in texts if text] or ["Stopped."]
+    assert [item["content"][0]["text"] for item in output] == [*filter(None, texts), "Stopped."]
 
 
 @given(LAST, PLACES, KEPT)
