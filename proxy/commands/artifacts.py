@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from proxy.config import Settings, client_keys, missing_extra
-from proxy.core.artifact_reading.pages import Query
+from proxy.core.artifact_reading import Query
 from proxy.errors import BadArtifactQuery, ProxyError
 from proxy.shell.artifacts import (
     META,

@@ -20,8 +20,8 @@ from rich.text import Text
 from proxy.commands.explain import create_console, number
 from proxy.config import Settings, StateUrl, UpstreamSettings
 from proxy.core.models import ModelProfile, window_in_name
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.core.text import ExcerptLimits
+from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import create_folder, create_tenants
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, Learning, ModelResolver, counter_for, key_of, stated_by
 from proxy.shell.planning.pipelines import Pipelines

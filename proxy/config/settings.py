@@ -48,12 +48,12 @@ from proxy.config.types import (
     missing_extra,
 )
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
-from proxy.core.compaction.budget import LOW_MARK
-from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS
+from proxy.core.compaction import LOW_MARK
+from proxy.core.media import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.models import ToolImages
-from proxy.core.retrieval_tool.tool import RetrievalPolicy
-from proxy.core.text.excerpt import HEAD_SHARE, Direction
-from proxy.core.truncation.tool_output import Sanitise
+from proxy.core.retrieval_tool import RetrievalPolicy
+from proxy.core.text import HEAD_SHARE, Direction
+from proxy.core.truncation import Sanitise
 from proxy.wire import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
 
 ENV_PREFIX: Final = "CONTEXT_PROXY_"

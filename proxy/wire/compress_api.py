@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
-from proxy.core.compaction.plan import Compressed
+from proxy.core.compaction import Compressed
 from proxy.core.text import Raw, jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE

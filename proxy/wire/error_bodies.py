@@ -17,8 +17,18 @@ from typing import Any, Final
 
 from msgspec import field
 
-from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, judge
-from proxy.core.overflow.report import means_cut
+from proxy.core.overflow import (
+    ErrorCode,
+    ErrorReport,
+    ErrorText,
+    Figures,
+    Place,
+    Scope,
+    Sent,
+    Verdict,
+    judge,
+    means_cut,
+)
 from proxy.core.text import jsontext
 
 MAX_FOUND: Final = 128

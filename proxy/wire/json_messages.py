@@ -33,7 +33,7 @@ from proxy.core.conversation import (
     ToolCall,
     Words,
 )
-from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
+from proxy.core.retrieval_tool import RetrievalPolicy, is_offered
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.media import addresses_in, with_replaced
 

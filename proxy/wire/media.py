@@ -21,9 +21,19 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import structs
 
-from proxy.core.content_types import ContentKind, is_binary, media_type, mime_by_name, plain_mime
-from proxy.core.content_types.media_type import BINARY
-from proxy.core.content_types.texts import data_url, decoded, is_address, last_of, looks_decoded_by_force
+from proxy.core.content_types import (
+    BINARY,
+    ContentKind,
+    data_url,
+    decoded,
+    is_address,
+    is_binary,
+    last_of,
+    looks_decoded_by_force,
+    media_type,
+    mime_by_name,
+    plain_mime,
+)
 from proxy.core.conversation import REMOTE, Attachment, Replacement, Shape
 from proxy.core.text import Path, jsontext
 

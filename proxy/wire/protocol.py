@@ -18,8 +18,7 @@ from typing_extensions import TypedDict
 
 from proxy.core.conversation import Message, ToolCall, unpaired
 from proxy.core.overflow import Counted, Sent, Verdict
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, AssistantMessage, OwnCall
-from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.retrieval_tool import HISTORY_BYTES, AssistantMessage, OwnCall, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer

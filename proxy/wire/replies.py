@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.streams import SSE, Framing
 

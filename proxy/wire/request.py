@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation import Conversation, Message, ToolCall, Unpaired
 from proxy.core.models import LIFTED, stating
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
 

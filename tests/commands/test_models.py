@@ -14,7 +14,7 @@ from support.respx_upstream import RespxUpstream
 from proxy.__main__ import main
 from proxy.commands.models import print_models
 from proxy.config import Settings
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 from proxy.shell.models import Learning
 
 BASE = "https://llm.example.org/v1"

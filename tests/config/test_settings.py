@@ -11,7 +11,7 @@ from support.settings import mistakes
 
 from proxy.config import ModelSettings, Settings, load
 from proxy.config.settings import ENV_ALIASES
-from proxy.core.text.excerpt import Direction
+from proxy.core.text import Direction
 from proxy.shell.models.tokenizer import _VOCABULARIES
 
 

@@ -4,7 +4,7 @@ import pytest
 from support.settings import mistakes
 
 from proxy.config import load
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 
 
 def test_lists_and_objects_are_written_as_json_in_variables(config, monkeypatch):

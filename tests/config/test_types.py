@@ -8,7 +8,7 @@ import pytest
 from support.settings import mistakes
 
 from proxy.config import VARIABLES, SettingsError, client_keys, load, settings, types
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 from proxy.shell.artifacts import KEY_HEADERS
 
 KEY = "sk-canary-of-a-file"

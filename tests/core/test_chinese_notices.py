@@ -15,22 +15,19 @@ from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy import errors
 from proxy.core.artifact import Artifact
+from proxy.core.artifact_reading import MAX_PATTERN_CHARACTERS, Query
 from proxy.core.artifact_reading import pages as reading_notices
-from proxy.core.artifact_reading.pages import Query
-from proxy.core.artifact_reading.search import MAX_PATTERN_CHARACTERS, Hits
-from proxy.core.compaction.budget import Budget
+from proxy.core.artifact_reading.search import Hits
+from proxy.core.compaction import Budget
 from proxy.core.content_types import ContentKind, MediaType, known
-from proxy.core.conversation.references import FetchError, Unfetched
+from proxy.core.conversation import FetchError, Unfetched
 from proxy.core.media import descriptions as media_descriptions
 from proxy.core.media.descriptions import OmissionReason, description
-from proxy.core.models.profile import AgentFileAccess
-from proxy.core.notices import catalogue
-from proxy.core.notices.resume import PageSize, Resume
-from proxy.core.notices.writing import ArtifactAccess, Notices
+from proxy.core.models import AgentFileAccess
+from proxy.core.notices import ArtifactAccess, Notices, PageSize, Resume, catalogue
 from proxy.core.overflow import refusal
 from proxy.core.retrieval_tool import tool as own_tool
-from proxy.core.text.excerpt import Excerpt
-from proxy.core.text.lines import Page
+from proxy.core.text import Excerpt, Page
 from proxy.errors import ProxyError
 
 ENGLISH = re.compile(r"(?:[A-Za-z]+[ ,.;:]+){2}[A-Za-z]+")

@@ -12,13 +12,11 @@ from msgspec import structs
 from support.media_samples import base64_of, image_part, mcp_block, png
 from support.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn, user
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import ImageLimit
-from proxy.core.conversation.tracked_message import Size, size_of
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.compaction import Budget, ImageLimit
+from proxy.core.conversation import Size, size_of
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import Modality, ToolImages
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 SEEING = frozenset({Modality.TEXT, Modality.VISION})

@@ -13,16 +13,12 @@ from support.line_wire import LineMessage, paired
 from support.media_samples import PNG, data_url
 from support.strategies import notices, pipeline
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import plan
-from proxy.core.conversation.exchange import unpaired
-from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.tracked_message import Reason, Size, size_of
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.core.compaction import Budget, plan
+from proxy.core.conversation import Conversation, Reason, Size, size_of, unpaired
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import Modality, ToolImages
+from proxy.core.tokens import ByteClassCounter
+from proxy.core.truncation import TruncateToolOutput
 
 LONG = "\n".join(f"src/module_{number}.py:{number}: def handler_{number}(request)" for number in range(4_000))
 

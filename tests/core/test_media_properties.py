@@ -34,16 +34,13 @@ from support.media_samples import (
 from support.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import ImageLimit
-from proxy.core.compaction.steps import compaction_steps, last_resorts
+from proxy.core.compaction import Budget, ImageLimit, compaction_steps, last_resorts
 from proxy.core.content_types import ContentKind, media_type
-from proxy.core.conversation.tracked_message import Size, size_of
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import AgentFileAccess, Modality, ToolImages
-from proxy.core.notices.writing import Notices
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation import Size, size_of
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import AgentFileAccess, Modality, ToolImages
+from proxy.core.notices import Notices
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage, texts_of
 
 ARTIFACT = re.compile(ARTIFACT_NAME)

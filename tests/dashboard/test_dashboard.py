@@ -23,7 +23,7 @@ from support.journey import KEY, Received, World, call, long_text, result, world
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__
-from proxy.core.conversation.tracked_message import Reason
+from proxy.core.conversation import Reason
 from proxy.shell.endpoints import operator
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"

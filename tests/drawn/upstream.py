@@ -18,7 +18,7 @@ from support.strict_upstream import MARKS, SAID
 
 from drawn.case import Case, Turn
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 
 ARTIFACT: Final = re.compile(rf"\b{ARTIFACT_NAME}")
 _COUNTS: Final = ("usage", "prompt_eval_count", "eval_count")

@@ -20,7 +20,7 @@ from fuzz.mutations import ODD_TEXTS, damaged
 from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
-from proxy.core.text.lines import PAGE_BYTES
+from proxy.core.text import PAGE_BYTES
 from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, Replacements
 from proxy.shell.artifacts.access import Tenants
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute

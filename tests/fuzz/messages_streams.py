@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.messages_answers import answered
 from support.model_turns import Call, Reply, Usage
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in
 from proxy.wire.messages.wire import MESSAGES
 

@@ -10,7 +10,7 @@ from fuzz.streams import StreamRules, damaged_cases
 from hypothesis import strategies as st
 from support.ollama_model import Completion, OllamaModel
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in
 from proxy.wire.ollama.replies import LINES
 from proxy.wire.ollama.wire import OLLAMA

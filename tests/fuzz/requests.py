@@ -14,16 +14,15 @@ from typing import Any, Final
 from support.planners import Models
 
 from proxy.config import Settings
-from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.writing import ArtifactAccess
-from proxy.core.overflow.retry import Terms
+from proxy.core.models import ModelProfile
+from proxy.core.notices import ArtifactAccess
+from proxy.core.overflow import Terms
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.wire.protocol import Wire
-from proxy.wire.request import Request
+from proxy.wire import Request, Wire
 
 _WAY: Final = ArtifactAccess("/data/tool-output")
 _NOTICE_TOKENS: Final = 100

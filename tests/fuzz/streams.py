@@ -16,9 +16,9 @@ from typing import Any, Final
 from fuzz.mutations import damaged, mutated
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.wire.protocol import Wire
+from proxy.wire import Wire
 from proxy.wire.streams import SSE, Framing
 
 _LINE_ENDS_IN: Final = re.compile(rb"[\r\n]+")

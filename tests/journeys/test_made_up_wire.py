@@ -18,9 +18,8 @@ from support.line_model import LineModel, tokens_of
 from support.media_samples import PNG, data_url
 from support.serving import serving
 
-from proxy.core.conversation.message import Message
-from proxy.wire.protocol import Wire
-from proxy.wire.registry import WIRES
+from proxy.core.conversation import Message
+from proxy.wire import WIRES, Wire
 
 Build = Callable[..., World]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

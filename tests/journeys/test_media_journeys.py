@@ -27,7 +27,7 @@ from support.media_samples import (
 )
 from support.strategies import pairing_faults
 
-from proxy.core.content_types.texts import decoded
+from proxy.core.content_types import decoded
 
 TARGETS = ["keep", "user_after_batch", "user_after_assistant", "text"]
 EVERYTHING = ["text", "vision", "audio", "video", "file"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.journey import Received, World, call, long_text, result
 
-from proxy.core.notices.catalogue import MARK
+from proxy.core.notices import MARK
 
 WINDOW = 12_000
 OPENINGS = {

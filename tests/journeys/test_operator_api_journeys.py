@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_SECONDS
 from proxy.shell.artifacts import ArtifactStat
 from proxy.shell.endpoints.operator import ROUTERS
 from proxy.shell.endpoints.services import NotReady
-from proxy.wire.protocol import Refusal
+from proxy.wire import Refusal
 
 PATHS = {
     "/v1/chat/completions": "post",

@@ -12,7 +12,7 @@ from support.answer_shapes import understood
 from support.journey import KEY, Received, World, long_text, one_call
 from support.journey_models import FAILURES, FailingLater, in_turn, reads, respond, thinking
 
-from proxy.core.notices.writing import is_ours
+from proxy.core.notices import is_ours
 from proxy.demo import model_server as embedded
 from proxy.demo.incident import Call, Reply
 from proxy.demo.model_server import Completion

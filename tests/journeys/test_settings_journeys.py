@@ -12,7 +12,7 @@ from support.journey import long_text, one_call
 
 from proxy.config import load
 from proxy.config.settings import ENV_ALIASES, ENV_PREFIX
-from proxy.core.notices.catalogue import MARK
+from proxy.core.notices import MARK
 
 LONG = long_text(5_000)
 Load = Callable[..., dict[str, Any]]

@@ -13,7 +13,7 @@ import pytest
 from support.journey import World, call, long_text, result
 from support.media_samples import png
 
-from proxy.core.notices.catalogue import MARK
+from proxy.core.notices import MARK
 
 WINDOW = 8_000
 TASK = "Find out why build 4711 is red. Report the first commit that broke it. " + "Read every log. " * 20

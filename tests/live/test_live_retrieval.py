@@ -16,7 +16,7 @@ from support.sdks import openai_python
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.demo.model_server import create_model_server
 
 TOOLS: Any = [

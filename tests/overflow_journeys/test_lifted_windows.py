@@ -13,9 +13,9 @@ import pytest
 from support.overflow_stage import Stage, saying, staged
 from support.scripted_upstream import Connection, Request
 
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.tokens import ByteClassCounter
 from proxy.shell.models.catalogue import Catalogue
-from proxy.wire.model_list import ModelLimits
+from proxy.wire import ModelLimits
 
 LIFT = {"anthropic_beta": "claude-code-20250219,context-1m-2025-08-07"}
 WORDS = "the unit started and wrote its state, then it waited for the next message; "

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
-from proxy.wire.protocol import Reply
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
+from proxy.wire import Reply
 
 TEXTS = st.text('ab "\n\\é🙂{}', max_size=12)
 IDS = st.uuids().map(lambda found: f"call_{found.hex[:8]}")

@@ -28,16 +28,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation import Conversation, Message, ToolCall
 from proxy.core.overflow import Counted, Sent, Verdict, judge
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
-from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage, OwnCall, RetrievalPolicy, is_offered
 from proxy.core.text import Raw
 from proxy.errors import MalformedRequest, ProxyError
+from proxy.wire import Reply, Request, Splitter, Wire
 from proxy.wire.error_bodies import report_of
-from proxy.wire.protocol import Reply, Wire
-from proxy.wire.request import Request, RequestOptions, RequestShape
-from proxy.wire.streams import Framing, Splitter
+from proxy.wire.request import RequestOptions, RequestShape
+from proxy.wire.streams import Framing
 from support.line_wire import LineMessage, assistant, meant_by, paired
 
 _BLANK: Final = b"\n\n"

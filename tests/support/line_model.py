@@ -6,7 +6,7 @@ from __future__ import annotations
 from starlette.types import Send
 
 from proxy.demo import model_server as embedded
-from proxy.wire.request import Request
+from proxy.wire import Request
 from support.journey import Received
 from support.journey_models import respond
 from support.line_api import LINES, ended

@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from proxy.core.content_types.texts import data_url, is_address, last_of
-from proxy.core.conversation.exchange import paired_by_order
-from proxy.core.conversation.message import (
+from proxy.core.content_types import data_url, is_address, last_of
+from proxy.core.conversation import (
     Address,
     Argument,
     Attachment,
@@ -43,6 +42,7 @@ from proxy.core.conversation.message import (
     Shown,
     ToolCall,
     Words,
+    paired_by_order,
 )
 from proxy.wire.media import with_replaced
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.core.overflow.refusal import refused_twice
+from proxy.core.overflow import refused_twice
 from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/messages"

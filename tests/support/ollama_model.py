@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.tokens import ByteClassCounter
 from support.journey import Received
 
 Json = dict[str, Any]

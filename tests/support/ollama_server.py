@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.tokens import ByteClassCounter
 from support.scripted_upstream import Connection, Request
 
 COUNTER = ByteClassCounter()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.tokens import ByteClassCounter
 
 SYSTEM = "You are a careful agent. Answer briefly."
 QUESTION = "Which of the lines above names the failing unit?"

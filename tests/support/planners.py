@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from proxy.config import Settings
-from proxy.core.models.profile import ModelProfile
+from proxy.core.models import ModelProfile
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
 from support.strategies import exchange, system, user

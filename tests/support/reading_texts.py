@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from proxy.core.artifact_reading.pages import Query, read
-from proxy.core.artifact_reading.search import Hits, Search, hits_of
-from proxy.core.notices.catalogue import Language
-from proxy.core.text.lines import LineIndex, LineRange, Span
+from proxy.core.artifact_reading import Query, Search, read
+from proxy.core.artifact_reading.search import Hits, hits_of
+from proxy.core.notices import Language
+from proxy.core.text import LineIndex, LineRange, Span
 
 Result = TypeVar("Result")
 

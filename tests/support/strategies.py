@@ -7,18 +7,14 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
-from proxy.core.compaction.steps import compaction_steps, last_resorts
+from proxy.core.compaction import Budget, Pipeline, Plan, Progress, compaction_steps, last_resorts, plan
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.tracked_message import Size, TrackedMessage
-from proxy.core.models.profile import AgentFileAccess
-from proxy.core.notices.catalogue import Language
-from proxy.core.notices.writing import ArtifactAccess, Notices
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.tokens.counters import ByteClassCounter, Counter
-from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.core.conversation import Conversation, Size, TrackedMessage
+from proxy.core.models import AgentFileAccess
+from proxy.core.notices import ArtifactAccess, Language, Notices
+from proxy.core.text import ExcerptLimits
+from proxy.core.tokens import ByteClassCounter, Counter
+from proxy.core.truncation import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 
 UNITS = st.sampled_from(

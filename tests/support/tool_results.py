@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.core.conversation.tracked_message import Edit
-from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.core.conversation import Edit
+from proxy.core.text import Direction, ExcerptLimits
+from proxy.core.truncation import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 from support.strategies import notices, spelled
 

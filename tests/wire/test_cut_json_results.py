@@ -15,11 +15,11 @@ from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
 from support.strategies import WAY, budgets, exchange, pipeline, system, user
 
-from proxy.core.artifact_reading.pages import quoted
-from proxy.core.compaction.plan import Pipeline, plan
+from proxy.core.artifact_reading import quoted
+from proxy.core.compaction import Pipeline, plan
 from proxy.core.conversation import TOOL_ROLES, Conversation, Size
-from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.truncation.tool_output import Sanitise, SanitiseText
+from proxy.core.text import Direction, ExcerptLimits
+from proxy.core.truncation import Sanitise, SanitiseText
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.ollama.wire import OLLAMA

@@ -10,10 +10,8 @@ import pytest
 from support.media_samples import DOCX, MP4, PDF, PNG, WAV, data_url, mcp_block
 from support.strategies import notices
 
-from proxy.core.conversation import TOOL_ROLES, Message, references_in
-from proxy.core.conversation.references import Fetched
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
+from proxy.core.conversation import TOOL_ROLES, Fetched, Message, references_in
+from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
 from proxy.wire import WIRES, Wire
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.message import Attachment, Carried, Route, Shape, Shown, Words
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.conversation import Attachment, Carried, Route, Shape, Shown, Words
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.json_messages import OwnTool, as_one_text

@@ -32,7 +32,7 @@ from support.media_samples import (
 )
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.message import Replacement, Shape
+from proxy.core.conversation import Replacement, Shape
 from proxy.core.text import jsontext
 from proxy.wire.media import MIN_CHARACTERS, addresses_in, attachment_of, may_hold_media, with_replaced
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 from proxy.core.text.jsontext import NotJson
-from proxy.wire.model_list import MAX_MODELS, ModelLimits, as_tokens, limits_of, parse
+from proxy.wire import ModelLimits, as_tokens
+from proxy.wire.model_list import MAX_MODELS, limits_of, parse
 
 TEXT, VISION, AUDIO, VIDEO, FILE = Modality.TEXT, Modality.VISION, Modality.AUDIO, Modality.VIDEO, Modality.FILE
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.models.profile import Modality
-from proxy.wire import own_servers
-from proxy.wire.model_list import ModelLimits, ModelList
+from proxy.core.models import Modality
+from proxy.wire import ModelLimits, ModelList, own_servers
 
 OLLAMA_PS = {
     "models": [

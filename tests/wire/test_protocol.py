@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.overflow import VerdictKind
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.errors import BodyTooLarge, ContextOverflow
+from proxy.wire import error_body, repaired
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.protocol import error_body, error_in_body, repaired
+from proxy.wire.protocol import error_in_body
 from proxy.wire.responses.wire import RESPONSES
 
 CALLED = {

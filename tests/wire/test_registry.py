@@ -10,9 +10,8 @@ from support.line_api import LINES
 
 from proxy.config import RoutedUpstream
 from proxy.core.text import jsontext
-from proxy.wire import registry
-from proxy.wire.protocol import Wire
-from proxy.wire.registry import CHAT_COMPLETIONS, MESSAGES, RESPONSES, PathMatch, match_path, wire_over
+from proxy.wire import PathMatch, Wire, match_path, registry, wire_over
+from proxy.wire.registry import CHAT_COMPLETIONS, MESSAGES, RESPONSES
 
 VERTEX = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
 DEPLOYMENT = "/openai/deployments/NAME/chat/completions"

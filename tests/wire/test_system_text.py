@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.strategies import pipeline
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import plan
+from proxy.core.compaction import Budget, plan
 from proxy.core.compaction.window import MAX_SYSTEM_RUN
-from proxy.core.conversation.message import SYSTEM_ROLES
-from proxy.core.conversation.tracked_message import Size
-from proxy.core.truncation.tool_output import LEAST_SYSTEM_BYTES
+from proxy.core.conversation import SYSTEM_ROLES, Size
+from proxy.core.truncation import LEAST_SYSTEM_BYTES
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.responses.wire import RESPONSES

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from random import Random
 
 from proxy.config.settings import Settings
-from proxy.core.compaction.budget import BudgetRules, budget_for
-from proxy.core.compaction.plan import Pipeline, Progress, plan
-from proxy.core.conversation.message import Conversation, Message
-from proxy.core.conversation.tracked_message import Size
-from proxy.core.models.profile import AgentFileAccess, ModelProfile
-from proxy.core.notices.writing import ArtifactAccess
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.compaction import BudgetRules, Pipeline, Progress, budget_for, plan
+from proxy.core.conversation import Conversation, Message, Size
+from proxy.core.models import AgentFileAccess, ModelProfile
+from proxy.core.notices import ArtifactAccess
+from proxy.core.tokens import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.wire.chat_completions.message import ChatMessage
 from tools.bench.fidelity import Chat, History, Tally

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from proxy.core.tokens.counters import DEEPSEEK, QWEN, ByteClassCounter, Weights
+from proxy.core.tokens import DEEPSEEK, QWEN, ByteClassCounter, Weights
 
 Tokens = Callable[[str], int]
 

@@ -21,15 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.artifact_reading.pages import Query, read
-from proxy.core.artifact_reading.search import Search, part_at
-from proxy.core.compaction.plan import Pipeline, Progress, plan
-from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.tracked_message import Size
-from proxy.core.text import jsontext
-from proxy.core.text.identifiers import names_in
-from proxy.core.text.lines import LineIndex
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.artifact_reading import Query, Search, part_at, read
+from proxy.core.compaction import Pipeline, Progress, plan
+from proxy.core.conversation import Conversation, Size
+from proxy.core.text import LineIndex, jsontext, names_in
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 from tools.bench.fidelity import Chat, History, lines_of
 from tools.bench.recall import CONVERSATIONS, Turn, pipeline_for, turns

@@ -20,8 +20,18 @@ from msgspec import Struct, structs
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.search import CONTEXT, HITS, MAX_POINTER_CHARACTERS, Hits, Search, hits_of
 from proxy.core.notices import CUTS, FOUND, MARK, PAGES, QUOTED, ArtifactAccess, Language, headed, say
-from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
-from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of, utf8_length
+from proxy.core.text import (
+    PAGE_BYTES,
+    Direction,
+    ExcerptLimits,
+    LineIndex,
+    LineRange,
+    Page,
+    Span,
+    excerpt,
+    page_of,
+    utf8_length,
+)
 from proxy.errors import BadArtifactQuery
 
 

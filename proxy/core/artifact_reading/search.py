@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from proxy.core.text import Discreet, jsontext
-from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Span, begin_of, whole_characters
+from proxy.core.text import PAGE_BYTES, Discreet, LineIndex, LineRange, Span, begin_of, jsontext, whole_characters
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 MAX_PATTERN_CHARACTERS: Final = 500

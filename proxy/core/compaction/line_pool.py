@@ -17,9 +17,8 @@ from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation import MESSAGE_TOKENS, TOOL_ROLES, Message, Size, TrackedMessage, is_quotable
-from proxy.core.text import jsontext
-from proxy.core.text.identifiers import names_in, names_of_lines
-from proxy.core.tokens.counters import Counter
+from proxy.core.text import jsontext, names_in, names_of_lines
+from proxy.core.tokens import Counter
 
 _PATHS: Final = (
     "file_path",

@@ -33,10 +33,9 @@ from proxy.core.conversation import (
     size_of,
 )
 from proxy.core.notices import Language, Notices, as_text
-from proxy.core.text import jsontext
-from proxy.core.text.identifiers import names_in
-from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.response import tool_response, with_note
+from proxy.core.text import jsontext, names_in
+from proxy.core.tokens import Counter
+from proxy.core.truncation import tool_response, with_note
 
 _WHOLE_CHARACTERS: Final = 2_000
 """A user's words up to this length may be quoted whole. Nearly everything longer is pasted."""

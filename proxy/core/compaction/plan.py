@@ -40,7 +40,7 @@ from proxy.core.conversation import (
 )
 from proxy.core.notices import Notices, PageRead, page_read
 from proxy.core.text import Discreet
-from proxy.core.tokens.counters import Counter
+from proxy.core.tokens import Counter
 
 _WORTH_ANOTHER_CUT: Final = 0.1
 """Share of that room that a note must leave unused before the cut is repeated with less for the note and more for the

@@ -16,11 +16,9 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.window import ContextWindow
 from proxy.core.conversation import TOOL_ROLES, Address, Argument, Change, Edit, LocalStep, Reason, TrackedMessage
 from proxy.core.notices import Notices, is_ours
-from proxy.core.text import jsontext
-from proxy.core.text.excerpt import ExcerptLimits, excerpt
-from proxy.core.text.lines import utf8_length
-from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.tool_output import shortened_result
+from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
+from proxy.core.tokens import Counter
+from proxy.core.truncation import shortened_result
 
 _LONG_CHARACTERS: Final = 200
 """Shorter strings are paths, patterns, names."""

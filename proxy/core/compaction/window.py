@@ -41,10 +41,10 @@ from proxy.core.conversation import (
     with_media,
 )
 from proxy.core.notices import Notices
-from proxy.core.retrieval_tool.tool import is_page
-from proxy.core.text.lines import utf8_length
-from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.tool_output import LEAST_SYSTEM_BYTES
+from proxy.core.retrieval_tool import is_page
+from proxy.core.text import utf8_length
+from proxy.core.tokens import Counter
+from proxy.core.truncation import LEAST_SYSTEM_BYTES
 
 _DIALOGUE_TURNS: Final = 5
 """A turn takes no more than a fifth of the room for dialogue."""

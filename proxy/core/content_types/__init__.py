@@ -4,6 +4,7 @@ Rule: the bytes decide. A declared type or a file name counts only where the byt
 """
 
 from proxy.core.content_types.media_type import (
+    BINARY,
     ContentKind,
     MediaType,
     is_binary,
@@ -14,15 +15,23 @@ from proxy.core.content_types.media_type import (
     modality_of,
     plain_mime,
 )
+from proxy.core.content_types.texts import data_url, decoded, is_address, last_of, looks_decoded_by_force, text_of
 
 __all__ = [
+    "BINARY",
     "ContentKind",
     "MediaType",
+    "data_url",
+    "decoded",
+    "is_address",
     "is_binary",
     "kind_claimed",
     "known",
+    "last_of",
+    "looks_decoded_by_force",
     "media_type",
     "mime_by_name",
     "modality_of",
     "plain_mime",
+    "text_of",
 ]

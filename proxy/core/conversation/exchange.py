@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message, ToolCall
 from proxy.core.conversation.tracked_message import Edit, TrackedMessage
-from proxy.core.text.identifiers import names_in
+from proxy.core.text import names_in
 
 
 class ToolExchange(Struct, frozen=True, gc=False):

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from msgspec import Struct, structs
 
-from proxy.core.content_types import MediaType
-from proxy.core.content_types.texts import decoded, last_of
+from proxy.core.content_types import MediaType, decoded, last_of
 from proxy.core.text import Discreet
 
 

@@ -22,8 +22,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import INSTRUCTION, SYSTEM_ROLES, Address, Content, ImageView, Item, Message
 from proxy.core.notices import Notices, PageRead
 from proxy.core.text import Discreet, Raw
-from proxy.core.tokens.counters import Counter
-from proxy.core.tokens.images import image_size, tokens_of_image
+from proxy.core.tokens import Counter, image_size, tokens_of_image
 
 MESSAGE_TOKENS: Final = 4
 """The frame of a message: role and separators. https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken

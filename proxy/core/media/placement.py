@@ -15,19 +15,20 @@ from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import (
     ContentKind,
     MediaType,
+    decoded,
     is_binary,
     kind_claimed,
     known,
     media_type,
     modality_of,
     plain_mime,
+    text_of,
 )
-from proxy.core.content_types.texts import decoded, text_of
 from proxy.core.conversation import Attachment, Message, Route, RoutedMedia, Shape, Shown, Unfetched
 from proxy.core.media.descriptions import OmissionReason, default_name, description, named, not_fetched
 from proxy.core.models import Modality
 from proxy.core.notices import Notices
-from proxy.core.tokens.images import image_size
+from proxy.core.tokens import image_size
 
 MAX_IMAGE_PIXELS: Final = 89_478_485
 """Pillow, which vLLM, SGLang and most servers use to open images, treats anything larger as a decompression bomb.

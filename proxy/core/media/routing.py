@@ -36,7 +36,7 @@ from proxy.core.media.descriptions import fetched_here, label, named_file, shown
 from proxy.core.media.placement import MediaPlacement, Routes, modality_claimed, not_here, place, unheld
 from proxy.core.models import Modality, ToolImages
 from proxy.core.notices import MEDIA, Notices, say
-from proxy.core.retrieval_tool.tool import is_page
+from proxy.core.retrieval_tool import is_page
 from proxy.core.text import Discreet
 
 MAX_SHOWN: Final = 32

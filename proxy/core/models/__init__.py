@@ -1,5 +1,6 @@
 """Knowledge about models, their names and providers, and about the tools that agents have."""
 
+from proxy.core.models import facts
 from proxy.core.models.facts import Fact, Facts, Search, size_after_refusal
 from proxy.core.models.names import (
     has_open_weights,
@@ -39,6 +40,7 @@ __all__ = [
     "ModelProfile",
     "Search",
     "ToolImages",
+    "facts",
     "has_open_weights",
     "is_uninformative",
     "last_part",

@@ -14,9 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.text import jsontext
-from proxy.core.text.excerpt import Excerpt, ExcerptLimits
-from proxy.core.text.lines import PAGE_BYTES, count_lines, last_bytes, utf8_length
+from proxy.core.text import PAGE_BYTES, Excerpt, ExcerptLimits, count_lines, jsontext, last_bytes, utf8_length
 
 PAGE_LINES: Final = 81
 """Length of a suggested page: what a person would read at a time, after the line in which the excerpt ends."""

@@ -17,8 +17,7 @@ from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models import AgentFileAccess
 from proxy.core.notices.catalogue import CUTS, MARK, Language, as_text, framed, say
 from proxy.core.notices.resume import PageRead, PageSize, Resume
-from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
-from proxy.core.text.lines import count_lines, utf8_length
+from proxy.core.text import MAX_RESCUED_LINES, Excerpt, count_lines, utf8_length
 
 
 class Named(Protocol):

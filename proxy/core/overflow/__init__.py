@@ -6,6 +6,7 @@ knows how an error is encoded.
 
 from __future__ import annotations
 
+from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.refusal import does_not_fit, empty_twice, lower_reply_helps, refused_twice, sizes_of, unkept
 from proxy.core.overflow.report import (
     LEAST_WINDOW_TOKENS,
@@ -22,6 +23,7 @@ from proxy.core.overflow.report import (
     Unit,
     Verdict,
     VerdictKind,
+    means_cut,
 )
 from proxy.core.overflow.retry import (
     ALWAYS_SMALLER,
@@ -57,16 +59,21 @@ __all__ = [
     "Unit",
     "Verdict",
     "VerdictKind",
+    "costs_seen",
     "does_not_fit",
     "empty_twice",
+    "images_in",
     "judge",
     "lower_reply_helps",
+    "may_be_of_a_cut",
+    "means_cut",
     "next_attempts",
     "prepare",
     "refused_twice",
     "room_in_rate",
     "sizes_of",
     "unkept",
+    "window_of_a_cut",
 ]
 
 

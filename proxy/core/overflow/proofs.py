@@ -14,8 +14,7 @@ from typing import Final
 
 from proxy.core.conversation import Message, seen
 from proxy.core.overflow.report import Counted, SentText, Verdict
-from proxy.core.tokens.counters import Counter
-from proxy.core.tokens.images import ImageCounter, image_key, tokens_of_image
+from proxy.core.tokens import Counter, ImageCounter, image_key, tokens_of_image
 
 _BESIDE: Final = r"[^\s\d]{1,40}"
 """A word beside a number: by itself, a number such as 4096 occurs in many conversations."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from proxy.core.compaction.plan import Plan
+from proxy.core.compaction import Plan
 from proxy.core.conversation import REPLY_PRIMING_TOKENS
 from proxy.core.notices import Language
 from proxy.core.overflow.report import Scope, Unit, Verdict, VerdictKind

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, beginning_of
-from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
+from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.models import AgentFileAccess, reach_with
 from proxy.core.notices import (

@@ -1,24 +1,49 @@
-"""Texts: excerpts, lines, identifiers, JSON that keeps its bytes; and the types that every room names."""
+"""Texts: excerpts, lines, identifiers, JSON that keeps its bytes; the records that show no content."""
 
-from __future__ import annotations
+from proxy.core.text import jsontext
+from proxy.core.text.discreet import Discreet
+from proxy.core.text.excerpt import HEAD_SHARE, MAX_RESCUED_LINES, Direction, Excerpt, ExcerptLimits, excerpt
+from proxy.core.text.identifiers import most_telling, names_in, names_of_lines
+from proxy.core.text.jsontext import Path, Raw
+from proxy.core.text.lines import (
+    BLOCK_BYTES,
+    PAGE_BYTES,
+    LineIndex,
+    LineRange,
+    Page,
+    Span,
+    begin_of,
+    count_lines,
+    last_bytes,
+    page_of,
+    utf8_length,
+    whole_characters,
+)
 
-from enum import Enum
-from typing import TypeAlias
-
-from msgspec import Raw as _Raw
-from msgspec import Struct
-
-Raw: TypeAlias = _Raw | bytes
-"""The bytes of one JSON value, as they were received."""
-Path: TypeAlias = tuple[str | int, ...]
-"""A place in a JSON value: names of members and indexes of items. Empty: the value itself."""
-
-
-class Discreet(Struct, frozen=True):
-    """A record that holds content. What Python shows of it, in a log or a traceback, is only numbers and members of
-    enumerations: no text, no bytes, nothing that may hold some."""
-
-    def __repr__(self) -> str:
-        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        shown = (f"{name}={value!r}" for name, value in fields if isinstance(value, int | float | Enum | None))
-        return f"{type(self).__name__}({', '.join(shown)})"
+__all__ = [
+    "BLOCK_BYTES",
+    "HEAD_SHARE",
+    "MAX_RESCUED_LINES",
+    "PAGE_BYTES",
+    "Direction",
+    "Discreet",
+    "Excerpt",
+    "ExcerptLimits",
+    "LineIndex",
+    "LineRange",
+    "Page",
+    "Path",
+    "Raw",
+    "Span",
+    "begin_of",
+    "count_lines",
+    "excerpt",
+    "jsontext",
+    "last_bytes",
+    "most_telling",
+    "names_in",
+    "names_of_lines",
+    "page_of",
+    "utf8_length",
+    "whole_characters",
+]

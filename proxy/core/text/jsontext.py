@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from proxy.core.text import Path, Raw
+Raw: TypeAlias = msgspec.Raw | bytes
+"""The bytes of one JSON value, as they were received."""
+Path: TypeAlias = tuple[str | int, ...]
+"""A place in a JSON value: names of members and indexes of items. Empty: the value itself."""
 
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])

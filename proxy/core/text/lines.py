@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from proxy.core.text import Discreet
+from proxy.core.text.discreet import Discreet
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 

@@ -14,12 +14,10 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.pages import quoted
+from proxy.core.artifact_reading import quoted
 from proxy.core.conversation import Address, Edit, Reason
 from proxy.core.notices import Notices, Resume, written_length
-from proxy.core.text import Raw, jsontext
-from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
-from proxy.core.text.lines import count_lines, utf8_length
+from proxy.core.text import Direction, Excerpt, ExcerptLimits, Raw, count_lines, excerpt, jsontext, utf8_length
 
 _MEMBERS: Final = frozenset({"status", "data"})
 """These distinguish the shape from other JSON."""

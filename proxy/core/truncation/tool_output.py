@@ -16,13 +16,11 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.pages import quoted, shorter_page
+from proxy.core.artifact_reading import quoted, shorter_page
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason
 from proxy.core.notices import NAMES_WORDS_BYTES, Language, Notices, PageSize, as_text, is_ours
-from proxy.core.retrieval_tool.tool import is_page
-from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
-from proxy.core.text.identifiers import most_telling, names_in
-from proxy.core.text.lines import count_lines, utf8_length
+from proxy.core.retrieval_tool import is_page
+from proxy.core.text import Direction, Excerpt, ExcerptLimits, count_lines, excerpt, most_telling, names_in, utf8_length
 from proxy.core.truncation.response import (
     asks_to_stay,
     has_its_bulk_in_shape,

@@ -16,10 +16,9 @@ from typing import Final, TypeVar
 import msgspec
 from typing_extensions import TypedDict
 
-from proxy.core.artifact_reading.pages import Query, read
-from proxy.core.artifact_reading.search import part_at
+from proxy.core.artifact_reading import Query, part_at, read
 from proxy.core.notices import Language
-from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
+from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import (
     META,

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from proxy.core.artifact import Artifact
-from proxy.core.text.lines import LineIndex
+from proxy.core.text import LineIndex
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
     TRIAL_BYTES,

@@ -17,12 +17,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proxy.core.artifact import Artifact, beginning_of
-from proxy.core.artifact_reading.pages import Query, listing_header, quoted, search_header
+from proxy.core.artifact_reading import Query, listing_header, quoted, search_header
 from proxy.core.conversation import Carried, Content, Edit, Reason, Shown, Words
 from proxy.core.notices import Language
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import ArtifactSearch, Wanted, failed, not_searched, notice
-from proxy.core.text.lines import utf8_length
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, ArtifactSearch, Wanted, failed, not_searched, notice
+from proxy.core.text import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
 from proxy.shell.artifacts.reader import AT_ONCE, SEARCH_SECONDS, ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore

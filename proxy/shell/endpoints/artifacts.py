@@ -17,14 +17,14 @@ from fastapi import Query as InQuery
 from pydantic import WithJsonSchema
 from starlette.types import Receive, Scope, Send
 
-from proxy.core.artifact_reading.pages import Query
-from proxy.core.artifact_reading.search import (
+from proxy.core.artifact_reading import (
     CONTEXT,
     HITS,
     MAX_CONTEXT,
     MAX_HITS,
     MAX_PATTERN_CHARACTERS,
     MAX_POINTER_CHARACTERS,
+    Query,
 )
 from proxy.errors import (
     ArtifactNotFound,

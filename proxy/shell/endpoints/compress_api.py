@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.config import ServerSettings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.plan import Compressed
-from proxy.core.text.lines import count_lines
+from proxy.core.compaction import Compressed
+from proxy.core.text import count_lines
 from proxy.errors import (
     ArtifactNotFound,
     ClientLeft,

@@ -23,8 +23,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy import __version__
 from proxy.config import ServerSettings
-from proxy.core.retrieval_tool.tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
-from proxy.core.text.lines import utf8_length
+from proxy.core.retrieval_tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
+from proxy.core.text import utf8_length
 from proxy.errors import BodyTooLarge, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Self, TypeAlias
 
 import msgspec
 
-from proxy.core.compaction.budget import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
+from proxy.core.compaction import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import Certainty, Fact, Facts, Modality, Search, facts
 from proxy.core.overflow import Scope, Unit
 from proxy.shell.resources import with_newest

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from proxy.core.models import last_part, plainest
-from proxy.core.tokens.counters import DEEPSEEK, GLM, KIMI, QWEN, ByteClassCounter, Counter
+from proxy.core.tokens import DEEPSEEK, GLM, KIMI, QWEN, ByteClassCounter, Counter
 from proxy.wire import MAX_NAME_CHARS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from proxy.config import Settings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.budget import in_model_tokens
+from proxy.core.compaction import in_model_tokens
 from proxy.core.conversation import MessageReport
 from proxy.core.models import ModelProfile
 from proxy.core.notices import ArtifactAccess

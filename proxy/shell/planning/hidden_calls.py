@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from proxy.core.conversation import Message
-from proxy.core.retrieval_tool.hidden_calls import (
+from proxy.core.retrieval_tool import (
     HISTORY_BYTES,
     Continuation,
     HiddenToolCalls,

@@ -14,12 +14,9 @@ from typing import Final, NamedTuple
 from msgspec import Struct, structs
 
 from proxy.config import ModelSettings, Settings, ToolLimits, ToolOutputSettings
-from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
-from proxy.core.compaction.plan import ImageLimit, Pipeline
-from proxy.core.compaction.steps import compaction_steps, last_resorts
+from proxy.core.compaction import Budget, BudgetRules, ImageLimit, Pipeline, budget_for, compaction_steps, last_resorts
 from proxy.core.conversation import LocalStep, Resolved
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
+from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import (
     AgentFileAccess,
     Certainty,
@@ -30,10 +27,10 @@ from proxy.core.models import (
     usual_tool_images,
 )
 from proxy.core.notices import NOWHERE, ArtifactAccess, Notices, PageSize
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.tokens.counters import Counter
-from proxy.core.truncation.tool_output import SanitiseText, TruncateToolOutput
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
+from proxy.core.text import ExcerptLimits
+from proxy.core.tokens import Counter
+from proxy.core.truncation import SanitiseText, TruncateToolOutput
 from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3

@@ -14,14 +14,12 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from proxy.core.compaction.budget import Budget, budget_for
-from proxy.core.compaction.plan import Pipeline
+from proxy.core.compaction import Budget, Pipeline, budget_for
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models import AgentFileAccess, ModelProfile, Search, has_open_weights, offers_subagent, reach_with
 from proxy.core.overflow import Terms
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.tokens.counters import ByteClassCounter, Counter
-from proxy.core.tokens.images import with_images_of
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
+from proxy.core.tokens import ByteClassCounter, Counter, with_images_of
 from proxy.shell.models import ModelResolver, counter_for
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.resources import while_wanted

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field, structs
 
-from proxy.core.compaction.plan import Plan, Progress, Reading
+from proxy.core.compaction import Plan, Progress, Reading
 from proxy.core.conversation import Edit, Message, Reason, Resolved
 from proxy.core.text import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs

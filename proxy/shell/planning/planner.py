@@ -14,13 +14,11 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from proxy.core.compaction.budget import clamped_reply
-from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
+from proxy.core.compaction import Compressed, Pipeline, Plan, Progress, Reading, clamped_reply, compressed, plan
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.overflow import Terms, VerdictKind
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import lacking_result
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, lacking_result
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories

@@ -10,9 +10,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.core.addresses import is_own_server
-from proxy.core.compaction.budget import BudgetRules, budget_for
+from proxy.core.compaction import BudgetRules, budget_for
 from proxy.core.conversation import Size, unpaired
-from proxy.core.media.placement import modalities_in
+from proxy.core.media import modalities_in
 from proxy.core.models import Certainty, Modality, ModelProfile, Search
 from proxy.core.overflow import (
     LEAST_WINDOW_TOKENS,
@@ -25,11 +25,14 @@ from proxy.core.overflow import (
     Unit,
     Verdict,
     VerdictKind,
+    costs_seen,
+    images_in,
+    may_be_of_a_cut,
     room_in_rate,
+    window_of_a_cut,
 )
-from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.tokens.images import tokens_of_image, with_images_of
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
+from proxy.core.tokens import tokens_of_image, with_images_of
 from proxy.shell.models import RATIO_STEP, Learning, counter_for
 from proxy.shell.planning.planned import Planned
 from proxy.shell.relay.peeking import PeekedResponse

@@ -15,26 +15,24 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, structs
 
-from proxy.core.compaction.plan import Plan
+from proxy.core.compaction import Plan
 from proxy.core.conversation import Size
 from proxy.core.notices import READING, Language, framed, say
 from proxy.core.overflow import Counted, Terms
-from proxy.core.retrieval_tool.hidden_calls import (
+from proxy.core.retrieval_tool import (
     HISTORY_BYTES,
     AssistantMessage,
     Continuation,
     HiddenToolCalls,
-    extended,
-)
-from proxy.core.retrieval_tool.tool import (
     Wanted,
-    broken,
+    extended,
     notice,
     stopped,
     wanted_by,
     withheld,
 )
-from proxy.core.text.lines import utf8_length
+from proxy.core.retrieval_tool.tool import broken
+from proxy.core.text import utf8_length
 from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
 from proxy.shell.planning.planned import Planned

@@ -17,7 +17,7 @@ from typing import Annotated, Final, NotRequired
 import msgspec
 from typing_extensions import TypedDict
 
-from proxy.core.compaction.budget import Budget
+from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind
 from proxy.core.text import jsontext

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.compaction.budget import in_model_tokens
+from proxy.core.compaction import in_model_tokens
 from proxy.core.conversation import SYSTEM_ROLES, Edit, MessageReport, Reason
 from proxy.core.overflow import Attempt, AttemptKind, Verdict
-from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources import BoundedMap, logger, write_lines_for

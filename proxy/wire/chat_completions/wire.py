@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from proxy.core.conversation import Message
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
+from proxy.core.retrieval_tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.wire.chat_completions.message import ChatMessage, name_of
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream, result_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.core.content_types.texts import is_address, last_of
+from proxy.core.content_types import is_address, last_of
 from proxy.core.conversation import Attachment, ImageView, Route, Shape, Shown
 from proxy.core.text import jsontext
 from proxy.wire.json_messages import LONG, MAX_CALLS, Reader, leniently

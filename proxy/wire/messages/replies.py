@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, jsontext
 from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
 from proxy.wire.replies import (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation import Conversation, Message
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
+from proxy.core.retrieval_tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.json_messages import OwnTool, names_in

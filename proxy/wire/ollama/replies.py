@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.ollama.message import meant_by
 from proxy.wire.replies import Changes, MessageReply, Reply, RoundsUsage, StreamedReply, calls_apart

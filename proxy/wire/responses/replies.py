@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.protocol import error_in_body
 from proxy.wire.replies import (

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from proxy.core.conversation import Message, ToolCall
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
+from proxy.core.retrieval_tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.wire.json_messages import MAX_NAMES, OwnTool, Reader
 from proxy.wire.protocol import Wire, patterns_of

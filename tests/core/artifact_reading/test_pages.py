@@ -7,19 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.reading_texts import ARTIFACT, answer
 
-from proxy.core.artifact_reading.pages import (
-    Query,
-    listing_header,
-    page_header,
-    quoted,
-    read,
-    search_header,
-    shorter_page,
-)
-from proxy.core.notices.catalogue import MARK, as_text
-from proxy.core.notices.writing import ArtifactAccess, is_ours
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.text.lines import LineIndex, LineRange, page_of
+from proxy.core.artifact_reading import Query, listing_header, quoted, read, search_header, shorter_page
+from proxy.core.artifact_reading.pages import page_header
+from proxy.core.notices import MARK, ArtifactAccess, as_text, is_ours
+from proxy.core.text import ExcerptLimits, LineIndex, LineRange, page_of
 from proxy.errors import BadArtifactQuery
 
 

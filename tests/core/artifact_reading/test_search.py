@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from support.reading_texts import hits, texts
 from support.work import bytecodes_of
 
-from proxy.core.artifact_reading.search import SHOWN_BYTES, Search, hits_of, part_at
-from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange
+from proxy.core.artifact_reading import Search, part_at
+from proxy.core.artifact_reading.search import SHOWN_BYTES, hits_of
+from proxy.core.text import PAGE_BYTES, LineIndex, LineRange
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 

@@ -7,18 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.compaction.budget import (
-    ARRIVAL_SHARE,
-    MIN_REPLY_TOKENS,
-    Budget,
-    BudgetRules,
-    Mark,
-    budget_for,
-    clamped_reply,
-    in_model_tokens,
-)
-from proxy.core.conversation.tracked_message import MessageReport, Size
-from proxy.core.models.profile import Certainty, ModelProfile
+from proxy.core.compaction import Budget, BudgetRules, budget_for, clamped_reply, in_model_tokens
+from proxy.core.compaction.budget import ARRIVAL_SHARE, MIN_REPLY_TOKENS, Mark
+from proxy.core.conversation import MessageReport, Size
+from proxy.core.models import Certainty, ModelProfile
 
 COUNTS = st.integers(0, 10**6)
 PROFILES = st.builds(

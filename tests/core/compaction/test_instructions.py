@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.strategies import conversation as conversation_of
 from support.strategies import exchange, pairing_faults, pipeline, planned, system, turn_by_turn, user
 
-from proxy.core.compaction.budget import Budget
+from proxy.core.compaction import Budget
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions.message import ChatMessage
 

@@ -10,8 +10,8 @@ from support.strategies import TEXTS, conversation, exchange, spelled, user, val
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.line_pool import MAX_LINES, Line, LinePool, Sight, Trace, _bounded, _forget, traces_of
-from proxy.core.conversation.tracked_message import TrackedMessage
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation import TrackedMessage
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 

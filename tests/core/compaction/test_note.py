@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from support.strategies import conversation, exchange, notices, part, spelled, system, user
 
-from proxy.core.compaction.budget import Budget
+from proxy.core.compaction import Budget
 from proxy.core.compaction.note import NoteRoom, OmissionNote, extended, fitting
-from proxy.core.conversation.tracked_message import NOTHING, Reason, Size, TrackedMessage, size_of
+from proxy.core.conversation import NOTHING, Reason, Size, TrackedMessage, size_of
 from proxy.core.text import jsontext
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 COUNTER = ByteClassCounter()

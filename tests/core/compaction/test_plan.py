@@ -31,17 +31,13 @@ from support.strategies import (
     valid_histories,
 )
 
-from proxy.core.compaction.budget import Budget
+from proxy.core.compaction import Budget, Reading, compressed, plan
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE
-from proxy.core.compaction.plan import Reading, compressed, plan
-from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
-from proxy.core.conversation.tracked_message import Reason, Size, size_of
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.text import jsontext
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message, Reason, Size, size_of
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import Modality, ToolImages
+from proxy.core.text import ExcerptLimits, jsontext
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 thorough = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -22,9 +22,9 @@ from support.strategies import (
 )
 from support.strategies import pipeline as text_pipeline
 
-from proxy.core.compaction.budget import Budget, Mark
+from proxy.core.compaction import Budget, compaction_steps, plan
+from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.note import NOTE_SHARE
-from proxy.core.compaction.plan import plan
 from proxy.core.compaction.steps import (
     CutArguments,
     CutToFit,
@@ -33,19 +33,16 @@ from proxy.core.compaction.steps import (
     DropOldReasoning,
     LeaveOutExchanges,
     ShortenOldTexts,
-    compaction_steps,
     excerpted,
     shortened_arguments,
 )
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation.message import Argument
-from proxy.core.conversation.tracked_message import Reason, Size, TrackedMessage, size_of
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import ToolImages
-from proxy.core.notices.catalogue import MARK
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation import Argument, Reason, Size, TrackedMessage, size_of
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import ToolImages
+from proxy.core.notices import MARK
+from proxy.core.text import ExcerptLimits
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))

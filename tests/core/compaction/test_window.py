@@ -14,10 +14,8 @@ from proxy.core.compaction.window import (
     ContextWindow,
     CutPacing,
 )
-from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Carried
-from proxy.core.conversation.tracked_message import Edit, Moved, Reason, Size, TrackedMessage, size_of
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation import Carried, Change, Edit, Moved, Reason, Size, TrackedMessage, size_of
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 

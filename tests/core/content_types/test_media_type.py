@@ -24,7 +24,7 @@ from proxy.core.content_types import (
     modality_of,
     plain_mime,
 )
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 
 CONTENTS = [content for _, content in FILES.values()]
 PICTURES_AND_SOUNDS = {ContentKind.IMAGE, ContentKind.AUDIO, ContentKind.VIDEO}

@@ -9,8 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.made_files import FILES, PDF, PDF_OF_LETTERS, jpeg, png
 
-from proxy.core.content_types import ContentKind, media_type
-from proxy.core.content_types.texts import data_url, decoded, is_address, looks_decoded_by_force, text_of
+from proxy.core.content_types import (
+    ContentKind,
+    data_url,
+    decoded,
+    is_address,
+    looks_decoded_by_force,
+    media_type,
+    text_of,
+)
 
 SCRIPTS = {
     "English": "The request was refused because the server was restarting at that moment.\n",

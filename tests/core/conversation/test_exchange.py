@@ -10,9 +10,13 @@ from support.line_api import LINES
 from support.line_wire import LineMessage, paired
 from support.strategies import any_histories, exchange, pairing_faults, user, valid_histories
 
-from proxy.core.conversation.exchange import (
+from proxy.core.conversation import (
+    SYSTEM_ROLES,
+    Edit,
+    Reason,
+    ToolCall,
     ToolExchange,
-    Unanswered,
+    TrackedMessage,
     are_interchangeable,
     dialogue,
     first_request,
@@ -23,12 +27,11 @@ from proxy.core.conversation.exchange import (
     separator,
     unpaired,
 )
-from proxy.core.conversation.message import SYSTEM_ROLES, ToolCall
-from proxy.core.conversation.tracked_message import Edit, Reason, TrackedMessage
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation.exchange import Unanswered
+from proxy.core.tokens import ByteClassCounter
+from proxy.wire import repaired as wire_repaired
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.protocol import repaired as wire_repaired
 from proxy.wire.responses.wire import RESPONSES
 
 ROLES = st.lists(st.sampled_from(["user", "assistant", "assistant", "system", "developer", "tool"]), max_size=14)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.message import Attachment, Conversation, Shape
+from proxy.core.conversation import Attachment, Conversation, Shape
 from proxy.wire.chat_completions.message import ChatMessage
 
 

@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from support.strategies import any_histories, conversation
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.references import (
-    MAX_ADDRESS_CHARACTERS,
-    MAX_REFERENCES,
-    Origin,
-    Reference,
-    references_in,
-)
+from proxy.core.conversation import Origin, Reference, references_in
+from proxy.core.conversation.references import MAX_ADDRESS_CHARACTERS, MAX_REFERENCES
 from proxy.wire.chat_completions.message import ChatMessage
 
 URL = "https://example.org/a.png"

@@ -8,22 +8,23 @@ from support.media_samples import image_part
 from support.strategies import exchange, pipeline, planned, spelled, user
 
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.message import Carried, Parts, Words
-from proxy.core.conversation.tracked_message import (
-    MAX_ROLE_CHARACTERS,
-    MAX_TOOL_CHARACTERS,
+from proxy.core.compaction import Budget
+from proxy.core.conversation import (
+    Carried,
     Edit,
     MessageReport,
     Moved,
+    Parts,
     Reason,
     TrackedMessage,
+    Words,
     before_a_user,
     done_again,
     size_of,
     with_media,
 )
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.conversation.tracked_message import MAX_ROLE_CHARACTERS, MAX_TOOL_CHARACTERS
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 COUNTER = ByteClassCounter()

@@ -10,7 +10,7 @@ from support.strategies import notices
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType, known
-from proxy.core.conversation.references import FetchError, Unfetched
+from proxy.core.conversation import FetchError, Unfetched
 from proxy.core.media.descriptions import (
     OmissionReason,
     default_name,
@@ -22,7 +22,7 @@ from proxy.core.media.descriptions import (
     not_fetched,
     shown,
 )
-from proxy.core.notices.catalogue import TYPES
+from proxy.core.notices import TYPES
 
 OOXML = "application/vnd.openxmlformats-officedocument."
 

@@ -9,20 +9,11 @@ from support.media_samples import CSV, JPEG, PDF, PNG, SVG, WAV, audio_part, fil
 from support.strategies import notices, spelled
 
 from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.conversation.message import Attachment, Route, Shape
-from proxy.core.conversation.references import FetchError, Unfetched
-from proxy.core.conversation.tracked_message import RoutedMedia
+from proxy.core.conversation import Attachment, FetchError, Route, RoutedMedia, Shape, Unfetched
+from proxy.core.media import Routes, modalities_in
 from proxy.core.media.descriptions import OmissionReason
-from proxy.core.media.placement import (
-    MAX_TEXT_BYTES,
-    MediaPlacement,
-    Routes,
-    modalities_in,
-    modality_claimed,
-    not_here,
-    place,
-)
-from proxy.core.models.profile import Modality, ModelProfile
+from proxy.core.media.placement import MAX_TEXT_BYTES, MediaPlacement, modality_claimed, not_here, place
+from proxy.core.models import Modality, ModelProfile
 from proxy.wire.chat_completions.message import ChatMessage
 
 ALL = Routes(frozenset(Modality))

@@ -29,12 +29,10 @@ from support.media_samples import (
 from support.strategies import WAY, any_histories, content_after, conversation, notices, part, spelled
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.references import Fetched, FetchError, Unfetched, references_in
-from proxy.core.conversation.tracked_message import Reason
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices
+from proxy.core.conversation import Fetched, FetchError, Reason, Unfetched, references_in
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import Modality, ToolImages
+from proxy.core.notices import NOWHERE, ArtifactAccess, Notices
 from proxy.wire import media
 from proxy.wire.chat_completions.message import ChatMessage
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models import facts
+from proxy.core.models import Fact, Search, facts
 from proxy.core.models.facts import (
     CUT_TO,
     IMAGE,
@@ -19,8 +19,6 @@ from proxy.core.models.facts import (
     RATIO,
     REFUSES,
     THE_SERVER,
-    Fact,
-    Search,
     binding,
     joined,
     refuted,

@@ -4,17 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.models.names import (
-    is_uninformative,
-    last_part,
-    named_in,
-    plainest,
-    served_at,
-    spelling,
-    undeployed,
-    unpacked,
-    vendor_of,
-)
+from proxy.core.models import is_uninformative, last_part, named_in, plainest, served_at, spelling, unpacked, vendor_of
+from proxy.core.models.names import undeployed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES
 
-from proxy.core.models.profile import AgentFileAccess, Certainty, Modality, ModelProfile, offers_subagent, reach_with
+from proxy.core.models import AgentFileAccess, Certainty, Modality, ModelProfile, offers_subagent, reach_with
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 

@@ -9,9 +9,9 @@ from support.phrases import IN_ENGLISH_BY_AN_ERROR, SECTIONS
 
 import proxy
 from proxy.core.content_types import ContentKind
-from proxy.core.conversation.references import FetchError
+from proxy.core.conversation import FetchError
 from proxy.core.media.descriptions import OmissionReason
-from proxy.core.notices.catalogue import KINDS, WHY_NOT_FETCHED, WHY_NOT_SHOWN
+from proxy.core.notices import KINDS, WHY_NOT_FETCHED, WHY_NOT_SHOWN
 
 
 @pytest.mark.parametrize("section", sorted(SECTIONS.keys() - IN_ENGLISH_BY_AN_ERROR))

@@ -13,19 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.pages import Query, read
-from proxy.core.artifact_reading.search import part_at
-from proxy.core.conversation.tracked_message import prepared
-from proxy.core.models.profile import AgentFileAccess
-from proxy.core.notices.catalogue import MARK
-from proxy.core.notices.resume import PageRead, PageSize, Resume, page_read, written_length
-from proxy.core.notices.writing import ArtifactAccess, Notices
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import wanted_by
-from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.text.lines import LineIndex
-from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.truncation.tool_output import TruncateToolOutput
+from proxy.core.artifact_reading import Query, part_at, read
+from proxy.core.conversation import prepared
+from proxy.core.models import AgentFileAccess
+from proxy.core.notices import MARK, ArtifactAccess, Notices, PageRead, PageSize, Resume, page_read, written_length
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, wanted_by
+from proxy.core.text import Direction, ExcerptLimits, LineIndex
+from proxy.core.tokens import ByteClassCounter
+from proxy.core.truncation import TruncateToolOutput
 from proxy.wire.chat_completions.message import ChatMessage
 
 NAME = "tool_run_0123456789abcdef.txt"

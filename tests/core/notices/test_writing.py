@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS, notices
 
 from proxy.core.artifact import Artifact
-from proxy.core.models.profile import AgentFileAccess
-from proxy.core.notices.catalogue import MARK, as_text
-from proxy.core.notices.resume import PageSize, Resume
-from proxy.core.notices.writing import NOWHERE, ArtifactAccess, Notices, is_ours
-from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
-from proxy.core.text.lines import count_lines, utf8_length
+from proxy.core.models import AgentFileAccess
+from proxy.core.notices import MARK, NOWHERE, ArtifactAccess, Notices, PageSize, Resume, as_text, is_ours
+from proxy.core.text import Direction, ExcerptLimits, count_lines, excerpt, utf8_length
 
 KEPT = Artifact(b"content", "sh")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from proxy.core.overflow import Exactness, Scope, Unit
 from proxy.core.overflow.numbers import read, skeleton
-from proxy.core.overflow.report import Exactness, Scope, Unit
 from proxy.core.overflow.sentences import normalised
 
 

@@ -11,17 +11,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.media_samples import base64_of, png
 
-from proxy.core.overflow import Counted, ErrorReport, ErrorText, Verdict, VerdictKind, judge
-from proxy.core.overflow.proofs import (
-    LARGEST_IMAGE_TOKENS,
-    SMALLEST_WINDOW_TOKENS,
+from proxy.core.overflow import (
+    Counted,
+    ErrorReport,
+    ErrorText,
+    Verdict,
+    VerdictKind,
     costs_seen,
     images_in,
-    may_be_echoed,
+    judge,
     window_of_a_cut,
 )
-from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.tokens.images import image_key, tokens_of_image, with_images_of
+from proxy.core.overflow.proofs import LARGEST_IMAGE_TOKENS, SMALLEST_WINDOW_TOKENS, may_be_echoed
+from proxy.core.tokens import ByteClassCounter, image_key, tokens_of_image, with_images_of
 from proxy.wire.chat_completions.message import ChatMessage
 
 SENTENCE = "This model's maximum context length is {limit} tokens. However, your messages resulted in {count} tokens."

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from support.strategies import exchange, pipeline, planned, system, user
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.tracked_message import Size
-from proxy.core.overflow.refusal import does_not_fit, lower_reply_helps, refused_twice
-from proxy.core.overflow.report import Scope, Unit, Verdict, VerdictKind
+from proxy.core.compaction import Budget
+from proxy.core.conversation import Size
+from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind, does_not_fit, lower_reply_helps, refused_twice
 
 SECRET = "the secret of the user "
 HISTORY = [system(SECRET * 2_900), user(SECRET * 2_000), *exchange(["small"], tool="read_file")]

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.overflow.report import (
-    ErrorReport,
-    Exactness,
-    Scope,
-    Sent,
-    Unit,
-    Verdict,
-    VerdictKind,
-)
+from proxy.core.overflow import ErrorReport, Exactness, Scope, Sent, Unit, Verdict, VerdictKind
 
 
 @pytest.mark.parametrize(("status", "is_success"), [(199, False), (200, True), (299, True), (300, False), (400, False)])

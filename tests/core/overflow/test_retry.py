@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models.facts import Search
-from proxy.core.models.profile import Modality
-from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.retry import (
-    LEAST_LIMIT_BYTES,
-    MIN_USEFUL_REPLY_TOKENS,
+from proxy.core.models import Modality, Search
+from proxy.core.overflow import (
     Attempt,
     AttemptKind,
+    Exactness,
     Outcome,
+    Scope,
     Situation,
     Terms,
-    emergency_goal,
-    emergency_reply,
+    Unit,
+    Verdict,
+    VerdictKind,
     next_attempts,
     room_in_rate,
 )
+from proxy.core.overflow.retry import LEAST_LIMIT_BYTES, MIN_USEFUL_REPLY_TOKENS, emergency_goal, emergency_reply
 
 COUNTS = st.integers(1, 10**6)
 MAYBE = st.none() | COUNTS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.overflow import judge
-from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Figures, VerdictKind
+from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, VerdictKind, judge
 from proxy.core.overflow.sentences import Strength, normalised, read_sentences, weigh
 
 

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from proxy.core.models.profile import Modality
-from proxy.core.overflow import words
-from proxy.core.overflow.report import VerdictKind
+from proxy.core.models import Modality
+from proxy.core.overflow import VerdictKind, words
 from proxy.core.overflow.words import as_words, meaning
 
 CLASSES = {name: found for name, found in vars(words).items() if isinstance(found, re.Pattern)}

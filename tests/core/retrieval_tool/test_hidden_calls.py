@@ -9,7 +9,7 @@ from support.answer_shapes import is_own, messages
 from support.line_wire import LineMessage
 from support.line_wire import meant_by as lines_meant_by
 
-from proxy.core.retrieval_tool.hidden_calls import (
+from proxy.core.retrieval_tool import (
     HISTORY_BYTES,
     AssistantMessage,
     Continuation,
@@ -18,9 +18,9 @@ from proxy.core.retrieval_tool.hidden_calls import (
     beginning,
     extended,
     mark_in,
-    mark_of,
     mark_of_name,
 )
+from proxy.core.retrieval_tool.hidden_calls import mark_of
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
 from proxy.wire.chat_completions.replies import reply_in as read_reply
 

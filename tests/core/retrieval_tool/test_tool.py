@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import exchange, pipeline, planned, user
 
-from proxy.core.artifact_reading.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
-from proxy.core.compaction.budget import Budget
-from proxy.core.notices.catalogue import MARK, as_text
+from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
+from proxy.core.compaction import Budget
+from proxy.core.notices import MARK, as_text
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, SEARCH_SPEC, ArtifactSearch, Wanted, is_page, wanted_by
 from proxy.core.retrieval_tool import tool as own
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import MAX_HITS_OF_ONE, SEARCH_SPEC, ArtifactSearch, Wanted, is_page, wanted_by
-from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.retrieval_tool.tool import MAX_HITS_OF_ONE
+from proxy.core.text import ExcerptLimits
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery, RangeOutside
 from proxy.wire.chat_completions.message import ChatMessage
 

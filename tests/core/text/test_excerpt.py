@@ -9,9 +9,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.strategies import TEXTS as ANY_TEXTS
 
+from proxy.core.text import MAX_RESCUED_LINES, Direction, ExcerptLimits, count_lines, excerpt, utf8_length
 from proxy.core.text import excerpt as excerpts
-from proxy.core.text.excerpt import MAX_RESCUED_LINES, Direction, ExcerptLimits, excerpt
-from proxy.core.text.lines import count_lines, utf8_length
 
 SIZES = st.one_of(st.integers(0, 300), st.integers(0, 60_000))
 LINES = st.one_of(st.integers(0, 60), st.integers(0, 3_000))

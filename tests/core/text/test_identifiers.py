@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS
 
 from proxy.core.text import identifiers as names
-from proxy.core.text.identifiers import most_telling, names_in, names_of_lines
-from proxy.core.text.lines import utf8_length
+from proxy.core.text import most_telling, names_in, names_of_lines, utf8_length
 
 
 @given(TEXTS)

@@ -5,16 +5,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.reading_texts import driven, texts
 
-from proxy.core.text.lines import (
-    BLOCK_BYTES,
-    PAGE_BYTES,
-    LineIndex,
-    LineRange,
-    first_bytes,
-    last_bytes,
-    page_of,
-    utf8_length,
-)
+from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, LineIndex, LineRange, last_bytes, page_of, utf8_length
+from proxy.core.text.lines import first_bytes
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 thorough = settings(max_examples=150, deadline=None)

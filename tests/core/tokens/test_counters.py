@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from proxy.core.conversation import message as conversation
 from proxy.core.models import names as model_names
 from proxy.core.text import jsontext
-from proxy.core.tokens.counters import DEEPSEEK, GENERAL, GLM, KIMI, QWEN, ByteClassCounter
+from proxy.core.tokens import DEEPSEEK, GLM, KIMI, QWEN, ByteClassCounter
+from proxy.core.tokens.counters import GENERAL
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=400) | st.text("abAB01 \n.é令ก😀\ud800", max_size=400)
 COUNTER = ByteClassCounter()

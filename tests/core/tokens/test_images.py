@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.media_samples import base64_of
 from support.media_samples import png as whole_png
 
-from proxy.core.conversation.tracked_message import size_of
-from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.tokens.images import ImageCounter, image_size, image_tokens, tokens_of_image, with_images_of
+from proxy.core.conversation import size_of
+from proxy.core.tokens import ByteClassCounter, ImageCounter, image_size, tokens_of_image, with_images_of
+from proxy.core.tokens.images import image_tokens
 from proxy.wire.chat_completions.message import ChatMessage
 
 TEXTS = ByteClassCounter()

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS
 from support.tool_results import LIMITS, LONG, cut, cut_text, response
 
-from proxy.core.notices.catalogue import MARK
-from proxy.core.notices.writing import is_ours
-from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.text.lines import count_lines, utf8_length
-from proxy.core.truncation.response import has_its_bulk_in_shape, tool_response, with_note
+from proxy.core.notices import MARK, is_ours
+from proxy.core.text import ExcerptLimits, count_lines, utf8_length
+from proxy.core.truncation import tool_response, with_note
+from proxy.core.truncation.response import has_its_bulk_in_shape
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3), max_leaves=4

@@ -22,16 +22,13 @@ from support.strategies import (
 )
 from support.tool_results import LIMITS, LONG, cut, cut_text
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import Pipeline
-from proxy.core.compaction.steps import compaction_steps, last_resorts
-from proxy.core.conversation.tracked_message import Reason
-from proxy.core.models.profile import AgentFileAccess
-from proxy.core.notices.catalogue import MARK
-from proxy.core.notices.writing import is_ours
-from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.text.lines import count_lines, utf8_length
-from proxy.core.truncation.tool_output import REPLACEMENT, Sanitise, SanitiseText, TruncateToolOutput
+from proxy.core.compaction import Budget, Pipeline, compaction_steps, last_resorts
+from proxy.core.conversation import Reason
+from proxy.core.models import AgentFileAccess
+from proxy.core.notices import MARK, is_ours
+from proxy.core.text import Direction, ExcerptLimits, count_lines, utf8_length
+from proxy.core.truncation import Sanitise, SanitiseText, TruncateToolOutput
+from proxy.core.truncation.tool_output import REPLACEMENT
 from proxy.wire.chat_completions.message import ChatMessage
 
 KINDS = st.frozensets(st.sampled_from(Sanitise))

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.config import VARIABLES, ArtifactSettings, Settings
-from proxy.core.notices.writing import ArtifactAccess
+from proxy.core.notices import ArtifactAccess
 from proxy.shell.artifacts import KEY_HEADERS, AccessResolver, create_folder, unwritable
 from proxy.shell.artifacts.access import Tenants, host_of, is_on_this_machine
 

@@ -18,7 +18,7 @@ from support.gcs_server import gcs_server, new_google_bucket
 from support.s3_server import new_bucket, s3_server
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.pages import Query
+from proxy.core.artifact_reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import TROUBLE, ArtifactReader, ArtifactStore, Cooldown, NoAnswer, reason_of
 from proxy.shell.artifacts import store as store_module

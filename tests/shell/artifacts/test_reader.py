@@ -16,8 +16,8 @@ import structlog
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading.pages import Query
-from proxy.core.text.lines import BLOCK_BYTES, LineIndex
+from proxy.core.artifact_reading import Query
+from proxy.core.text import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import ArtifactReader, ArtifactStore, Cooldown, PrivateFolder, Stored
 from proxy.shell.artifacts import reader as reader_module

@@ -6,8 +6,7 @@ import pytest
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
-from proxy.core.conversation.message import Carried, Content, Parts, Route, Shown, Words
-from proxy.core.conversation.tracked_message import Edit, Reason
+from proxy.core.conversation import Carried, Content, Edit, Parts, Reason, Route, Shown, Words
 from proxy.shell.artifacts import Replacements, tools
 from proxy.shell.artifacts.tools import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS
 

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from proxy.core.artifact import Artifact
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import Wanted
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, Wanted
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import ArtifactReader, ArtifactsByHash, ArtifactStore, ArtifactTools, PrivateFolder, Record
 from proxy.shell.artifacts import tools as tools_module

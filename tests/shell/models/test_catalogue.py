@@ -13,11 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.models.names import last_part, plainest, spelling, vendor_of
-from proxy.core.models.profile import Certainty, Modality, ModelProfile
+from proxy.core.models import Certainty, Modality, ModelProfile, last_part, plainest, spelling, vendor_of
 from proxy.shell.models import Price, Prices
 from proxy.shell.models.catalogue import Catalogue, price_in, read_file
-from proxy.wire.model_list import ModelLimits, modalities_from
+from proxy.wire import ModelLimits, modalities_from
 
 OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"
 

@@ -21,7 +21,7 @@ from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.own_servers import MAX_ANSWER_BYTES
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.model_list import ModelLimits
+from proxy.wire import ModelLimits
 
 URL = "https://llm.example.org/v1/models"
 LIST = {"data": [{"id": "m", "context_length": 32768}]}

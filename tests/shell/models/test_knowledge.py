@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models.facts import Fact, Search
+from proxy.core.models import Fact, Search
 from proxy.core.overflow import Scope, Unit
 from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, Knowledge, Refusals, merged, with_model
 

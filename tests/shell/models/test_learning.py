@@ -15,14 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.models.facts import Search
-from proxy.core.models.profile import Certainty, Modality
+from proxy.core.models import Certainty, Modality, Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import RATIO_STEP, Learning
 from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES
 from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, STANDS_SECONDS, merged
 from proxy.shell.resources import whole_files
-from proxy.wire.model_list import ModelLimits
+from proxy.wire import ModelLimits
 
 UPSTREAM = "http://upstream/v1"
 BELIEVED = 100_000

@@ -14,12 +14,11 @@ from support.respx_upstream import RespxUpstream
 from support.waiting import until
 
 from proxy.config import Settings
-from proxy.core.models.names import stating
-from proxy.core.models.profile import Certainty, Modality, ModelProfile
+from proxy.core.models import Certainty, Modality, ModelProfile, stating
 from proxy.shell.models import ModelResolver
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.profiles import MAX_PROFILES
-from proxy.wire.model_list import ModelLimits
+from proxy.wire import ModelLimits
 
 BASE = "https://llm.example.org/v1"
 CATALOGUE = json.dumps(

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from support.state_server import StateServer, needs_state_server
 from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.core.models.profile import Modality
+from proxy.core.models import Modality
 from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import Learning, shared_state
 from proxy.shell.models.shared_state import SharedLearning, forget_everywhere

@@ -13,7 +13,7 @@ import tiktoken.registry
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.tokens import ByteClassCounter
 from proxy.shell.models import counter_for, tokenizer
 from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter
 

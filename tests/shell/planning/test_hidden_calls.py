@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.message import Conversation
-from proxy.core.retrieval_tool.hidden_calls import (
-    Continuation,
-    HiddenToolCalls,
-    OwnCall,
-    beginning,
-    extended,
-    mark_of,
-    mark_of_name,
-)
+from proxy.core.conversation import Conversation
+from proxy.core.retrieval_tool import Continuation, HiddenToolCalls, OwnCall, beginning, extended, mark_of_name
+from proxy.core.retrieval_tool.hidden_calls import mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory

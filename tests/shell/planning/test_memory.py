@@ -10,10 +10,10 @@ from support.request_bodies import MEMBERS, bodies, joined, next_bodies
 
 from proxy.errors import MalformedRequest
 from proxy.shell.planning.memory import HEAD_BYTES, MAX_TOGETHER, NEARLY_ALL, ConversationMemory, beginning_like
+from proxy.wire import Request
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.request import Request
 from proxy.wire.responses.wire import RESPONSES
 
 ALICE, BOB = b"alice", b"bob"

@@ -3,13 +3,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.config import Settings
-from proxy.core.compaction.budget import Budget
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import AgentFileAccess, Modality, ModelProfile, ToolImages
-from proxy.core.text.excerpt import Direction, ExcerptLimits
-from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.truncation.tool_output import Sanitise, SanitiseText, TruncateToolOutput
+from proxy.core.compaction import Budget
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import AgentFileAccess, Modality, ModelProfile, ToolImages
+from proxy.core.text import Direction, ExcerptLimits
+from proxy.core.tokens import ByteClassCounter
+from proxy.core.truncation import Sanitise, SanitiseText, TruncateToolOutput
 from proxy.shell.planning.pipelines import Pipelines
 
 

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
-from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.core.overflow import Attempt, AttemptKind
 from proxy.shell.planning.planned import Planned, share_kept
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.record import RequestRecord

@@ -7,8 +7,8 @@ from support.planners import TENANT, TOOLS, Models, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
 from proxy.config import Settings
-from proxy.core.conversation.tracked_message import Reason
-from proxy.core.models.profile import ModelProfile
+from proxy.core.conversation import Reason
+from proxy.core.models import ModelProfile
 from proxy.errors import MalformedRequest
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner

@@ -8,7 +8,7 @@ from typing import Any
 from support.planners import planner
 from support.strategies import exchange, user
 
-from proxy.core.conversation.references import Fetched, FetchError, Reference, Unfetched
+from proxy.core.conversation import Fetched, FetchError, Reference, Unfetched
 from proxy.shell.planning import planner as planning
 from proxy.shell.planning.planner import Planner
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS

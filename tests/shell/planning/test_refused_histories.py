@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from support.planners import planner
 
-from proxy.core.overflow import Verdict, VerdictKind
-from proxy.core.overflow.retry import Outcome
+from proxy.core.overflow import Outcome, Verdict, VerdictKind
 from proxy.shell.planning import memory
 from proxy.shell.planning.memory import HeldConversations, RefusedHistories
 from proxy.shell.planning.planned import Planned
+from proxy.wire import Request
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.request import Request
 from proxy.wire.responses.wire import RESPONSES
 
 ASKED = {"role": "user", "content": "Go on."}

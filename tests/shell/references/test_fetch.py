@@ -18,7 +18,7 @@ from support.picture_server import CERTIFICATE, PictureServer, answer, png, redi
 from support.waiting import let_pass
 
 from proxy.core.addresses import Address, is_public
-from proxy.core.conversation.references import Fetched, FetchError, Unfetched
+from proxy.core.conversation import Fetched, FetchError, Unfetched
 from proxy.shell.references import fetch
 from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, USUAL_PORTS, Fetcher, GuardedRequests
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from support.picture_server import png
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Unfetched
+from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, finding_key
 from proxy.shell.artifacts.bucket import Bucket

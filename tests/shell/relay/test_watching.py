@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.shell.relay.peeking import NotingConsumer
 from proxy.shell.relay.tool_loop import StreamedResponse
+from proxy.wire import Tail
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.streams import Tail
 
 
 class Arriving:

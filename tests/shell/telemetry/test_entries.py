@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.tracked_message import MessageReport
-from proxy.core.overflow.retry import AttemptKind
+from proxy.core.compaction import Budget
+from proxy.core.conversation import MessageReport
+from proxy.core.overflow import AttemptKind
 from proxy.core.text import jsontext
 from proxy.shell.telemetry import entries as module
 from proxy.shell.telemetry.entries import MAX_BYTES, Entry, Finished, Summary, outcome_of, packed, unpacked

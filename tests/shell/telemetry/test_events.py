@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.planners import Models
 
 from proxy.config import Settings
-from proxy.core.models.profile import ModelProfile
+from proxy.core.models import ModelProfile
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner

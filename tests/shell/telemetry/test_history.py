@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.conversation import MessageReport
 from proxy.shell.telemetry import history as module
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import RETRY_SECONDS, History, Unsent

@@ -13,9 +13,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
 from proxy import __version__
-from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.report import Counted
-from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.core.overflow import Attempt, AttemptKind, Counted, Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.errors import ClientLeft
 from proxy.shell.models import Learning, Price
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics

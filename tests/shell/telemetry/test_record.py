@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from support.planners import Models
 
 from proxy.config import Settings
-from proxy.core.models.profile import ModelProfile
-from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.core.models import ModelProfile
+from proxy.core.overflow import Attempt, AttemptKind
 from proxy.errors import UpstreamTimeout
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned

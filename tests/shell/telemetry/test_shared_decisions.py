@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from support.state_server import StateServer, needs_state_server
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.core.conversation.tracked_message import MessageReport
+from proxy.core.conversation import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry import shared_decisions
 from proxy.shell.telemetry.entries import Finished

@@ -19,8 +19,7 @@ from support.planners import TENANT, body, planner, run
 
 from proxy.config import SettingsError, load
 from proxy.config import settings as settings_module
-from proxy.core.overflow.report import VerdictKind
-from proxy.core.overflow.retry import Attempt, AttemptKind
+from proxy.core.overflow import Attempt, AttemptKind, VerdictKind
 from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from proxy.core.conversation.tracked_message import Reason
+from proxy.core.conversation import Reason
 from proxy.shell.telemetry import recorder
 from tools.handbook.reference import EVENTS
 

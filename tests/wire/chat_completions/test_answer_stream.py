@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.answer_shapes import body, choice, chunk, cut, is_own, messages, read, streams, understood
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire import replies as rounds
 from proxy.wire.chat_completions import replies
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream

@@ -9,7 +9,7 @@ from support.media_samples import PDF, WAV
 from support.messages_conversations import PNG
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.message import Carried, Part, Parts, Route, Shown, ToolCall, Words
+from proxy.core.conversation import Carried, Part, Parts, Route, Shown, ToolCall, Words
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions import message as chat_message
 from proxy.wire.chat_completions.message import (

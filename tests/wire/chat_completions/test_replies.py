@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import listed, object_in
 from proxy.wire.chat_completions.replies import (
     AnswerUsage,

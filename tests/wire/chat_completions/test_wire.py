@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from support.strategies import valid_histories
 
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
+from proxy.wire import TAIL_BYTES, Tail
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, OWN_TOOL
-from proxy.wire.streams import TAIL_BYTES, Tail
 
 # Tools
 

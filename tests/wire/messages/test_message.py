@@ -22,7 +22,7 @@ from support.messages_conversations import (
 )
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.message import Attachment, Carried, Parts, Route, Shape, Shown, Words
+from proxy.core.conversation import Attachment, Carried, Parts, Route, Shape, Shown, Words
 from proxy.wire.messages import reading
 from proxy.wire.messages.message import (
     ApiMessage,

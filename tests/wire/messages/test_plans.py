@@ -24,13 +24,11 @@ from support.messages_conversations import (
 from support.strategies import budgets, pipeline
 from support.valid_messages import complaints
 
-from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import plan
-from proxy.core.conversation.tracked_message import Reason, Size, size_of
-from proxy.core.media.placement import Routes
-from proxy.core.media.routing import RouteMedia
-from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.compaction import Budget, plan
+from proxy.core.conversation import Reason, Size, size_of
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import Modality, ToolImages
+from proxy.core.tokens import ByteClassCounter
 from proxy.wire.messages.wire import MESSAGES
 
 

@@ -7,13 +7,10 @@ from msgspec.structs import replace
 from support.messages_conversations import assistant, body_of, result, spelled, text, use, user
 from support.strategies import pipeline
 
-from proxy.core.compaction.budget import Budget, BudgetRules, budget_for, clamped_reply
-from proxy.core.compaction.plan import plan
-from proxy.core.conversation.message import Conversation
-from proxy.core.conversation.tracked_message import Size
-from proxy.core.models.profile import ModelProfile
-from proxy.core.overflow import Unit, Verdict, VerdictKind
-from proxy.core.overflow.refusal import sizes_of
+from proxy.core.compaction import Budget, BudgetRules, budget_for, clamped_reply, plan
+from proxy.core.conversation import Conversation, Size
+from proxy.core.models import ModelProfile
+from proxy.core.overflow import Unit, Verdict, VerdictKind, sizes_of
 from proxy.shell.planning.memory import Match, Remembered
 from proxy.wire.messages.wire import MESSAGES
 

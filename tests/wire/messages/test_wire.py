@@ -9,10 +9,10 @@ from support.answer_shapes import read
 from support.messages_conversations import IMAGE, MARK, assistant, body_of, histories, result, spelled, text, use, user
 from support.messages_rounds import END, START, START_USAGE, body_of_answer, event, text_block
 
-from proxy.core.conversation.message import Conversation
+from proxy.core.conversation import Conversation
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, OwnCall
-from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, SPEC, OwnCall
+from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
 from proxy.errors import (
     ArtifactStoreUnavailable,
@@ -24,10 +24,10 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.wire import TAIL_BYTES
 from proxy.wire.messages.wire import (
     MESSAGES,
 )
-from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 

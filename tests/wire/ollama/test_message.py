@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from support.media_samples import PNG
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.exchange import unpaired
-from proxy.core.conversation.message import Carried, Parts, Route, Shown, ToolCall, Words
+from proxy.core.conversation import Carried, Parts, Route, Shown, ToolCall, Words, unpaired
 from proxy.core.text import jsontext
 from proxy.wire.ollama.message import OllamaMessage, may_hold_images, paired
 from proxy.wire.ollama.wire import OLLAMA

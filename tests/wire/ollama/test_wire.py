@@ -5,7 +5,7 @@ import json
 import pytest
 
 from proxy.core.overflow import Counted, Sent, VerdictKind
-from proxy.core.retrieval_tool.tool import SPEC
+from proxy.core.retrieval_tool import SPEC
 from proxy.errors import MalformedRequest
 from proxy.wire.ollama.wire import OLLAMA
 

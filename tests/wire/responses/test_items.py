@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES
 
-from proxy.core.conversation.message import ImageView, ToolCall
+from proxy.core.conversation import ImageView, ToolCall
 from proxy.wire.responses.items import (
     Head,
     Kind,

@@ -10,7 +10,7 @@ from support.media_samples import PDF, PNG, WAV, base64_of, data_url
 from support.responses_items import inputs
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation.message import (
+from proxy.core.conversation import (
     Argument,
     Attachment,
     Carried,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.errors import ContextOverflow
-from proxy.wire.protocol import error_body
+from proxy.wire import error_body
 from proxy.wire.responses.replies import (
     CONTENT,
     ResponseUsage,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.answer_shapes import read
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire.responses.replies import ReplyBody, said_by_us, shown_of
 
 OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": "{}"}

@@ -9,7 +9,7 @@ from support.answer_shapes import cut
 from support.model_turns import Call, Reply, Usage
 from support.responses_answers import answered
 
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire import replies as rounds
 from proxy.wire.responses import replies
 from proxy.wire.responses.replies import ReplyStream, written

@@ -12,10 +12,10 @@ from support.responses_items import inputs
 from support.strategies import budgets, pipeline
 from support.valid_responses import complaints
 
-from proxy.core.compaction.plan import plan
-from proxy.core.conversation.tracked_message import Size, size_of
-from proxy.core.tokens.counters import ByteClassCounter
-from proxy.wire.request import Request
+from proxy.core.compaction import plan
+from proxy.core.conversation import Size, size_of
+from proxy.core.tokens import ByteClassCounter
+from proxy.wire import Request
 from proxy.wire.responses.wire import HELD, RESPONSES
 
 

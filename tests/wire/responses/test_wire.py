@@ -11,11 +11,12 @@ from support.model_turns import Reply, Usage
 from support.responses_answers import answered
 from support.responses_items import inputs
 
-from proxy.core.conversation.message import ToolCall
+from proxy.core.conversation import ToolCall
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL, OwnCall
+from proxy.core.retrieval_tool import RETRIEVAL_TOOL, OwnCall
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
+from proxy.wire import TAIL_BYTES
 from proxy.wire.responses.wire import (
     COMPACTED,
     COMPACTIONS,
@@ -27,7 +28,6 @@ from proxy.wire.responses.wire import (
     is_kept,
     tool_names,
 )
-from proxy.wire.streams import TAIL_BYTES
 
 # Tools
 
