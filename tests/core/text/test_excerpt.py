@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import re
-from unittest import mock
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS as ANY_TEXTS
 
 from proxy.core.text import MAX_RESCUED_LINES, Direction, ExcerptLimits, count_lines, excerpt, utf8_length
-from proxy.core.text import excerpt as excerpts
 
 SIZES = st.one_of(st.integers(0, 300), st.integers(0, 60_000))
 LINES = st.one_of(st.integers(0, 60), st.integers(0, 3_000))
@@ -219,25 +217,9 @@ def test_nothing_is_shown_where_nothing_may_be(direction):
         assert shown.gap == "error\n" * 20
 
 
-WORDS = [
-    "Error",
-    "ValueError",
-    "(",
-    " ",
-    "\n",
-    "fatal",
-    "segmentation fault",
-    "npm err!",
-    "失败",
-    "x",
-    "FAILED",
-    "segfault",
-]
-
-
-@given(st.lists(st.sampled_from(WORDS)), st.integers(1, 40))
-def test_failures_are_found_however_a_text_is_cut_for_the_search(words, characters):
-    text = "".join(words)
-    with mock.patch.object(excerpts, "_SLICE_CHARACTERS", characters):
-        found = [hit.span() for hit in excerpts._hits(text)]
-    assert found == [hit.span() for hit in excerpts._TELLS_OF_FAILURE.finditer(text)]
+def test_failures_are_found_wherever_a_slice_of_the_search_ends():
+    lines = [f"segmentation fault {number}" for number in range(10, 40)]
+    for begin in range(0, 8_192, 450):
+        text = "." * begin + "".join(f"{line:.>8208}\n".replace(".seg", "\nseg") for line in lines)
+        shown = excerpt(text, ExcerptLimits(max_bytes=20_000))
+        assert [line for line in lines if line in (shown.head + shown.tail) or line in shown.rescued] == lines
