@@ -13,6 +13,7 @@ from typing import Final
 from starlette.types import Receive, Scope, Send
 
 from proxy.config import ServerSettings
+from proxy.core.overflow import VerdictKind
 from proxy.errors import (
     MalformedRequest,
     MethodNotAllowed,
@@ -95,10 +96,10 @@ class FittedEndpoint:
                 record.route = route.name
                 served = await self._served(scope, route, wire, matched, received, kept, record, alive, sender)
                 await sender.pass_on(_of_known_path(served.response, scope, wire, route), client, record.headers())
-                _note_end(record, served, sender, route)
+                _note_end(record, served, sender, wire, route)
         except ProxyError as error:
             if served is not None and sender.is_whole:  # the client left with all that it wanted
-                _note_end(record, served, sender, route)
+                _note_end(record, served, sender, wire, route)
             else:
                 record.note_error(error)
                 await sender.refuse(error, record.headers())
@@ -144,10 +145,12 @@ class FittedEndpoint:
         return serving if seconds is None else _commented(serving, seconds, alive, early, sender)
 
 
-def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, route: Route) -> None:
+def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, wire: Wire, route: Route) -> None:
     """The client has the whole response."""
     route.relay.learn_from(served, record)
-    record.note_end(sender.status, served.outcome.verdict.kind, ends_in_error=sender.ends_in_error)
+    kind, ends_in_error = served.outcome.verdict.kind, wire.ends_in_error(sender.last.joined)
+    if ends_in_error or sender.status >= 400 or kind is not VerdictKind.ACCEPTED:
+        record.note_end(sender.status, kind, ends_in_error=ends_in_error)
 
 
 def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route) -> AnyResponse:

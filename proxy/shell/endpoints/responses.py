@@ -92,11 +92,6 @@ class ResponseSender(Struct, eq=False):
         """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
         return self._wire.is_complete(self.last.joined)
 
-    @property
-    def ends_in_error(self) -> bool:
-        """Whether the end of a success reports an error."""
-        return self.status < 400 and self._wire.ends_in_error(self.last.joined)
-
     def head(self, headers: Headers, own: Headers) -> Headers:
         """The headers of a response, with the proxy's `own`."""
         return [*self._with_request_id(headers), *own]

@@ -293,7 +293,8 @@ class RequestRecord(Struct):
         self.is_clients_doing = isinstance(error, ClientLeft | MalformedRequest)
 
     def note_end(self, status: int, kind: VerdictKind, *, ends_in_error: bool) -> None:
-        """The client has the whole response of the upstream. `kind`: what its beginning was judged to be."""
+        """The client has the whole response of the upstream, which is no plain success. `kind`: what its beginning was
+        judged to be."""
         if status >= 400:
             self.outcome = RequestOutcome.of_status(status)
         elif ends_in_error or kind is not VerdictKind.ACCEPTED:
