@@ -34,7 +34,7 @@ from proxy.shell.artifacts import (
     reason_of,
     remove_all,
 )
-from proxy.shell.artifacts.tools import ArtifactTools, Tenants
+from proxy.shell.artifacts.tools import ArtifactTools, TenantNames
 from proxy.shell.resources import configure_logging
 
 DONE: Final = 0
@@ -133,7 +133,7 @@ def serve_mcp(settings: Settings) -> int:
     tenants = create_tenants(settings, folder)
     if tenants.problem is not None:
         return _complain(f"the secret of tenants in {folder.address} cannot be read: {tenants.problem}")
-    mine: Tenants = tuple(tenants.tenant_of(one).hex() for one in ([], *([one] for one in client_keys(os.environ))))
+    mine: TenantNames = tuple(tenants.tenant_of(one).hex() for one in ([], *([one] for one in client_keys(os.environ))))
     if settings.artifacts.open_on_loopback:
         mine = (None,)
     reader = ArtifactReader(folder, retention_days=settings.artifacts.retention_days, language=settings.language)

@@ -83,7 +83,7 @@ MIN_HITS_BYTES: Final = 500
 _OURS: Final = (beginning_of(RETRIEVAL_TOOL), beginning_of(RECORD_TOOL))
 """Beginnings of the names of records that the proxy keeps for itself, as JSON."""
 
-Tenants = Sequence[str | None]
+TenantNames = Sequence[str | None]
 """Whose artifacts may be read, tried in this order; None: all tenants'."""
 
 
@@ -101,7 +101,7 @@ class ArtifactTools:
         self._reader = reader
         self._language = language
 
-    async def read(self, wanted: Wanted | None, tenants: Tenants, max_bytes: int) -> ToolText:
+    async def read(self, wanted: Wanted | None, tenants: TenantNames, max_bytes: int) -> ToolText:
         """The result of `read_artifact`, of about `max_bytes`; `wanted` None: the call named no artifact."""
         if wanted is None:
             return ToolText(notice("unnamed", self._language), is_failure=True)
@@ -113,7 +113,7 @@ class ArtifactTools:
             return ToolText(failed(wanted.artifact, error, self._language), is_failure=True)
         return ToolText(quoted(page.decode("utf-8", "replace")))
 
-    async def search(self, arguments: Mapping[str, Any], tenants: Tenants, max_bytes: int) -> ToolText:
+    async def search(self, arguments: Mapping[str, Any], tenants: TenantNames, max_bytes: int) -> ToolText:
         """The result of `search_artifacts`, of about `max_bytes`."""
         try:
             query = ArtifactSearch.parse(arguments)
@@ -125,7 +125,7 @@ class ArtifactTools:
         except ProxyError as error:
             return ToolText(not_searched(error, self._language), is_failure=True)
 
-    async def _found(self, name: str, tenants: Tenants, *, is_use: bool = False) -> Stored:
+    async def _found(self, name: str, tenants: TenantNames, *, is_use: bool = False) -> Stored:
         for tenant in tenants[:-1]:
             try:
                 return await self._reader.find(name, tenant, is_use=is_use)
@@ -133,19 +133,19 @@ class ArtifactTools:
                 continue
         return await self._reader.find(name, tenants[-1], is_use=is_use)
 
-    async def _listed(self, names: Sequence[str], tenants: Tenants) -> str:
+    async def _listed(self, names: Sequence[str], tenants: TenantNames) -> str:
         found = await asyncio.gather(*(self._line(name, tenants) for name in names[:MAX_SHOWN]))
         lines = [line for line in found if line]
         return listing_header(len(lines), len(names), self._language) + "".join(lines)
 
-    async def _line(self, name: str, tenants: Tenants) -> str:
+    async def _line(self, name: str, tenants: TenantNames) -> str:
         try:
             known = (await self._found(name, tenants)).metadata
         except ArtifactNotFound:
             return ""  # removed a moment ago
         return f"{name}  {known.size:,} bytes  {known.media_type}  {known.created}\n"
 
-    async def _searched(self, names: Sequence[str], query: Query, tenants: Tenants, max_bytes: int) -> str:
+    async def _searched(self, names: Sequence[str], query: Query, tenants: TenantNames, max_bytes: int) -> str:
         ends, room, searched = monotonic() + SEARCH_SECONDS, max_bytes, 0
         pages: list[str] = []
         for at in range(0, min(len(names), MAX_SEARCHED), AT_ONCE):
@@ -160,7 +160,7 @@ class ArtifactTools:
                     room -= utf8_length(page)
         return search_header(len(pages), searched, len(names), self._language) + quoted("".join(pages))
 
-    async def _hits(self, name: str, query: Query, tenants: Tenants, max_bytes: int) -> str:
+    async def _hits(self, name: str, query: Query, tenants: TenantNames, max_bytes: int) -> str:
         """A page of hits; of an artifact that has no lines, or is gone, nothing."""
         try:
             page = await self._reader.page(await self._found(name, tenants), query, max_bytes)

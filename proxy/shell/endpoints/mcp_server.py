@@ -26,7 +26,7 @@ from proxy.config import ServerSettings
 from proxy.core.retrieval_tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
 from proxy.core.text import utf8_length
 from proxy.errors import BodyTooLarge, MethodNotAllowed, NotFromHere, ProxyError
-from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
+from proxy.shell.artifacts.tools import ArtifactTools, TenantNames, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http.bodies import announced_bytes, read_body
@@ -41,7 +41,7 @@ _READS_ONLY: Final = types.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 
-TenantsOf = Callable[[ServerRequestContext[Any, Any]], Tenants]
+TenantsOf = Callable[[ServerRequestContext[Any, Any]], TenantNames]
 """Whose artifacts a call may read."""
 
 
@@ -105,7 +105,7 @@ class McpEndpoint:
             self._manager = manager
             yield
 
-    def _tenants_of(self, context: ServerRequestContext[Any, Any]) -> Tenants:
+    def _tenants_of(self, context: ServerRequestContext[Any, Any]) -> TenantNames:
         assert context.request is not None, "HTTP brought it"
         return (self._rights.tenant_of(context.request.scope),)
 
@@ -136,7 +136,7 @@ class McpEndpoint:
         await self._manager.handle_request(scope, again, send)
 
 
-async def serve_stdio(tools: ArtifactTools, tenants: Tenants) -> None:
+async def serve_stdio(tools: ArtifactTools, tenants: TenantNames) -> None:
     """Answer one client on standard input and output until it closes them."""
     log_kinds_of_failures()
     server = create_server(tools, lambda _: tenants)
