@@ -16,34 +16,42 @@ from proxy.config import Settings
 from proxy.core.overflow import prepare
 from proxy.reloading import Load, Reloader
 from proxy.shell.artifacts import (
+    AccessResolver,
     ArtifactFolder,
     ArtifactReader,
     ArtifactsByHash,
     ArtifactStore,
     ArtifactTools,
     Replacements,
+    Tenants,
+    create_folder,
+    create_tenants,
+    look_after,
 )
-from proxy.shell.artifacts.access import AccessResolver, Tenants, create_folder, create_tenants, look_after
-from proxy.shell.endpoints.api import EachRequest, create_api
-from proxy.shell.endpoints.artifacts import ArtifactRoute
-from proxy.shell.endpoints.compress_api import CompressApi
-from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
-from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
-from proxy.shell.endpoints.services import Current, Note, Readiness, Services, upstream_check
+from proxy.shell.endpoints import (
+    ArtifactRights,
+    ArtifactRoute,
+    CompressApi,
+    Current,
+    EachRequest,
+    FittedEndpoint,
+    Guard,
+    Note,
+    PassThrough,
+    Readiness,
+    Services,
+    create_api,
+    listens_here_only,
+    upstream_check,
+)
 from proxy.shell.models import ModelResolver, Prices
-from proxy.shell.operator.explaining import Explainer
-from proxy.shell.operator.overview import Overview, Priced
-from proxy.shell.operator.status import StatusReport
-from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planner import Planner
-from proxy.shell.references.resolver import Downloads, FetchCache, Resolver
-from proxy.shell.relay.relay import Relay
-from proxy.shell.relay.routes import Route, Routes
+from proxy.shell.operator import Explainer, Overview, Priced, StatusReport
+from proxy.shell.planning import HiddenCallMemory, Pipelines, Planner
+from proxy.shell.references import Downloads, FetchCache, Resolver
+from proxy.shell.relay import Relay, Route, Routes
 from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
-from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
+from proxy.shell.telemetry import FILE_NAME, History, Recorder, Unsent
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recorder import Recorder
 
 if TYPE_CHECKING:
     from proxy.shell.endpoints.mcp_server import McpEndpoint

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.shell.artifacts import unwritable
-from proxy.shell.endpoints.services import Current, Reloaded, Services
+from proxy.shell.endpoints import Current, Reloaded, Services
 from proxy.shell.resources import configure_logging, logger
 
 Load: TypeAlias = Callable[[], Settings]

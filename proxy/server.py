@@ -26,7 +26,7 @@ from proxy.errors import SettingsRefused
 from proxy.reloading import Load, leads_here, loaded_again
 from proxy.shell.artifacts import unwritable
 from proxy.shell.http.connection import Connection, Connections
-from proxy.shell.operator.announcement import Announcement, announced, new_token
+from proxy.shell.operator import Announcement, announced, new_token
 from proxy.shell.resources import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 

@@ -21,9 +21,7 @@ from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
 from proxy.shell.artifacts import ArtifactStore
-from proxy.shell.endpoints import services
-from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.services import Reloaded
+from proxy.shell.endpoints import Guard, Reloaded, services
 from proxy.shell.resources import logger
 
 

@@ -26,7 +26,9 @@ from proxy.shell.artifacts import (
     TROUBLE,
     ArtifactFolder,
     ArtifactReader,
+    ArtifactTools,
     PrivateFolder,
+    TenantNames,
     artifact_of,
     create_folder,
     create_tenants,
@@ -34,7 +36,6 @@ from proxy.shell.artifacts import (
     reason_of,
     remove_all,
 )
-from proxy.shell.artifacts.tools import ArtifactTools, TenantNames
 from proxy.shell.resources import configure_logging
 
 DONE: Final = 0

@@ -24,8 +24,18 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.explain import number
-from proxy.demo.agent import TURNS_BESIDE_HOPS, Brief, CannotStart, Contest, HasDefect, Report, Run, Turn, hold_contest
-from proxy.demo.model_server import FLAVOURS
+from proxy.demo import (
+    FLAVOURS,
+    TURNS_BESIDE_HOPS,
+    Brief,
+    CannotStart,
+    Contest,
+    HasDefect,
+    Report,
+    Run,
+    Turn,
+    hold_contest,
+)
 
 
 def run(options: argparse.Namespace) -> int:

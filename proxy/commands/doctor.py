@@ -35,7 +35,7 @@ from proxy.reloading import leads_here
 from proxy.shell.artifacts import OWNER_FILE, TRIAL_KEY, TROUBLE, create_folder, reason_of
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, key_headers, stated_by
 from proxy.shell.resources import configure_logging
-from proxy.shell.upstream.client import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED, Upstream
+from proxy.shell.upstream import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED, Upstream
 from proxy.wire import WIRES
 
 WELL, WRONG = 0, 1

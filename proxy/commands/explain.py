@@ -26,9 +26,8 @@ from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.artifacts import AccessResolver, ArtifactStore, create_folder
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver
-from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planner import Planner
+from proxy.shell.operator import PROFILE_VALUES, Explainer, Explanation
+from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.resources import configure_logging
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2

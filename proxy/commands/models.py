@@ -24,7 +24,7 @@ from proxy.core.text import ExcerptLimits
 from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import create_folder, create_tenants
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, Learning, ModelResolver, counter_for, key_of, stated_by
-from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning import Pipelines
 from proxy.shell.resources import configure_logging
 
 MAX_TOOLS: Final = 12

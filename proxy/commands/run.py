@@ -27,7 +27,7 @@ from proxy.commands.agents import Agent, agent_in
 from proxy.commands.status import ask, in_words
 from proxy.commands.wiring import NoUpstream, Upstream, Wiring, changed_settings, upstream_of, wiring_of
 from proxy.config import HERE, IGNORES_ALL, Settings
-from proxy.shell.operator.announcement import Announcement, announcements
+from proxy.shell.operator import Announcement, announcements
 
 USAGE, NOT_EXECUTABLE, NOT_FOUND = 2, 126, 127
 """Exit statuses; the last two as those of a shell."""

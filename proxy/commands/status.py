@@ -17,7 +17,7 @@ from rich.console import Console
 
 from proxy.commands.explain import number, plain
 from proxy.config import Settings
-from proxy.shell.operator.announcement import NONCE_HEADER, PROOF_HEADER, Announcement, announcements, is_proven
+from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, Announcement, announcements, is_proven
 
 RUNS, RUNS_NOT = 0, 1
 """The exit status."""

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from proxy.commands.agents import ANTHROPIC, API_OF, VARIABLES_OF, Agent, Api, SettingsFile, agent_named
 from proxy.commands.status import ask
 from proxy.config import Settings, UpstreamSettings
-from proxy.shell.operator.announcement import Announcement, announcements
+from proxy.shell.operator import Announcement, announcements
 from proxy.wire import WIRES
 
 Form = Literal["posix", "fish", "powershell", "json"]

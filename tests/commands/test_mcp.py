@@ -13,8 +13,7 @@ from proxy.__main__ import main
 from proxy.commands import artifacts as command
 from proxy.config import Settings
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import ArtifactStore, PrivateFolder
-from proxy.shell.artifacts.access import Tenants
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants
 
 if TYPE_CHECKING:
     from mcp import Client

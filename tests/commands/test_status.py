@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.commands import status
 from proxy.config import Settings
-from proxy.shell.operator.announcement import Announcement, announced, announcements
+from proxy.shell.operator import Announcement, announced, announcements
 
 
 def shown(folder: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -36,7 +36,7 @@ from proxy.app import create_app
 from proxy.config import Settings
 from proxy.shell.models import calibration, shared_state
 from proxy.shell.planning import planner
-from proxy.shell.relay.relay import Relay
+from proxy.shell.relay import Relay
 
 _AGENT_PATH: Final = "/kept/tool-output"
 """Where agents see artifacts: in notices, so of both sides the same."""

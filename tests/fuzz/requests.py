@@ -19,9 +19,7 @@ from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import Terms
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Pipelines, Planned, Planner
 from proxy.wire import Request, Wire
 
 _WAY: Final = ArtifactAccess("/data/tool-output")

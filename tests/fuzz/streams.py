@@ -17,7 +17,7 @@ from fuzz.mutations import damaged, mutated
 from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
-from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.relay import PeekedResponse
 from proxy.wire import Wire
 from proxy.wire.streams import SSE, Framing
 

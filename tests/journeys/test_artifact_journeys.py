@@ -16,8 +16,7 @@ from support.journey import KEY, World, long_text, one_call
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
-from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder
-from proxy.shell.artifacts.access import Tenants
+from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, Tenants
 from proxy.shell.artifacts.reader import PIECE_BYTES
 
 LONG = long_text(5_000, "café")

@@ -17,8 +17,7 @@ from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
 from support.waiting import wait_until
 
-from proxy.shell.artifacts import PrivateFolder
-from proxy.shell.artifacts.access import Tenants
+from proxy.shell.artifacts import PrivateFolder, Tenants
 
 LONG = long_text(5_000, "word")
 

@@ -18,9 +18,8 @@ from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.config import Settings
-from proxy.shell.artifacts.access import Tenants
-from proxy.shell.endpoints.compress_api import CompressApi
-from proxy.shell.endpoints.guard import Guard
+from proxy.shell.artifacts import Tenants
+from proxy.shell.endpoints import CompressApi, Guard
 from proxy.shell.resources import Workload
 
 ADMIN = "operator-key-0123456789"

@@ -15,8 +15,8 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.endpoints import operator
 from proxy.shell.endpoints.responses import shaped
-from proxy.shell.operator.overview import OverviewFigures
-from proxy.shell.telemetry.entries import Conversation, Summary
+from proxy.shell.operator import OverviewFigures
+from proxy.shell.telemetry import Conversation, Summary
 
 CANARY = "canary-of-content"
 

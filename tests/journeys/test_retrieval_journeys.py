@@ -18,7 +18,7 @@ from proxy.demo.incident import Call, Reply
 from proxy.demo.model_server import Completion
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import ArtifactReader
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Planner
 
 LONG = long_text(5_000)
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}

@@ -6,8 +6,7 @@ import json
 
 from proxy.config import Settings
 from proxy.core.models import ModelProfile
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Pipelines, Planner
 from support.strategies import exchange, system, user
 
 TENANT = b"owner"

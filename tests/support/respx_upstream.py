@@ -8,8 +8,7 @@ from urllib.parse import urljoin
 
 import httpx
 
-from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
-from proxy.shell.upstream.exchange import Outgoing
+from proxy.shell.upstream import Headers, Outgoing, Upstream, UpstreamResponse
 
 
 class RespxUpstream(Upstream):

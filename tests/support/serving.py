@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from proxy.demo.agent import START_SECONDS, STOP_SECONDS, CannotStart
+from proxy.demo import CannotStart
+from proxy.demo.agent import START_SECONDS, STOP_SECONDS
 
 
 class PromptServer(uvicorn.Server):

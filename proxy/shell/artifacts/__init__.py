@@ -4,6 +4,7 @@ from proxy.shell.artifacts.access import (
     KEY_HEADERS,
     OWNER_FILE,
     AccessResolver,
+    Tenants,
     create_folder,
     create_tenants,
     front_header,
@@ -27,7 +28,7 @@ from proxy.shell.artifacts.folder import (
 )
 from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Record, Replacements, ToolText
+from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Record, Replacements, TenantNames, ToolText
 
 __all__ = [
     "KEY_HEADERS",
@@ -48,6 +49,8 @@ __all__ = [
     "Record",
     "Replacements",
     "Stored",
+    "TenantNames",
+    "Tenants",
     "ToolText",
     "artifact_of",
     "create_folder",

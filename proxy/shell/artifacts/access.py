@@ -25,7 +25,7 @@ from proxy.config import ArtifactSettings, Settings, fits_into_quotes
 from proxy.core.notices import ArtifactAccess
 from proxy.shell.artifacts.folder import META, TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
 from proxy.shell.resources import UNFINISHED, logger, remove_unfinished
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""

@@ -1,1 +1,26 @@
 """The proxy's endpoints, path by path."""
+
+from proxy.shell.endpoints.api import EachRequest, create_api
+from proxy.shell.endpoints.artifacts import ArtifactRoute
+from proxy.shell.endpoints.compress_api import CompressApi
+from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
+from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
+from proxy.shell.endpoints.services import Current, Note, Readiness, Reloaded, Services, upstream_check
+
+__all__ = [
+    "ArtifactRights",
+    "ArtifactRoute",
+    "CompressApi",
+    "Current",
+    "EachRequest",
+    "FittedEndpoint",
+    "Guard",
+    "Note",
+    "PassThrough",
+    "Readiness",
+    "Reloaded",
+    "Services",
+    "create_api",
+    "listens_here_only",
+    "upstream_check",
+]

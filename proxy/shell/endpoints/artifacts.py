@@ -37,9 +37,9 @@ from proxy.errors import (
 from proxy.shell.artifacts import ArtifactReader, ArtifactStat, Replacements, Stored, is_artifact
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import REFUSED, OwnResponse, ResponseSender, request_id_of, shaped
-from proxy.shell.http.clients import UntilClientLeaves, content_headers
+from proxy.shell.http import UntilClientLeaves, content_headers
 from proxy.shell.resources import logger
-from proxy.shell.upstream.client import Headers, header
+from proxy.shell.upstream import Headers, header
 
 ARTIFACTS_PATH: Final = "/artifacts/"
 INSTEAD: Final = "instead"

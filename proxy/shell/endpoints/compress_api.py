@@ -26,15 +26,13 @@ from proxy.errors import (
     ProxyError,
     RequestTimeout,
 )
-from proxy.shell.artifacts import ArtifactsByHash, Record
-from proxy.shell.artifacts.access import Tenants
+from proxy.shell.artifacts import ArtifactsByHash, Record, Tenants
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.responses import request_id_of
-from proxy.shell.http.bodies import announced_bytes, plain_body, read_body
-from proxy.shell.http.clients import UntilClientLeaves, content_headers, respond
-from proxy.shell.relay.routes import Routes
+from proxy.shell.http import UntilClientLeaves, announced_bytes, content_headers, plain_body, read_body, respond
+from proxy.shell.relay import Routes
 from proxy.shell.resources import BoundedMap, Share, Workload, in_thread, logger, write_lines_for
-from proxy.shell.upstream.client import Headers, header
+from proxy.shell.upstream import Headers, header
 from proxy.wire import compress_api
 
 COMPRESS_PATH: Final = "/v1/compress"

@@ -24,17 +24,31 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts import AccessResolver
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
-from proxy.shell.http.bodies import BodyStream, Received, announced_bytes, read_body
-from proxy.shell.http.clients import KeepAlive, Losable, UntilClientLeaves, connection_of, content_headers, respond
-from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.relay import AnyResponse, Served
-from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
-from proxy.shell.relay.sends import EarlyBytes
+from proxy.shell.http import (
+    BodyStream,
+    KeepAlive,
+    Losable,
+    Received,
+    UntilClientLeaves,
+    announced_bytes,
+    connection_of,
+    content_headers,
+    read_body,
+    respond,
+)
+from proxy.shell.relay import (
+    AnyResponse,
+    EarlyBytes,
+    PeekedResponse,
+    Route,
+    Routes,
+    Served,
+    asks_for_models,
+    send_models,
+)
 from proxy.shell.resources import Kept, UnderWay, WaitingRoom, Workload, logger, write_lines_for
-from proxy.shell.telemetry.record import RequestRecord
-from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, WholePath, header
-from proxy.shell.upstream.exchange import Outgoing
+from proxy.shell.telemetry import Recorder, RequestRecord
+from proxy.shell.upstream import Headers, Outgoing, WholePath, header
 from proxy.wire import WIRES, PathMatch, Wire, like, match_path, strange_prefix, wire_beside, wire_over
 
 MATCH: Final = "context_proxy.match"

@@ -23,9 +23,9 @@ from pydantic import SecretStr
 from starlette.types import Scope
 
 from proxy.errors import KeyNeeded, NotFromHere, WrongKey
-from proxy.shell.artifacts.access import Tenants, front_header, is_loopback
+from proxy.shell.artifacts import Tenants, front_header, is_loopback
 from proxy.shell.resources import logger
-from proxy.shell.upstream.client import Headers, header
+from proxy.shell.upstream import Headers, header
 
 WRONG_KEY_SECONDS: Final = 1.0
 """Delay before a wrong key is refused. A key of 16 characters cannot be guessed; one from a leaked list can, and the

@@ -26,12 +26,12 @@ from proxy.config import ServerSettings
 from proxy.core.retrieval_tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
 from proxy.core.text import utf8_length
 from proxy.errors import BodyTooLarge, MethodNotAllowed, NotFromHere, ProxyError
-from proxy.shell.artifacts.tools import ArtifactTools, TenantNames, ToolText
+from proxy.shell.artifacts import ArtifactTools, TenantNames, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
-from proxy.shell.http.bodies import announced_bytes, read_body
+from proxy.shell.http import announced_bytes, read_body
 from proxy.shell.resources import logger
-from proxy.shell.upstream.client import header
+from proxy.shell.upstream import header
 
 MAX_CALL_BYTES: Final = 256 * 1024
 """Limit of a request: a call has a name and a pattern."""

@@ -37,15 +37,22 @@ from proxy.shell.endpoints.responses import (
     shaped,
 )
 from proxy.shell.endpoints.services import SERVICES, NotReady, Ready, Reload, Services, services_of
-from proxy.shell.http.bodies import announced_bytes, plain_body, read_body
-from proxy.shell.http.clients import STATE_KEY
-from proxy.shell.operator.announcement import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
-from proxy.shell.operator.explaining import DryRun
-from proxy.shell.operator.overview import MAX_HOURS, AllSums, Decisions, ModelSums, OverviewFigures, PricedDetail
-from proxy.shell.operator.status import Status
-from proxy.shell.telemetry.entries import Conversation
-from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
+from proxy.shell.http import STATE_KEY, announced_bytes, plain_body, read_body
+from proxy.shell.operator import (
+    MAX_HOURS,
+    NONCE_HEADER,
+    PROOF_HEADER,
+    AllSums,
+    Decisions,
+    DryRun,
+    ModelSums,
+    OverviewFigures,
+    PricedDetail,
+    Status,
+    is_proven,
+    proof_of,
+)
+from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Ledger, Wanted
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0

@@ -35,13 +35,11 @@ from proxy.errors import (
     RequestTimeout,
     UpstreamError,
 )
-from proxy.shell.http.clients import KeepAlive, Losable, UntilClientLeaves, content_headers, respond
-from proxy.shell.operator.overview import MAX_HOURS
-from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.relay import AnyResponse
-from proxy.shell.relay.tool_loop import StreamedResponse
-from proxy.shell.telemetry.ledger import MAX_DECISIONS
-from proxy.shell.upstream.client import Headers, UpstreamResponse, header
+from proxy.shell.http import KeepAlive, Losable, UntilClientLeaves, content_headers, respond
+from proxy.shell.operator import MAX_HOURS
+from proxy.shell.relay import AnyResponse, PeekedResponse, StreamedResponse
+from proxy.shell.telemetry import MAX_DECISIONS
+from proxy.shell.upstream import Headers, UpstreamResponse, header
 from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, error_body
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")

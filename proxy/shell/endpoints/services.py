@@ -28,12 +28,10 @@ from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import Guard
-from proxy.shell.operator.explaining import Explainer
-from proxy.shell.operator.overview import Overview
-from proxy.shell.operator.status import StatusReport
-from proxy.shell.relay.relay import Relay
+from proxy.shell.operator import Explainer, Overview, StatusReport
+from proxy.shell.relay import Relay
 from proxy.shell.resources import forget_what_is_gone
-from proxy.shell.telemetry.history import History
+from proxy.shell.telemetry import History
 from proxy.shell.telemetry.metrics import Metrics
 
 SERVICES: Final = "context_proxy.services"

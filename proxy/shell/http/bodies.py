@@ -20,7 +20,7 @@ from starlette.types import Receive
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources import Share
-from proxy.shell.upstream.client import Headers, header
+from proxy.shell.upstream import Headers, header
 
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0

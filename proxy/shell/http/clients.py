@@ -19,7 +19,7 @@ from msgspec import Struct
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.errors import ClientLeft
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream import Headers
 from proxy.wire import Wire
 
 STATE_KEY: Final = "connection"

@@ -20,7 +20,7 @@ from proxy.core.addresses import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import TIMEOUT_SECONDS, NoAnswer, OwnServer, Questions, recognised
 from proxy.shell.resources import BoundedMap, logger
-from proxy.shell.upstream.client import Upstream
+from proxy.shell.upstream import Upstream
 from proxy.wire import DEFAULT, NOTHING, WIRES, ModelLimits, ModelList, model_list
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"

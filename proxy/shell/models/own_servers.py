@@ -18,9 +18,8 @@ from msgspec import Struct, structs
 
 from proxy.core.text import jsontext
 from proxy.errors import ClientError, UpstreamError
-from proxy.shell.http.bodies import plain_body
-from proxy.shell.upstream.client import Upstream, UpstreamResponse, WholePath
-from proxy.shell.upstream.exchange import Outgoing
+from proxy.shell.http import plain_body
+from proxy.shell.upstream import Outgoing, Upstream, UpstreamResponse, WholePath
 from proxy.wire import NOTHING, ModelLimits, ModelList
 from proxy.wire import own_servers as answers
 

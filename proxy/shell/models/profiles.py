@@ -26,7 +26,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, MAX_ASKED_MODELS
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.resources import BoundedMap, logger
-from proxy.shell.upstream.client import Upstream
+from proxy.shell.upstream import Upstream
 from proxy.wire import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]

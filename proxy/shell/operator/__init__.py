@@ -1,1 +1,49 @@
 """The operator's pages, and who may open them."""
+
+from proxy.shell.operator.announcement import (
+    NONCE_HEADER,
+    PROOF_HEADER,
+    Announcement,
+    announced,
+    announcements,
+    is_proven,
+    new_token,
+    proof_of,
+)
+from proxy.shell.operator.explaining import PROFILE_VALUES, DryRun, Explainer, Explanation
+from proxy.shell.operator.overview import (
+    MAX_HOURS,
+    AllSums,
+    Decisions,
+    ModelSums,
+    Overview,
+    OverviewFigures,
+    Priced,
+    PricedDetail,
+)
+from proxy.shell.operator.status import Status, StatusReport
+
+__all__ = [
+    "MAX_HOURS",
+    "NONCE_HEADER",
+    "PROFILE_VALUES",
+    "PROOF_HEADER",
+    "AllSums",
+    "Announcement",
+    "Decisions",
+    "DryRun",
+    "Explainer",
+    "Explanation",
+    "ModelSums",
+    "Overview",
+    "OverviewFigures",
+    "Priced",
+    "PricedDetail",
+    "Status",
+    "StatusReport",
+    "announced",
+    "announcements",
+    "is_proven",
+    "new_token",
+    "proof_of",
+]

@@ -23,9 +23,8 @@ from proxy.core.overflow import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.models import stated_by
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry.entries import Block, described_blocks
+from proxy.shell.planning import Planned, Planner
+from proxy.shell.telemetry import Block, described_blocks
 from proxy.wire import wire_of_body
 
 

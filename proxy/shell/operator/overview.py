@@ -18,9 +18,7 @@ from typing_extensions import TypedDict
 from proxy import __version__
 from proxy.core.conversation import Reason
 from proxy.shell.models import Price, Prices
-from proxy.shell.telemetry.entries import Detail, Running, Summary
-from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import FAILED, REFUSED, SLOT_SECONDS, Ledger, Wanted
+from proxy.shell.telemetry import FAILED, REFUSED, SLOT_SECONDS, Detail, History, Ledger, Running, Summary, Wanted
 
 BARS: Final = 96
 """Limit of the timeline."""

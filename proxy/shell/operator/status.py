@@ -17,8 +17,7 @@ from typing_extensions import TypedDict
 from proxy import __version__
 from proxy.shell.models import ModelResolver, stated_by
 from proxy.shell.operator.overview import Health, Overview
-from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.ledger import Ledger, Wanted
+from proxy.shell.telemetry import History, Ledger, Wanted
 
 MAX_WINDOWS: Final = 50
 MAX_PROBLEMS: Final = 5

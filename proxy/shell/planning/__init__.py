@@ -1,1 +1,18 @@
 """From the bytes of a request to what is sent in its place, and what is remembered of the request."""
+
+from proxy.shell.planning.hidden_calls import HiddenCallMemory
+from proxy.shell.planning.memory import HeldConversations
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
+from proxy.shell.planning.planner import Planner
+
+__all__ = [
+    "HeldConversations",
+    "HiddenCallMemory",
+    "LastSent",
+    "Pipelines",
+    "Planned",
+    "Planner",
+    "name_of_conversation",
+    "share_kept",
+]

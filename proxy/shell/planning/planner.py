@@ -25,7 +25,7 @@ from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistor
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
 from proxy.shell.planning.planned import LastSent, Planned
-from proxy.shell.references.resolver import Resolver
+from proxy.shell.references import Resolver
 from proxy.shell.resources import in_thread
 from proxy.wire import Request, Wire, repaired
 

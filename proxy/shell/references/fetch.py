@@ -23,7 +23,7 @@ from proxy.core.addresses import Address, is_private_network, is_public, literal
 from proxy.core.content_types import ContentKind, media_type, plain_mime
 from proxy.core.conversation import Fetched, FetchError, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
-from proxy.shell.http.bodies import can_unpack, unpack
+from proxy.shell.http import can_unpack, unpack
 from proxy.shell.resources import DaemonThreads
 
 MAX_REDIRECTS: Final = 5

@@ -34,11 +34,10 @@ from proxy.core.overflow import (
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.tokens import tokens_of_image, with_images_of
 from proxy.shell.models import RATIO_STEP, Learning, counter_for
-from proxy.shell.planning.planned import Planned
+from proxy.shell.planning import Planned
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources import logger
-from proxy.shell.telemetry.record import RequestRecord
-from proxy.shell.telemetry.recorder import Recorder
+from proxy.shell.telemetry import Recorder, RequestRecord
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 _LEFT_BY_AN_EXCESS: Final = 0.1

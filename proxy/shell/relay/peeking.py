@@ -16,9 +16,8 @@ from msgspec import Struct, field
 
 from proxy.core.overflow import Counted
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.http.bodies import is_zlibs
-from proxy.shell.upstream.client import Headers, UpstreamResponse
-from proxy.shell.upstream.tap import Consumer
+from proxy.shell.http import is_zlibs
+from proxy.shell.upstream import Consumer, Headers, UpstreamResponse
 from proxy.wire import Splitter, Tail, Wire
 
 PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]

@@ -16,12 +16,9 @@ from proxy.config import Mode, RoutedUpstream, Settings
 from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import AttemptKind, Outcome, VerdictKind, empty_twice, lower_reply_helps, refused_twice
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
-from proxy.shell.artifacts import ArtifactStore, ArtifactTools
-from proxy.shell.artifacts.access import KEY_HEADERS, Tenants
-from proxy.shell.http.bodies import Received, can_unpack, encoding_of, unpack
-from proxy.shell.planning.memory import HeldConversations
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.artifacts import KEY_HEADERS, ArtifactStore, ArtifactTools, Tenants
+from proxy.shell.http import Received, can_unpack, encoding_of, unpack
+from proxy.shell.planning import HeldConversations, Planned, Planner
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.sends import (
@@ -37,10 +34,8 @@ from proxy.shell.relay.sends import (
 )
 from proxy.shell.relay.tool_loop import Retrieval, StreamedResponse, ToolLoop, WholeResponse, watched
 from proxy.shell.resources import Kept, in_thread, logger
-from proxy.shell.telemetry.record import RequestRecord, client_name
-from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, UpstreamResponse, header
-from proxy.shell.upstream.exchange import Outgoing
+from proxy.shell.telemetry import Recorder, RequestRecord, client_name
+from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, header
 from proxy.wire import DEFAULT, Wire
 
 MODE_HEADER: Final = b"x-context-proxy-mode"

@@ -15,12 +15,11 @@ from starlette.types import Scope, Send
 
 from proxy.core.text import Raw, jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest, ProxyError, UpstreamUnreachable
-from proxy.shell.http.bodies import plain_body
-from proxy.shell.http.clients import content_headers, respond
-from proxy.shell.planning.planner import Planner
+from proxy.shell.http import content_headers, plain_body, respond
+from proxy.shell.planning import Planner
 from proxy.shell.relay.relay import Relay
 from proxy.shell.resources import in_thread
-from proxy.shell.upstream.client import Headers, Upstream
+from proxy.shell.upstream import Headers, Upstream
 from proxy.wire import Wire, whose_key
 
 

@@ -35,15 +35,14 @@ from proxy.core.overflow import (
 from proxy.core.text import Discreet
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts import ArtifactStore
-from proxy.shell.http.bodies import Received
+from proxy.shell.http import Received
 from proxy.shell.models import LARGER, PROVES, Trials
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources import Kept, logger
-from proxy.shell.telemetry.record import RequestRecord
-from proxy.shell.upstream.client import Headers
+from proxy.shell.telemetry import RequestRecord
+from proxy.shell.upstream import Headers
 
 UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}

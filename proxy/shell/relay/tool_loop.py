@@ -35,15 +35,12 @@ from proxy.core.retrieval_tool.tool import broken
 from proxy.core.text import utf8_length
 from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.sends import PendingRequest
 from proxy.shell.resources import logger
-from proxy.shell.telemetry.record import RequestRecord
-from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers
-from proxy.shell.upstream.tap import Consumer, body_of
+from proxy.shell.telemetry import Recorder, RequestRecord
+from proxy.shell.upstream import Consumer, Headers, body_of
 from proxy.wire import Reply, Tail
 
 MAX_ROUNDS: Final = 8

@@ -1,1 +1,28 @@
 """Log lines, metrics, traces, and the latest decisions."""
+
+from proxy.shell.telemetry.entries import Block, Conversation, Detail, Running, Summary, described_blocks
+from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
+from proxy.shell.telemetry.ledger import FAILED, MAX_DECISIONS, REFUSED, SLOT_SECONDS, Ledger, Wanted
+from proxy.shell.telemetry.record import RequestRecord, client_name
+from proxy.shell.telemetry.recorder import Recorder
+
+__all__ = [
+    "FAILED",
+    "FILE_NAME",
+    "MAX_DECISIONS",
+    "REFUSED",
+    "SLOT_SECONDS",
+    "Block",
+    "Conversation",
+    "Detail",
+    "History",
+    "Ledger",
+    "Recorder",
+    "RequestRecord",
+    "Running",
+    "Summary",
+    "Unsent",
+    "Wanted",
+    "client_name",
+    "described_blocks",
+]

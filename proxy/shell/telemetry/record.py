@@ -28,7 +28,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
+from proxy.shell.planning import LastSent, Planned, name_of_conversation, share_kept
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -16,16 +16,16 @@ from proxy.core.conversation import SYSTEM_ROLES, Edit, MessageReport, Reason
 from proxy.core.overflow import Attempt, AttemptKind, Verdict
 from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import Replacements
-from proxy.shell.planning.planned import Planned
+from proxy.shell.planning import Planned
 from proxy.shell.resources import BoundedMap, logger, write_lines_for
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.record import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Line, RequestRecord
 
 if TYPE_CHECKING:
+    from proxy.shell.telemetry.metrics import Metrics
     from proxy.shell.telemetry.tracing import Tracer
-    from proxy.shell.upstream.client import Headers
+    from proxy.shell.upstream import Headers
 
 _RETRIED: Final = {
     AttemptKind.ORIGINAL: "original_retried",

@@ -24,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from proxy import __version__
 from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, RequestRecord
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream import Headers
 
 CLOSE_SECONDS: Final = 5
 """Timeout of sending the last spans; an unreachable collector must not delay the end of the process."""

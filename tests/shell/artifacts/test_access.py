@@ -15,8 +15,8 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.config import VARIABLES, ArtifactSettings, Settings
 from proxy.core.notices import ArtifactAccess
-from proxy.shell.artifacts import KEY_HEADERS, AccessResolver, create_folder, unwritable
-from proxy.shell.artifacts.access import Tenants, host_of, is_on_this_machine
+from proxy.shell.artifacts import KEY_HEADERS, AccessResolver, Tenants, create_folder, unwritable
+from proxy.shell.artifacts.access import host_of, is_on_this_machine
 
 KEY = (b"authorization", b"Bearer sk-1")
 HOST = (b"host", b"proxy:8787")

@@ -18,9 +18,8 @@ from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import ArtifactStore, PrivateFolder, access, look_after
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, access, look_after
 from proxy.shell.artifacts import store as store_module
-from proxy.shell.artifacts.access import Tenants
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import metadata_key
 from proxy.shell.artifacts.store import Swept, sweep

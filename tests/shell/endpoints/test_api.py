@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from proxy.shell.endpoints.api import create_api
+from proxy.shell.endpoints import create_api
 from proxy.shell.endpoints.operator import ROUTERS
 
 API = create_api()

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from proxy.errors import KeyNeeded, NotFromHere, ProxyError, WrongKey
+from proxy.shell.endpoints import Guard
 from proxy.shell.endpoints import guard as guards
-from proxy.shell.endpoints.guard import Guard
 
 KEY = "operator-key-0123456789"
 NO_HEADER = "none at all"

@@ -6,9 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.shell.endpoints.api import EachRequest, create_api
-from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.services import Check, Current, Readiness
+from proxy.shell.endpoints import Current, EachRequest, Guard, Readiness, create_api
+from proxy.shell.endpoints.services import Check
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder
-from proxy.shell.endpoints import services
-from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS, Readiness
+from proxy.shell.endpoints import Readiness, services
+from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS
 
 
 class Check:

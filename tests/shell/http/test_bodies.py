@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
-from proxy.shell.http import bodies
-from proxy.shell.http.bodies import BodyStream, can_unpack, is_zlibs, read_body, unpack
+from proxy.shell.http import BodyStream, bodies, can_unpack, is_zlibs, read_body, unpack
 from proxy.shell.resources import Workload
 
 PAUSE_SECONDS = 100.0

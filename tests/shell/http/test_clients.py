@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import ClientLeft
-from proxy.shell.http.clients import UntilClientLeaves
+from proxy.shell.http import UntilClientLeaves
 
 
 class Receiving:

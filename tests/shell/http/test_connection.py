@@ -10,9 +10,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from proxy.shell.http.clients import connection_of
+from proxy.shell.http import connection_of
 from proxy.shell.http.connection import Connection, Connections
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream import Headers
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}

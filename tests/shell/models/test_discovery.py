@@ -20,7 +20,7 @@ from proxy.config import UpstreamSettings
 from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.own_servers import MAX_ANSWER_BYTES
-from proxy.shell.upstream.client import Upstream
+from proxy.shell.upstream import Upstream
 from proxy.wire import ModelLimits
 
 URL = "https://llm.example.org/v1/models"

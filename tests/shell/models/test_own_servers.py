@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_SECONDS, until
 from proxy.config import Settings, UpstreamSettings
 from proxy.shell.models import ModelResolver, discovery
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
-from proxy.shell.upstream.client import Upstream
+from proxy.shell.upstream import Upstream
 from tools.ports import held_port
 
 LISTED = {"data": [{"id": "m", "object": "model"}]}

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.shell.operator.announcement import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
+from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
 
 TOKEN, NONCE = "token-of-this-run", "nonce"
 

@@ -14,8 +14,8 @@ from support.planners import planner
 from support.work import bytecodes_of
 
 from proxy.core.notices import NOWHERE
+from proxy.shell.planning import Planned
 from proxy.shell.planning.plan_inputs import Terms
-from proxy.shell.planning.planned import Planned
 from proxy.wire import WIRES
 
 ITEMS = 40

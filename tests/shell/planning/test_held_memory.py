@@ -16,8 +16,7 @@ import pytest
 from proxy.commands.explain import create_explainer
 from proxy.config import Settings
 from proxy.core.conversation import Edit
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Planned, Planner
 from proxy.shell.resources import threads
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 

@@ -10,8 +10,7 @@ from proxy.core.conversation import Conversation
 from proxy.core.retrieval_tool import Continuation, HiddenToolCalls, OwnCall, beginning, extended, mark_of_name
 from proxy.core.retrieval_tool.hidden_calls import mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
-from proxy.shell.planning import hidden_calls
-from proxy.shell.planning.hidden_calls import HiddenCallMemory
+from proxy.shell.planning import HiddenCallMemory, hidden_calls
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.responses.wire import RESPONSES

@@ -9,7 +9,7 @@ from proxy.core.models import AgentFileAccess, Modality, ModelProfile, ToolImage
 from proxy.core.text import Direction, ExcerptLimits
 from proxy.core.tokens import ByteClassCounter
 from proxy.core.truncation import Sanitise, SanitiseText, TruncateToolOutput
-from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning import Pipelines
 
 
 def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):

@@ -7,10 +7,9 @@ from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
 from proxy.core.overflow import Attempt, AttemptKind
-from proxy.shell.planning.planned import Planned, share_kept
+from proxy.shell.planning import Planned, share_kept
+from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.record import RequestRecord
-from proxy.shell.telemetry.recorder import Recorder
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 

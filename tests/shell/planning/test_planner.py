@@ -10,8 +10,7 @@ from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.models import ModelProfile
 from proxy.errors import MalformedRequest
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Pipelines, Planner
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 

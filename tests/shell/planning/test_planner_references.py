@@ -9,8 +9,8 @@ from support.planners import planner
 from support.strategies import exchange, user
 
 from proxy.core.conversation import Fetched, FetchError, Reference, Unfetched
+from proxy.shell.planning import Planner
 from proxy.shell.planning import planner as planning
-from proxy.shell.planning.planner import Planner
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 TENANT = b"owner"

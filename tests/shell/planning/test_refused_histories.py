@@ -9,9 +9,8 @@ import pytest
 from support.planners import planner
 
 from proxy.core.overflow import Outcome, Verdict, VerdictKind
-from proxy.shell.planning import memory
-from proxy.shell.planning.memory import HeldConversations, RefusedHistories
-from proxy.shell.planning.planned import Planned
+from proxy.shell.planning import HeldConversations, Planned, memory
+from proxy.shell.planning.memory import RefusedHistories
 from proxy.wire import Request
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.responses.wire import RESPONSES

@@ -21,15 +21,14 @@ from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, 
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import COOLDOWN_SECONDS
 from proxy.shell.artifacts.store import sweep
+from proxy.shell.references import FetchCache, Resolver
 from proxy.shell.references import resolver as findings_module
 from proxy.shell.references import resolver as resolver_module
 from proxy.shell.references.resolver import (
     FAILURE_SECONDS,
     MAX_REMEMBERED,
     NOTE_SECONDS,
-    FetchCache,
     Finding,
-    Resolver,
     address_sha256,
     host_of,
 )

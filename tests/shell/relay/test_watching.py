@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
+from proxy.shell.relay import StreamedResponse
 from proxy.shell.relay.peeking import NotingConsumer
-from proxy.shell.relay.tool_loop import StreamedResponse
 from proxy.wire import Tail
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 

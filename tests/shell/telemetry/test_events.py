@@ -11,9 +11,7 @@ from support.planners import Models
 
 from proxy.config import Settings
 from proxy.core.models import ModelProfile
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Pipelines, Planned, Planner
 from proxy.shell.telemetry import recorder
 from proxy.shell.telemetry.recorder import MAX_RANGES, described_changes, edit_lines, ranges
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS

@@ -15,12 +15,11 @@ from proxy.config import Settings
 from proxy.core.models import ModelProfile
 from proxy.core.overflow import Attempt, AttemptKind
 from proxy.errors import UpstreamTimeout
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.planner import Planner
+from proxy.shell.planning import Pipelines, Planned, Planner
+from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, RequestRecord
-from proxy.shell.telemetry.recorder import Recorder, system_tokens
+from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS
+from proxy.shell.telemetry.recorder import system_tokens
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))

@@ -21,8 +21,8 @@ from proxy.config import SettingsError, load
 from proxy.config import settings as settings_module
 from proxy.core.overflow import Attempt, AttemptKind, VerdictKind
 from proxy.errors import ProxyError, UpstreamTimeout
+from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.tracing import Tracer
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 

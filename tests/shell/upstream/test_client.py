@@ -30,9 +30,10 @@ from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.config import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
+from proxy.shell.upstream import Headers, Outgoing, Upstream, UpstreamResponse
 from proxy.shell.upstream import client as module
-from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamResponse, end_to_end
-from proxy.shell.upstream.exchange import Exchange, Outgoing
+from proxy.shell.upstream.client import LOOP_HEADER, end_to_end
+from proxy.shell.upstream.exchange import Exchange
 
 SECRET = "sk-canary-5f1e"
 
