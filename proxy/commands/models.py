@@ -186,7 +186,9 @@ def _many(profiles: Sequence[ModelProfile]) -> Table:
 
 
 def _source(profile: ModelProfile, field: str) -> str:
-    names = ("refused", "results_hold_text", "refuses_our_tool") if field == "refused" else (field,)
+    names = (
+        ("refused", "results_hold_text", "refuses_our_tool", "refuses_cut_results") if field == "refused" else (field,)
+    )
     return next((source for name in names if (source := stated_by(profile, name))), "")
 
 
@@ -195,7 +197,8 @@ def _shown(profile: ModelProfile, field: str) -> str:
     if field == "refused":
         in_results = ["media in the results of tools"] if profile.results_hold_text else []
         our_tool = ["read_artifact"] if profile.refuses_our_tool else []
-        return ", ".join([*sorted(value), *in_results, *our_tool]) or "–"
+        cut_results = ["cut results"] if profile.refuses_cut_results else []
+        return ", ".join([*sorted(value), *in_results, *our_tool, *cut_results]) or "–"
     if field == "modalities":
         unknown = f"; unknown: {', '.join(sorted(profile.unstated))}" if profile.unstated else ""
         return "unknown" if value is None else ", ".join(sorted(value)) + unknown
@@ -213,6 +216,7 @@ def _as_json(found: _UpstreamModels, name: str | None) -> dict[str, Any]:
             "refused": sorted(profile.refused),
             "results_hold_text": profile.results_hold_text,
             "refuses_our_tool": profile.refuses_our_tool,
+            "refuses_cut_results": profile.refuses_cut_results,
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
             "unstated": sorted(profile.unstated),
             "tool_results": {

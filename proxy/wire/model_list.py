@@ -87,6 +87,8 @@ class ModelLimits(Struct, frozen=True):
     """Whether media were refused in tool results; set only by learning."""
     refuses_our_tool: bool | None = None
     """Whether the proxy's own tool was refused; set only by learning."""
+    refuses_cut_results: bool | None = None
+    """Whether results that were cut on arrival were refused; set only by learning."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
     certainty: Certainty = Certainty.STATED

@@ -46,6 +46,9 @@ async def test_a_cut_result_that_does_not_parse_goes_up_as_it_came(
         edited, original = stage.model.bodies
         assert len(edited) < len(body)
         assert original == body
+        stage.model.plays(accepting)
+        assert (await stage.ask(body)).attempts == "1", "the next turn pays no second send"
+        assert len(stage.model.bodies[0]) >= len(body)
 
 
 async def test_an_unknown_refusal_is_tried_without_our_tool_and_then_as_it_came(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ RESULTS_HOLD_TEXT: Final = "results hold text"
 """Media were refused in tool results."""
 REFUSES_OUR_TOOL: Final = "our tool is refused"
 """The proxy's own tool was refused while the same request without it was accepted."""
+CUT_RESULTS_REFUSED: Final = "cut results are refused"
+"""A request with cut results was refused, as something in it did not parse as JSON, and accepted as it came."""
 REFUSES: Final = "refuses "
 """Followed by a kind of input that was refused while the same request without it was accepted."""
 RATE: Final = "rate"
@@ -43,7 +45,7 @@ MAX_TENANTS: Final = 64
 MAX_NAMES: Final = 128
 """Facts about one model: image sizes, mostly; those renewed longest ago go first."""
 _COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
-_LIFETIMES: Final = dict.fromkeys((RATE, RATE_OF_PROMPTS), 4 * 3600.0)
+_LIFETIMES: Final = {RATE: 4 * 3600.0, RATE_OF_PROMPTS: 4 * 3600.0, CUT_RESULTS_REFUSED: 24 * 3600.0}
 """Seconds, where they are fewer than for the rest: a rate rises as soon as the account is upgraded, and trying
 again costs one refusal that the client does not see."""
 _AT_MOST: Final = frozenset({CUT_TO, RATE, RATE_OF_PROMPTS})

@@ -81,6 +81,8 @@ class ModelProfile(Struct, frozen=True):
     """Whether its upstream has refused media in tool results."""
     refuses_our_tool: bool = False
     """Whether its upstream has refused the proxy's own tool."""
+    refuses_cut_results: bool = False
+    """Whether its upstream has refused results that were cut on arrival: they stay whole while the request fits."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
     cuts_silently: bool = False

@@ -140,6 +140,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             or None,
             results_hold_text=facts.binding(self.facts, facts.RESULTS_HOLD_TEXT, by) is not None or None,
             refuses_our_tool=facts.binding(self.facts, facts.REFUSES_OUR_TOOL, by) is not None or None,
+            refuses_cut_results=facts.binding(self.facts, facts.CUT_RESULTS_REFUSED, by) is not None or None,
             taken_tokens=None if taken is None else int(taken.value),
             rate_tokens=None if rate is None else int(rate.value),
             prompt_rate_tokens=None if of_prompts is None else int(of_prompts.value),

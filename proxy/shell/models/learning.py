@@ -333,6 +333,11 @@ class Learning:
         if self._learn(model, by, {facts.REFUSES_OUR_TOOL: 1}):
             logger().info("tool_refusal_learned", model=key_of(model))
 
+    def note_cut_results_refused(self, model: str, by: str = "") -> None:
+        """Keep that an upstream does not accept results that were cut on arrival."""
+        if self._learn(model, by, {facts.CUT_RESULTS_REFUSED: 1}):
+            logger().info("cut_refusal_learned", model=key_of(model))
+
     def note_usage(
         self,
         model: str,

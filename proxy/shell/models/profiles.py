@@ -66,6 +66,7 @@ _VALUES: Final = (
     "refused",
     "results_hold_text",
     "refuses_our_tool",
+    "refuses_cut_results",
     "tokenizer",
     "cuts_silently",
     "preamble",

@@ -52,6 +52,8 @@ class Capabilities(NamedTuple):
     """Whether its upstream has refused media in tool results."""
     results_hold_media: bool
     """Whether the wire has a place for media in tool results."""
+    results_stay_whole: bool
+    """Whether its upstream has refused results that were cut on arrival."""
 
 
 class Pipelines:
@@ -125,6 +127,7 @@ class Pipelines:
             profile.refused,
             profile.results_hold_text,
             results_hold_media,
+            profile.refuses_cut_results,
         )
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
@@ -152,7 +155,8 @@ class Pipelines:
     ) -> tuple[LocalStep, ...]:
         entry = entry_of(self._settings.models, capabilities.model)
         sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
-        truncate = self._truncate(entry, result_tokens) if keeping else None
+        may_cut = keeping and not capabilities.results_stay_whole
+        truncate = self._truncate(entry, result_tokens) if may_cut else None
         route = self._route(entry, capabilities)
         return tuple(step for step in (route, truncate, sanitise) if step is not None)
 

@@ -239,6 +239,8 @@ class Judge:
         only after the same request without them, or shorter, was accepted as `sent`, or refused for another reason."""
         if refusal.is_conditional:
             return
+        if attempt.kind is AttemptKind.ORIGINAL and refusal.misses_json and is_accepted:
+            self._learning.note_cut_results_refused(refused.request.known_as, refused.tenant)
         if attempt.kind is AttemptKind.WITHOUT_TOOL:
             self._learning.note_tool_refused(refused.request.known_as, refused.tenant)
         if attempt.kind is AttemptKind.FEWER_BYTES:

@@ -158,7 +158,7 @@ class Sends:
         if not pending.unproven or not (is_accepted or outcome.proves([send.attempt for send in pending.unproven])):
             return pending
         undone = pending.unproven[-1].attempt.kind is AttemptKind.ORIGINAL  # so the cures before it prove nothing
-        for send in () if undone else pending.unproven:
+        for send in pending.unproven[-1:] if undone else pending.unproven:
             self._judge.learn_what_was_refused(
                 send.attempt, send.refusal, send.refused, send.planned, is_accepted=is_accepted
             )

@@ -115,6 +115,11 @@ def test_a_rate_is_forgotten_after_hours():
     assert binding(with_values(known, "b", {RATE: 8_000}, 5), RATE, "new") == Fact(8_000, 5), "in which two agree"
 
 
+def test_a_refusal_of_cut_results_is_forgotten_after_a_day():
+    known = with_values({}, "a", {facts.CUT_RESULTS_REFUSED: 1}, 5)
+    assert facts.until(known, 7 * 24 * 3600) == 5 + 24 * 3600
+
+
 def test_the_number_of_facts_and_tenants_is_bounded_and_the_newest_stay():
     known: facts.Facts = {}
     for number in range(MAX_NAMES + 5):
