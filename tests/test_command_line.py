@@ -9,7 +9,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy import __main__, __version__
 from proxy.__main__ import main
-from proxy.config.settings import ENV_ALIASES
+from proxy.config import ENV_ALIASES
 
 COMMANDS = ("run", "env", "serve", "status", "check", "doctor", "demo", "explain", "models", "artifacts")
 

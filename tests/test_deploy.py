@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.config import Settings, load
-from proxy.config.settings import ENV_ALIASES, ENV_PREFIX
-from proxy.config.sources import names_of_variables
+from proxy.config import ENV_ALIASES, ENV_PREFIX, Settings, load, names_of_variables
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"

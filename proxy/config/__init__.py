@@ -7,6 +7,8 @@ import os
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from proxy.config.settings import (
+    ENV_ALIASES,
+    ENV_PREFIX,
     HERE,
     IGNORES_ALL,
     ArtifactSettings,
@@ -20,11 +22,13 @@ from proxy.config.settings import (
     load,
     user_data_dir,
 )
-from proxy.config.sources import meant
+from proxy.config.sources import meant, names_of_variables
 from proxy.config.types import VARIABLES, Mode, StateUrl, client_keys, fits_into_quotes, missing_extra
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 
 __all__ = [
+    "ENV_ALIASES",
+    "ENV_PREFIX",
     "HERE",
     "IGNORES_ALL",
     "VARIABLES",
@@ -46,5 +50,6 @@ __all__ = [
     "load",
     "meant",
     "missing_extra",
+    "names_of_variables",
     "user_data_dir",
 ]

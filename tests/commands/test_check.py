@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import main
-from proxy.config.settings import ENV_ALIASES
+from proxy.config import ENV_ALIASES
 
 
 @pytest.fixture(autouse=True)

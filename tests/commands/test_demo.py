@@ -20,8 +20,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import _parser
 from proxy.commands.demo import progress, run, show, verdict
-from proxy.demo import Brief, CannotStart, Contest, Run, Turn, agent
-from proxy.demo.incident import make_incident
+from proxy.demo import Brief, CannotStart, Contest, Run, Turn, agent, make_incident
 from proxy.demo.model_server import OPENAI
 from tools.ports import held_port
 

@@ -23,7 +23,7 @@ from support.serving import serving
 
 from proxy.commands.doctor import Diagnosis, doctor, examined
 from proxy.config import Settings
-from proxy.demo.model_server import create_model_server
+from proxy.demo import create_model_server
 
 CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
 KEY = "sk-key-canary"

@@ -22,8 +22,7 @@ from proxy.__main__ import main
 from proxy.commands.explain import create_explainer, number, plain
 from proxy.commands.models import print_models
 from proxy.config import Settings
-from proxy.demo import FLAVOURS
-from proxy.demo.model_server import create_model_server
+from proxy.demo import FLAVOURS, create_model_server
 from proxy.shell.models import ModelResolver, counter_for
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

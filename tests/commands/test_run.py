@@ -20,8 +20,7 @@ import pytest
 from support.live_proxy import running
 from support.waiting import PATIENCE_SECONDS, wait_until
 
-from proxy.shell.operator import Announcement, announced, announcements
-from proxy.shell.operator.announcement import FOLDER
+from proxy.shell.operator import FOLDER, Announcement, announced, announcements
 
 NOTE = re.compile(r"context-proxy: (http://127\.0\.0\.1:(\d+))/ in front of (\S+?),? (.*)")
 SUMS = "context-proxy: 0 requests, 0 made to fit, 0 cured after a refusal, 0 tokens saved\n"

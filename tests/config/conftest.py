@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.settings import ENV_ALIASES
+from proxy.config import ENV_ALIASES
 
 
 @pytest.fixture(autouse=True)

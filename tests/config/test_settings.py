@@ -9,8 +9,7 @@ from typing import get_args
 import pytest
 from support.settings import mistakes
 
-from proxy.config import ModelSettings, Settings, load
-from proxy.config.settings import ENV_ALIASES
+from proxy.config import ENV_ALIASES, ModelSettings, Settings, load
 from proxy.core.text import Direction
 from proxy.shell.models.tokenizer import _VOCABULARIES
 

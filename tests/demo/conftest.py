@@ -9,7 +9,7 @@ from support.scripted_model import scripted
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.demo.model_server import create_model_server
+from proxy.demo import create_model_server
 
 
 @pytest.fixture(autouse=True)

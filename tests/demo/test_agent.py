@@ -14,10 +14,20 @@ from support.scripted_model import scripted
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.demo import FLAVOURS, CannotStart, HasDefect, Turn, agent
-from proxy.demo.agent import Toolbox, impersonal, investigate, proxy_in_front_of, raise_defects
-from proxy.demo.incident import Call, detective, make_incident
-from proxy.demo.model_server import create_model_server
+from proxy.demo import (
+    FLAVOURS,
+    Call,
+    CannotStart,
+    HasDefect,
+    Toolbox,
+    Turn,
+    agent,
+    create_model_server,
+    detective,
+    make_incident,
+    raise_defects,
+)
+from proxy.demo.agent import impersonal, investigate, proxy_in_front_of
 
 
 def work(window_tokens: int, flavour: str, folder: Path) -> tuple[Turn, ...]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support.demo_front import shortened
 
-from proxy.demo.agent import SYSTEM, Toolbox
-from proxy.demo.incident import Call, Incident, Notes, detective, make_incident
+from proxy.demo import Call, Incident, Toolbox, detective, make_incident
+from proxy.demo.agent import SYSTEM
+from proxy.demo.incident import Notes
 
 
 def test_the_same_seed_makes_the_same_incident_and_another_seed_another() -> None:

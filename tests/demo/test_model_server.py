@@ -12,9 +12,8 @@ from support.scripted_model import scripted
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.demo import FLAVOURS
+from proxy.demo import FLAVOURS, Load, create_model_server
 from proxy.demo import model_server as embedded
-from proxy.demo.model_server import Load, create_model_server
 
 
 def words_of_length(tokens: int) -> list[dict[str, str]]:

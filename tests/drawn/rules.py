@@ -25,7 +25,7 @@ from drawn.agent import Agent
 from drawn.case import WITHOUT_NUMBERS, Case, Turn
 from drawn.sides import Received, Side, logged, started
 from drawn.upstream import ARTIFACT, DrawnUpstream
-from proxy.demo.agent import raise_defects
+from proxy.demo import raise_defects
 from proxy.shell.resources import forget_what_is_gone
 
 MOST_SENDS: Final = 3

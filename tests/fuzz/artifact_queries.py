@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from proxy.core.artifact import Artifact
 from proxy.core.text import PAGE_BYTES
 from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, Replacements, Tenants
-from proxy.shell.endpoints import ArtifactRights, ArtifactRoute
-from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
+from proxy.shell.endpoints import ARTIFACTS_PATH, ArtifactRights, ArtifactRoute
 
 _KEY: Final = (b"authorization", b"Bearer sk-fuzz")
 _TENANTS: Final = Tenants(b"s" * 32)

@@ -13,7 +13,7 @@ from support.answer_shapes import understood
 from support.journey import KEY, call, result
 from support.journey_models import thinking
 
-from proxy.demo.incident import Call, Reply
+from proxy.demo import Call, Reply
 
 SIZE = 5_000_000
 TOOLS = [{"type": "function", "function": {"name": "fetch_page", "parameters": {"type": "object", "properties": {}}}}]

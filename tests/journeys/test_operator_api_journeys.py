@@ -15,7 +15,7 @@ from support.journey import KEY, World, call, long_text, one_call, result
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.artifacts import ArtifactStat
-from proxy.shell.endpoints.operator import ROUTERS
+from proxy.shell.endpoints import ROUTERS
 from proxy.shell.endpoints.services import NotReady
 from proxy.wire import Refusal
 

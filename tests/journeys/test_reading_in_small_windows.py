@@ -11,9 +11,8 @@ from starlette.types import Send
 from support.journey import Received, World, call, long_text, result
 from support.journey_models import reads, respond
 
+from proxy.demo import Call, Completion, Reply
 from proxy.demo import model_server as embedded
-from proxy.demo.incident import Call, Reply
-from proxy.demo.model_server import Completion
 
 TASK = "Find the row that is wrong. " + "Read everything. " * 30
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}

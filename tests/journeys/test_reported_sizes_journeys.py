@@ -10,8 +10,7 @@ from starlette.types import Send
 from support.journey import Received, World
 from support.journey_models import respond
 
-from proxy.demo.incident import Reply
-from proxy.demo.model_server import Completion
+from proxy.demo import Completion, Reply
 
 WINDOW = 16_000
 QUESTION = "Which of these reports names the unit that failed? "

@@ -13,9 +13,8 @@ from support.journey import KEY, Received, World, long_text, one_call
 from support.journey_models import FAILURES, FailingLater, in_turn, reads, respond, thinking
 
 from proxy.core.notices import is_ours
+from proxy.demo import Call, Completion, Reply
 from proxy.demo import model_server as embedded
-from proxy.demo.incident import Call, Reply
-from proxy.demo.model_server import Completion
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import ArtifactReader
 from proxy.shell.planning import Planner

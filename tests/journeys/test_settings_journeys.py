@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from support.journey import long_text, one_call
 
-from proxy.config import load
-from proxy.config.settings import ENV_ALIASES, ENV_PREFIX
+from proxy.config import ENV_ALIASES, ENV_PREFIX, load
 from proxy.core.notices import MARK
 
 LONG = long_text(5_000)

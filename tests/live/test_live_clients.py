@@ -16,7 +16,7 @@ from support.sdks import openai_python
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.demo.model_server import create_model_server
+from proxy.demo import create_model_server
 
 MESSAGES: Any = [{"role": "user", "content": "Say hello."}]
 NODE = Path(__file__).parent / "node"

@@ -17,7 +17,7 @@ from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.demo.model_server import create_model_server
+from proxy.demo import create_model_server
 
 TOOLS: Any = [
     {

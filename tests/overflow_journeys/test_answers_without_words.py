@@ -11,8 +11,8 @@ from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, acce
 from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
 from support.scripted_upstream import Connection, Request
 
-from proxy.shell.models.calibration import EVERY
-from proxy.shell.relay.peeking import HELD_BYTES
+from proxy.shell.models import EVERY
+from proxy.shell.relay import HELD_BYTES
 
 EMPTY_BODIES = pytest.mark.parametrize(
     "nothing", [b"", b"{}", b'{"choices": []}'], ids=["no bytes", "object", "choices"]

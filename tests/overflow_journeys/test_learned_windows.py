@@ -11,7 +11,7 @@ from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting
 from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long, without_numbers
 from support.scripted_upstream import Connection, Request
 
-from proxy.shell.models.calibration import EVERY
+from proxy.shell.models import EVERY
 
 WORDS = "the unit started and wrote its state, then it waited for the next message to arrive; "
 GPT = "gpt-4o"

@@ -14,7 +14,7 @@ from support.overflow_stage import Stage, saying, staged
 from support.scripted_upstream import Connection, Request
 
 from proxy.core.tokens import ByteClassCounter
-from proxy.shell.models.catalogue import Catalogue
+from proxy.shell.models import Catalogue
 from proxy.wire import ModelLimits
 
 LIFT = {"anthropic_beta": "claude-code-20250219,context-1m-2025-08-07"}

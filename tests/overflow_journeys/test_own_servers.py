@@ -20,7 +20,7 @@ from support.scripted_upstream import Connection, ScriptedUpstream
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config import Settings
-from proxy.shell.models.calibration import MIN_SAMPLES
+from proxy.shell.models import MIN_SAMPLES
 from tools.ports import held_port
 
 MODEL = "gemma3:12b"

@@ -12,7 +12,7 @@ from support.media_samples import PNG
 from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
 from support.overflow_words import conversation
 
-from proxy.shell.models.calibration import EVERY
+from proxy.shell.models import EVERY
 
 SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG * 300).decode()}}
 """A screenshot of 27 KB: a PNG may have anything behind its end."""

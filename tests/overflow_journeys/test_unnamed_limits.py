@@ -13,7 +13,7 @@ from support.overflow_stage import COMPLETION, EVENTS, STREAM, Scene, Stage, acc
 from support.overflow_words import conversation, estimate, raw_messages, without_numbers
 from support.scripted_upstream import Connection, Request
 
-from proxy.shell.models.calibration import EVERY
+from proxy.shell.models import EVERY
 
 
 @dataclass

@@ -22,8 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.demo.agent import raise_defects
-from proxy.demo.model_server import create_model_server
+from proxy.demo import create_model_server, raise_defects
 from support.scripted_model import scripted
 from support.serving import serving
 from support.waiting import PATIENCE_SECONDS, wait_until

@@ -8,8 +8,7 @@ from typing import Any
 
 from starlette.types import Send
 
-from proxy.demo.incident import Call, Reply
-from proxy.demo.model_server import Completion
+from proxy.demo import Call, Completion, Reply
 from support.journey import Answer, Received
 
 Thought = Callable[[Sequence[dict[str, Any]]], Reply]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxy.demo.agent import raise_defects
+from proxy.demo import raise_defects
 from support.waiting import PATIENCE_SECONDS
 from tools.ports import held_port
 

@@ -20,9 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.demo.agent import Toolbox
-from proxy.demo.incident import Incident, Reply, make_incident
-from proxy.demo.model_server import create_model_server
+from proxy.demo import Incident, Reply, Toolbox, create_model_server, make_incident
 from support.browser import CHROMIUM, Page, browser
 from support.serving import serving
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from proxy.demo import FLAVOURS, incident
-from proxy.demo.model_server import Completion, InvalidRequest, Load, check_messages
+from proxy.demo import FLAVOURS, Completion, Load, incident
+from proxy.demo.model_server import InvalidRequest, check_messages
 from support import (
     messages_answers,
     messages_journey,

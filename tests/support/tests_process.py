@@ -29,9 +29,8 @@ from hypothesis.internal.conjecture import engine, providers
 from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
-from proxy.demo import HasDefect
+from proxy.demo import HasDefect, raise_defects
 from proxy.demo import model_server as embedded
-from proxy.demo.agent import raise_defects
 from proxy.shell.models import tokenizer
 from proxy.shell.resources.workload import _malloc_trim, tune_allocator
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.demo.incident import Call, Reply
-from proxy.demo.model_server import Completion
+from proxy.demo import Call, Completion, Reply
 from support.overflow_stage import Scene, streaming
 from support.overflow_words import conversation
 

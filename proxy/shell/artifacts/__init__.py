@@ -13,6 +13,7 @@ from proxy.shell.artifacts.access import (
     unwritable,
 )
 from proxy.shell.artifacts.folder import (
+    COOLDOWN_SECONDS,
     META,
     TRIAL_KEY,
     TROUBLE,
@@ -22,15 +23,18 @@ from proxy.shell.artifacts.folder import (
     PrivateFolder,
     artifact_of,
     finding_key,
+    index_key,
     is_artifact,
+    metadata_key,
     reason_of,
     remove_all,
 )
 from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
-from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.store import ArtifactStore, sweep
 from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Record, Replacements, TenantNames, ToolText
 
 __all__ = [
+    "COOLDOWN_SECONDS",
     "KEY_HEADERS",
     "META",
     "OWNER_FILE",
@@ -57,10 +61,13 @@ __all__ = [
     "create_tenants",
     "finding_key",
     "front_header",
+    "index_key",
     "is_artifact",
     "is_loopback",
     "look_after",
+    "metadata_key",
     "reason_of",
     "remove_all",
+    "sweep",
     "unwritable",
 ]

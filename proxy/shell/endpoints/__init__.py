@@ -1,13 +1,16 @@
 """The proxy's endpoints, path by path."""
 
 from proxy.shell.endpoints.api import EachRequest, create_api
-from proxy.shell.endpoints.artifacts import ArtifactRoute
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
+from proxy.shell.endpoints.operator import ROUTERS
 from proxy.shell.endpoints.services import Current, Note, Readiness, Reloaded, Services, upstream_check
 
 __all__ = [
+    "ARTIFACTS_PATH",
+    "ROUTERS",
     "ArtifactRights",
     "ArtifactRoute",
     "CompressApi",

@@ -1,6 +1,7 @@
 """The operator's pages, and who may open them."""
 
 from proxy.shell.operator.announcement import (
+    FOLDER,
     NONCE_HEADER,
     PROOF_HEADER,
     Announcement,
@@ -24,6 +25,7 @@ from proxy.shell.operator.overview import (
 from proxy.shell.operator.status import Status, StatusReport
 
 __all__ = [
+    "FOLDER",
     "MAX_HOURS",
     "NONCE_HEADER",
     "PROFILE_VALUES",

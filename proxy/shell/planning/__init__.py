@@ -1,7 +1,7 @@
 """From the bytes of a request to what is sent in its place, and what is remembered of the request."""
 
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.shell.planning.memory import HeldConversations
+from proxy.shell.planning.memory import HeldConversations, Match, Remembered
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 from proxy.shell.planning.planner import Planner
@@ -10,9 +10,11 @@ __all__ = [
     "HeldConversations",
     "HiddenCallMemory",
     "LastSent",
+    "Match",
     "Pipelines",
     "Planned",
     "Planner",
+    "Remembered",
     "name_of_conversation",
     "share_kept",
 ]

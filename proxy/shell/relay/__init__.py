@@ -1,12 +1,13 @@
 """Serves one request: plans, sends, judges, and retries."""
 
-from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.relay.peeking import HELD_BYTES, PeekedResponse
 from proxy.shell.relay.relay import AnyResponse, Relay, Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.relay.tool_loop import StreamedResponse
 
 __all__ = [
+    "HELD_BYTES",
     "AnyResponse",
     "EarlyBytes",
     "PeekedResponse",

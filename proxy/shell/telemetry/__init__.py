@@ -1,9 +1,18 @@
 """Log lines, metrics, traces, and the latest decisions."""
 
-from proxy.shell.telemetry.entries import Block, Conversation, Detail, Running, Summary, described_blocks
+from proxy.shell.telemetry.entries import (
+    Block,
+    Conversation,
+    Detail,
+    Entry,
+    Finished,
+    Running,
+    Summary,
+    described_blocks,
+)
 from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
 from proxy.shell.telemetry.ledger import FAILED, MAX_DECISIONS, REFUSED, SLOT_SECONDS, Ledger, Wanted
-from proxy.shell.telemetry.record import RequestRecord, client_name
+from proxy.shell.telemetry.record import Line, RequestOutcome, RequestRecord, client_name
 from proxy.shell.telemetry.recorder import Recorder
 
 __all__ = [
@@ -15,9 +24,13 @@ __all__ = [
     "Block",
     "Conversation",
     "Detail",
+    "Entry",
+    "Finished",
     "History",
     "Ledger",
+    "Line",
     "Recorder",
+    "RequestOutcome",
     "RequestRecord",
     "Running",
     "Summary",

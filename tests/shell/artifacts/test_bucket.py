@@ -20,12 +20,23 @@ from support.s3_server import new_bucket, s3_server
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
-from proxy.shell.artifacts import TROUBLE, ArtifactReader, ArtifactStore, Cooldown, NoAnswer, Tenants, reason_of
+from proxy.shell.artifacts import (
+    COOLDOWN_SECONDS,
+    TROUBLE,
+    ArtifactReader,
+    ArtifactStore,
+    Cooldown,
+    NoAnswer,
+    Tenants,
+    index_key,
+    metadata_key,
+    reason_of,
+    sweep,
+)
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.access import SECRET_KEY
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, Listed, index_key, metadata_key
-from proxy.shell.artifacts.store import sweep
+from proxy.shell.artifacts.folder import Listed
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600

@@ -11,8 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import META, Cooldown, PrivateFolder, artifact_of, finding_key, is_artifact, reason_of
-from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, NO_ANSWER, index_key, metadata_key
+from proxy.shell.artifacts import (
+    COOLDOWN_SECONDS,
+    META,
+    Cooldown,
+    PrivateFolder,
+    artifact_of,
+    finding_key,
+    index_key,
+    is_artifact,
+    metadata_key,
+    reason_of,
+)
+from proxy.shell.artifacts.folder import NO_ANSWER
 
 NAMES = st.builds(lambda content, tool: Artifact(content, tool).id, st.binary(max_size=9), st.text(max_size=60))
 TENANTS = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=64)

@@ -19,9 +19,17 @@ from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import Query
 from proxy.core.text import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
-from proxy.shell.artifacts import ArtifactReader, ArtifactStore, Cooldown, PrivateFolder, Stored
+from proxy.shell.artifacts import (
+    COOLDOWN_SECONDS,
+    ArtifactReader,
+    ArtifactStore,
+    Cooldown,
+    PrivateFolder,
+    Stored,
+    index_key,
+    metadata_key,
+)
 from proxy.shell.artifacts import reader as reader_module
-from proxy.shell.artifacts.folder import COOLDOWN_SECONDS, index_key, metadata_key
 from proxy.shell.artifacts.reader import AT_ONCE
 from proxy.shell.artifacts.store import INDEXED_BYTES
 from proxy.shell.resources import NoTurn, NotWanted

@@ -18,11 +18,10 @@ from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, access, look_after
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, access, look_after, metadata_key, sweep
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import metadata_key
-from proxy.shell.artifacts.store import Swept, sweep
+from proxy.shell.artifacts.store import Swept
 from proxy.shell.resources import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8

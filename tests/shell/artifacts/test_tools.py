@@ -10,9 +10,17 @@ import pytest
 from proxy.core.artifact import Artifact
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, Wanted
 from proxy.errors import ArtifactStoreUnavailable
-from proxy.shell.artifacts import ArtifactReader, ArtifactsByHash, ArtifactStore, ArtifactTools, PrivateFolder, Record
+from proxy.shell.artifacts import (
+    ArtifactReader,
+    ArtifactsByHash,
+    ArtifactStore,
+    ArtifactTools,
+    PrivateFolder,
+    Record,
+    metadata_key,
+)
 from proxy.shell.artifacts import tools as tools_module
-from proxy.shell.artifacts.folder import TOUCH_SECONDS, metadata_key
+from proxy.shell.artifacts.folder import TOUCH_SECONDS
 
 MINE, OTHER, NOBODY = "5eed" * 8, "beef" * 8, "0000" * 8
 LOG = Artifact(b"one ERROR\ntwo\nthree ERROR\n", "Bash")

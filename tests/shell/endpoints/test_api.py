@@ -9,8 +9,7 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from proxy.shell.endpoints import create_api
-from proxy.shell.endpoints.operator import ROUTERS
+from proxy.shell.endpoints import ROUTERS, create_api
 
 API = create_api()
 DESCRIBED: dict[str, Any] = API.openapi()

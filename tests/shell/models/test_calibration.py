@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.shell.models import RATIO_STEP, Trials, calibration
+from proxy.shell.models import EVERY, MIN_SAMPLES, RATIO_STEP, Trials, calibration
 from proxy.shell.models.calibration import (
-    EVERY,
     LATEST,
     MAX_SAMPLES,
-    MIN_SAMPLES,
     PLAUSIBLE,
     SELDOM,
     Samples,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.models import Certainty, Modality, ModelProfile, last_part, plainest, spelling, vendor_of
-from proxy.shell.models import Price, Prices
-from proxy.shell.models.catalogue import Catalogue, price_in, read_file
+from proxy.shell.models import Catalogue, Price, Prices
+from proxy.shell.models.catalogue import price_in, read_file
 from proxy.wire import ModelLimits, modalities_from
 
 OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"

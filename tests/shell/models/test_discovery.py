@@ -18,7 +18,8 @@ from support.waiting import until
 
 from proxy.config import UpstreamSettings
 from proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
+from proxy.shell.models import Discovery
+from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS
 from proxy.shell.models.own_servers import MAX_ANSWER_BYTES
 from proxy.shell.upstream import Upstream
 from proxy.wire import ModelLimits

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from proxy.core.models import Certainty, Modality, Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.shell.models import RATIO_STEP, Learning
-from proxy.shell.models.calibration import MAX_SAMPLES, MIN_SAMPLES
+from proxy.shell.models import MIN_SAMPLES, RATIO_STEP, Learning
+from proxy.shell.models.calibration import MAX_SAMPLES
 from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, STANDS_SECONDS, merged
 from proxy.shell.resources import whole_files
 from proxy.wire import ModelLimits

@@ -15,8 +15,8 @@ from support.scripted_upstream import Connection, Script, ScriptedUpstream
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config import Settings, UpstreamSettings
-from proxy.shell.models import ModelResolver, discovery
-from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
+from proxy.shell.models import Discovery, ModelResolver, discovery
+from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS
 from proxy.shell.upstream import Upstream
 from tools.ports import held_port
 

@@ -15,8 +15,7 @@ from support.waiting import until
 
 from proxy.config import Settings
 from proxy.core.models import Certainty, Modality, ModelProfile, stating
-from proxy.shell.models import ModelResolver
-from proxy.shell.models.catalogue import Catalogue
+from proxy.shell.models import Catalogue, ModelResolver
 from proxy.shell.models.profiles import MAX_PROFILES
 from proxy.wire import ModelLimits
 

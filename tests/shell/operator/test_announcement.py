@@ -3,8 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from proxy.shell.operator import Announcement, announced, announcements, is_proven, new_token, proof_of
-from proxy.shell.operator.announcement import FOLDER
+from proxy.shell.operator import FOLDER, Announcement, announced, announcements, is_proven, new_token, proof_of
 
 HERE = Announcement(1, "127.0.0.1", 8787, "token")
 

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from proxy import __version__
-from proxy.shell.models import Prices
-from proxy.shell.models.catalogue import Catalogue
+from proxy.shell.models import Catalogue, Prices
 from proxy.shell.operator import MAX_HOURS, Overview, Priced
 from proxy.shell.operator.overview import BARS
-from proxy.shell.telemetry import History
-from proxy.shell.telemetry.entries import Finished
+from proxy.shell.telemetry import Finished, History
 
 NOW = 1_700_000_000.0
 CATALOGUE = {

@@ -17,10 +17,8 @@ from support.picture_server import png
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
-from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, finding_key
+from proxy.shell.artifacts import COOLDOWN_SECONDS, ArtifactReader, ArtifactStore, PrivateFolder, finding_key, sweep
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import COOLDOWN_SECONDS
-from proxy.shell.artifacts.store import sweep
 from proxy.shell.references import FetchCache, Resolver
 from proxy.shell.references import resolver as findings_module
 from proxy.shell.references import resolver as resolver_module

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.relay import PeekedResponse
-from proxy.shell.relay.peeking import HELD_BYTES, QUIET_BYTES
+from proxy.shell.relay import HELD_BYTES, PeekedResponse
+from proxy.shell.relay.peeking import QUIET_BYTES
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.responses.wire import RESPONSES
 

@@ -15,10 +15,9 @@ from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind
 from proxy.core.text import jsontext
-from proxy.shell.telemetry import Ledger, Summary, Wanted
+from proxy.shell.telemetry import Entry, Finished, Ledger, Line, Summary, Wanted
 from proxy.shell.telemetry import entries as module
-from proxy.shell.telemetry.entries import MAX_BYTES, Entry, Finished, outcome_of, packed, unpacked
-from proxy.shell.telemetry.record import Line
+from proxy.shell.telemetry.entries import MAX_BYTES, outcome_of, packed, unpacked
 
 BLOCKS = (
     MessageReport("system", "", 10, 10),

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import History, Ledger, RequestRecord, Unsent, Wanted
+from proxy.shell.telemetry import Finished, History, Ledger, RequestRecord, Unsent, Wanted
 from proxy.shell.telemetry import history as module
-from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import RETRY_SECONDS
 
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.shell.telemetry import SLOT_SECONDS, Ledger, Wanted
+from proxy.shell.telemetry import SLOT_SECONDS, Entry, Ledger, Wanted
 from proxy.shell.telemetry import ledger as module
-from proxy.shell.telemetry.entries import Entry
 
 
 def entry(name: str, ended: float = 1_000.0, *, trouble: int = 0, blocks: Any = None, **members: Any) -> Entry:

@@ -16,9 +16,8 @@ from proxy import __version__
 from proxy.core.overflow import Attempt, AttemptKind, Counted, Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.errors import ClientLeft
 from proxy.shell.models import Learning, Price
-from proxy.shell.telemetry import Recorder, RequestRecord
+from proxy.shell.telemetry import Recorder, RequestOutcome, RequestRecord
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
-from proxy.shell.telemetry.record import RequestOutcome
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 

@@ -17,9 +17,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.conversation import MessageReport
 from proxy.shell.resources.state_contact import StateContact, key_of
-from proxy.shell.telemetry import History, Ledger, Unsent, Wanted, shared_decisions
-from proxy.shell.telemetry.entries import Finished
-from proxy.shell.telemetry.record import Line
+from proxy.shell.telemetry import Finished, History, Ledger, Line, Unsent, Wanted, shared_decisions
 from proxy.shell.telemetry.shared_decisions import SharedDecisions
 
 pytestmark = needs_state_server

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.shell.telemetry.record import RequestOutcome
+from proxy.shell.telemetry import RequestOutcome
 from tools.handbook import reference
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from proxy.core.compaction import Budget, BudgetRules, budget_for, clamped_reply
 from proxy.core.conversation import Conversation, Size
 from proxy.core.models import ModelProfile
 from proxy.core.overflow import Unit, Verdict, VerdictKind, sizes_of
-from proxy.shell.planning.memory import Match, Remembered
+from proxy.shell.planning import Match, Remembered
 from proxy.wire.messages.wire import MESSAGES
 
 
