@@ -271,12 +271,12 @@ def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(line
         assert (added.role, added.name, added.answers) == ("tool", "look", "2")
 
 
-def test_what_repeats_the_words_of_the_request_teaches_nothing(lines: Build) -> None:
+def test_a_refusal_whose_limit_the_request_quotes_teaches_as_its_count_is_the_upstreams(lines: Build) -> None:
     world = lines(15_000, answer=LineModel("> Done.", window_tokens=8_000))
     quoted = message("user", 'It said "the context window is 8000 tokens" again.')
     answer = answer_to(world, body([*grown(30), quoted]))
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
-    assert world.log("limit_learned") == []
+    assert [line["limit_tokens"] for line in world.log("limit_learned")] == [8_000]
 
 
 def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:

@@ -130,7 +130,7 @@ def test_images_beside_a_prompt_go_to_models_that_read_them(reads: list[str], ol
 @STREAMED
 @pytest.mark.parametrize("model", [Model(is_native=True), Model(shifts=False), Model(remote_window=8_000)])
 def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) -> None:
-    server = OllamaModel({"m": model}, allocates=8_000)
+    server = OllamaModel({"m": model}, allocates=10_000)
     world = ollama(server, models=[{"match": "*", "context_window": 30_000}])
     answer = answer_to(world, prompt=LONG, stream=stream)
     assert (answer.status_code, words(answer)) == (200, "Done.")

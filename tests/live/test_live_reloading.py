@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_SECONDS, until
 
 CHAT = "POST /v1/chat/completions"
 BODY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "go"}]}).encode()
-ANSWER = b'{"choices":[]}'
+ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}]}'
 WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
 
 

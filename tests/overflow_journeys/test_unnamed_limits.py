@@ -243,18 +243,6 @@ async def test_a_second_key_is_not_bound_by_the_search_of_the_first(tmp_path: Pa
         assert stage.model.bodies == [body]
 
 
-@pytest.mark.parametrize("reply", [None, 2_000])
-async def test_words_of_the_request_itself_begin_no_search(tmp_path: Path, reply: int | None) -> None:
-    words = "Your input exceeds the context window of this model."
-    more: dict[str, Any] = {"user": words} | ({} if reply is None else {"max_tokens": reply})
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, without_numbers()), accepting)
-        assert (await stage.ask(conversation(15_000, model="m", **more))).status == 200
-        stage.model.plays(accepting)
-        await stage.ask(conversation(15_000, model="m"))
-        assert estimate(stage.model.bodies[0]) > 14_000
-
-
 async def test_the_proxys_own_refusal_states_no_invented_figure(tmp_path: Path) -> None:
     refusal = without_numbers()
     hopeless = {"model": "m", "messages": [{"role": "system", "content": "Never leave this out. " * 4_000}]}

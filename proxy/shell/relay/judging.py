@@ -200,7 +200,8 @@ class Judge:
         reply = refused.reply_tokens or refused.request.reply_tokens or 0
         size = max(1, int(refused.tokens_after * scale))
         known = self._learning.search(refused.request.known_as, refused.tenant)
-        is_together = reply > size and (known is None or reply > known.reply)  # rather both together are too much
+        # Rather both together are too much, unless the reply limit is one that was lowered.
+        is_together = reply > size and refused.reply_tokens is None and (known is None or reply > known.reply)
         size += reply if is_together else 0
         if verdict.excess is not None and verdict.unit is Unit.TOKENS:
             size = size - verdict.excess if verdict.excess < size else int(size * _LEFT_BY_AN_EXCESS)
