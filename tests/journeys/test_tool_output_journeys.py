@@ -131,6 +131,18 @@ def test_a_long_system_text_is_reported_once_for_a_conversation(build: Any) -> N
     assert lines[0]["room_tokens"] // 2 < lines[0]["tokens"] < lines[0]["room_tokens"]
 
 
+def test_an_agent_that_is_larger_than_the_window_is_reported_with_both_figures_at_its_first_request(build: Any) -> None:
+    world = build(4_000)
+    request = one_call("short")
+    request["tools"] = [{"type": "function", "function": {"name": "big", "description": "word " * 5_000}}]
+    answer = world.ask(request)
+    (line,) = world.logged("agent_too_large")
+    assert (line["level"], line["window_tokens"]) == ("warning", 4_000)
+    assert line["tokens"] > 4_000
+    assert "ENABLE_TOOL_SEARCH=true" in line["advice"]
+    assert "tokens, and the window has 4,000, so this agent cannot work" in answer.json()["error"]["message"]
+
+
 def test_a_long_system_text_is_reported_where_the_window_is_only_guessed(build: Any) -> None:
     world = build(200_000, defaults={})
     request = one_call("short")

@@ -200,6 +200,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("window_too_small",),
         "a server that cuts silently has a window smaller than system text and tools; what to set is in `advice`",
     ),
+    (
+        ("agent_too_large",),
+        "the system text and the tools of an agent, `tokens`, are larger than the window; once for each conversation, "
+        "with `advice`",
+    ),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),
     (("artifacts_gone",), "what was stored in a bucket is no longer there; what requests contain is stored again"),

@@ -7,7 +7,15 @@ knows how an error is encoded.
 from __future__ import annotations
 
 from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
-from proxy.core.overflow.refusal import does_not_fit, empty_twice, lower_reply_helps, refused_twice, sizes_of, unkept
+from proxy.core.overflow.refusal import (
+    does_not_fit,
+    empty_twice,
+    fixed_tokens,
+    lower_reply_helps,
+    refused_twice,
+    sizes_of,
+    unkept,
+)
 from proxy.core.overflow.report import (
     LEAST_WINDOW_TOKENS,
     Counted,
@@ -62,6 +70,7 @@ __all__ = [
     "costs_seen",
     "does_not_fit",
     "empty_twice",
+    "fixed_tokens",
     "images_in",
     "judge",
     "lower_reply_helps",

@@ -6,10 +6,11 @@ Rule: sizes, roles, tools and indexes only; never content.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from proxy.core.compaction import Plan
-from proxy.core.conversation import REPLY_PRIMING_TOKENS
+from proxy.core.conversation import REPLY_PRIMING_TOKENS, SYSTEM_ROLES
 from proxy.core.notices import Language
 from proxy.core.overflow.report import Scope, Unit, Verdict, VerdictKind
 
@@ -38,6 +39,9 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "member": "the member {name} ({tokens:,} tokens)",
         "advice": " Shorten the largest of these, or use a model with a larger window.",
         "advice_in_size": " Shorten the largest of these.",
+        "alone": " System text and tools alone have {fixed:,} tokens, and the window has {window:,}, so this agent "
+        "cannot work with it: give the server or the model a larger window, offer fewer tools (each MCP server adds "
+        "all of its own), or have the agent load them when it needs them (Claude Code: ENABLE_TOOL_SEARCH=true).",
         "refused": "The upstream refused this request as too long{again} after {done}; the prompt then had about "
         "{tokens:,} tokens.",
         "shorten": " The system text, the last user message, the tool list and the newest results have to stay: "
@@ -63,6 +67,9 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "member": "成员 {name}（{tokens:,} 个 token）",
         "advice": "请缩短其中最大的部分，或改用窗口更大的模型。",
         "advice_in_size": "请缩短其中最大的部分。",
+        "alone": "仅系统提示和工具列表就有 {fixed:,} 个 token，而窗口只有 {window:,}，因此此智能体无法使用该模型："
+        "请改用更大的窗口、减少工具（每个 MCP 服务器都会加入它的全部工具），或让智能体在需要时才加载工具（Claude Code："
+        "ENABLE_TOOL_SEARCH=true）。",
         "refused": "上游认为此请求过长：{done}后{again}被拒绝，当时提示约有 {tokens:,} 个 token。",
         "shorten": "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、开始新的对话，"
         "或改用窗口更大的模型。",
@@ -201,7 +208,17 @@ def does_not_fit(
     most = window_tokens if window_is_stated else room + budget.reserved_reply_tokens
     if reply_tokens and budget.max_reply_tokens is None and is_bound and not in_size and room < after <= most:
         sentence += words["reply"].format(reply=reply_tokens)
-    return sentence + words["advice_in_size" if in_size else "advice"]
+    sentence += words["advice_in_size" if in_size else "advice"]
+    has_tools = plan.base.tokens - system_tokens - sum(members.values()) > REPLY_PRIMING_TOKENS
+    if is_bound and not in_size and has_tools and (fixed := model_tokens(fixed_tokens(plan))) > room:
+        sentence += words["alone"].format(fixed=fixed, window=max(window_tokens, room))
+    return sentence
+
+
+def fixed_tokens(plan: Plan) -> int:
+    """Tokens, by our count, of what each request of an agent has before anything was said: system text and tools."""
+    first = takewhile(lambda block: block.role in SYSTEM_ROLES, plan.blocks)
+    return plan.base.tokens + sum(block.tokens_before for block in first)
 
 
 def _largest(

@@ -37,6 +37,8 @@ MAX_MODEL_CHARACTERS: Final = 256
 """Limit for a model's name in the log: it is foreign input."""
 LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_LENGTH=64000)"
 """Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
+FEWER_TOOLS: Final = f"{LARGER_WINDOW}, or the agent fewer tools (Claude Code: ENABLE_TOOL_SEARCH=true)"
+"""Advice for an agent whose system text and tools alone are over the window."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
 Count = Annotated[int, Meta(ge=0, lt=2**53)]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.compaction import in_model_tokens
 from proxy.core.conversation import SYSTEM_ROLES, Edit, MessageReport, Reason
-from proxy.core.overflow import Attempt, AttemptKind, Verdict
+from proxy.core.overflow import Attempt, AttemptKind, Verdict, fixed_tokens
 from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import Replacements
 from proxy.shell.planning import Planned
 from proxy.shell.resources import BoundedMap, logger, write_lines_for
 from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.record import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Line, RequestRecord
+from proxy.shell.telemetry.record import FEWER_TOOLS, LARGER_WINDOW, MAX_MODEL_CHARACTERS, Line, RequestRecord
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.metrics import Metrics
@@ -76,7 +76,17 @@ class Recorder:
         budget = planned.plan.budget
         room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
         is_new = planned.known_messages == 0 and planned.tokens_before > room // 2
-        if is_new and (system := system_tokens(planned)) > room // 2:
+        if is_new and (fixed := budget.model_tokens(fixed_tokens(planned.plan))) > room:
+            self._log.warning(
+                "agent_too_large",
+                request_id=record.request_id,
+                client=record.client,
+                model=planned.request.model[:MAX_MODEL_CHARACTERS],
+                tokens=fixed,
+                window_tokens=planned.inputs.profile.window_tokens,
+                advice=FEWER_TOOLS,
+            )
+        elif is_new and (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
                 request_id=record.request_id,

@@ -206,3 +206,20 @@ def test_an_unknown_limit_is_not_reported():
     assert "128" not in reported
     assert "completion" not in reported
     assert "room" not in reported
+
+
+@pytest.mark.parametrize(("language", "way_out"), [("en", "larger window, offer fewer tools"), ("zh", "减少工具")])
+def test_an_agent_whose_system_text_and_tools_alone_are_over_the_window_gets_both_figures_and_ways_out(
+    language, way_out
+):
+    made, reported = refused(language, Budget(2_000), base=Size(1_500, 6_000, 6_000), history=HISTORY[:2])
+    fixed = made.base.tokens + made.blocks[0].tokens_before
+    assert f"{fixed:,}" in reported
+    assert "4,000" in reported.partition("messages[0]")[2]
+    assert way_out in reported
+    assert "ENABLE_TOOL_SEARCH=true" in reported
+
+
+def test_a_request_without_tools_gets_no_advice_about_them():
+    _, reported = refused()
+    assert "ENABLE_TOOL_SEARCH" not in reported
