@@ -1,4 +1,4 @@
-"""Command line: `run`, `env`, `serve`, `status`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`.
+"""Command line: `run`, `env`, `serve`, `status`, `init`, `check`, `doctor`, `demo`, `explain`, `models` and so on.
 
 Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
 another's imports.
@@ -72,7 +72,23 @@ def _check(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
 
-    return doctor(_settings(options), options.model, api=options.api)
+    settings, agent = _settings(options), None
+    if options.agent is not None:
+        from proxy.commands.agents import agent_named  # noqa: PLC0415 - as above
+        from proxy.commands.wiring import NoUpstream, upstream_of  # noqa: PLC0415 - as above
+
+        if (agent := agent_named(options.agent)) is None:
+            print(f"{options.agent} is not known: docs/agents.md lists what is", file=sys.stderr)
+            return 2
+        try:
+            base_url = upstream_of(agent, settings, os.environ).base_url
+        except NoUpstream as error:
+            print(error, file=sys.stderr)
+            return 2
+        upstream = settings.upstream.model_copy(update={"base_url": base_url})
+        settings = settings.model_copy(update={"upstream": upstream})
+    api = options.api or (None if agent is None or agent.api == "chat_completions" else agent.api)
+    return doctor(settings, options.model, api=api, agent=agent)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -85,6 +101,12 @@ def _env(options: argparse.Namespace) -> int:
     from proxy.commands.wiring import env  # noqa: PLC0415 - for this command alone
 
     return env(options.agent, _settings(options), options.form, off=options.off)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from proxy.commands.init import init  # noqa: PLC0415 - for this command alone
+
+    return init(load(None, _flags(options)), options.config or Path("config.yaml"))
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -179,6 +201,12 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
 
+    init = commands.add_parser(
+        "init", help="write a settings file from what can be found out: upstream, models, windows"
+    )
+    _add_settings_flags(init)
+    init.set_defaults(run=_init)
+
     check = commands.add_parser("check", help="validate the settings; one line for each mistake")
     _add_settings_flags(check)
     _add_listening_flags(check)
@@ -187,6 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="send a test request; if it fails, say what to do")
     _add_settings_flags(doctor)
     doctor.add_argument("--model", metavar="NAME", help="model to test (default: the first one listed)")
+    doctor.add_argument("--agent", metavar="AGENT", help="agent that is to work with it: whether its tools fit as well")
     doctor.add_argument("--api", choices=WIRE_PATHS, help="API to test (default: chat_completions)")
     doctor.set_defaults(run=_doctor)
 

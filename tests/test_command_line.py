@@ -11,7 +11,7 @@ from proxy import __main__, __version__
 from proxy.__main__ import main
 from proxy.config import ENV_ALIASES
 
-COMMANDS = ("run", "env", "serve", "status", "check", "doctor", "demo", "explain", "models", "artifacts")
+COMMANDS = ("run", "env", "serve", "status", "init", "check", "doctor", "demo", "explain", "models", "artifacts")
 
 
 @pytest.fixture(autouse=True)

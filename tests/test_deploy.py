@@ -178,10 +178,11 @@ def test_no_pod_is_stopped_before_running_responses_may_end() -> None:
     assert pod["terminationGracePeriodSeconds"] > grace + pause
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     assert int(compose["services"]["context-proxy"]["stop_grace_period"].removesuffix("s")) > grace
-    unit = configparser.RawConfigParser(strict=False)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read(DEPLOY / "systemd" / "context-proxy.service")
-    assert int(unit["Service"]["TimeoutStopSec"]) > grace
+    for name in ("context-proxy.service", "user/context-proxy.service"):
+        unit = configparser.RawConfigParser(strict=False)
+        unit.optionxform = str  # type: ignore[assignment, method-assign]
+        unit.read(DEPLOY / "systemd" / name)
+        assert int(unit["Service"]["TimeoutStopSec"]) > grace
 
 
 def test_agents_find_artifacts_where_notices_say() -> None:

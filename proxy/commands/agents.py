@@ -52,6 +52,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Empty: it is no command of its own."""
     package: str = ""
     """`npm NAME` or `pip NAME`; empty: it does not install from a registry."""
+    api: str = "chat_completions"
+    """That it speaks, by its name in settings."""
     of_api: frozenset[str] = frozenset(API_OF)
     """Variables of an API, from `VARIABLES_OF`, that it reads."""
     provider: str = ""
@@ -76,10 +78,15 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Size of its first request, "hello", without us, as measured with that version."""
     bytes_through: int | None = None
     """Size of the same request through `context-proxy run`."""
-    window_tokens: int | None = None
-    """Tokens of that request's system text and tools, by our count, and 4,096 for a reply: the least window."""
+    prompt_tokens: int | None = None
+    """Tokens of that request by our count: system text, tools, one word."""
     note: str = ""
     """What differs because of a proxy, and what cures it."""
+
+    @property
+    def least_window(self) -> int | None:
+        """The least context window in which it can begin: that request, and an eighth for reply and margin."""
+        return None if self.prompt_tokens is None else -(-self.prompt_tokens * 9 // 8000) * 1000
 
     @property
     def naming(self) -> Mapping[str, Api]:
@@ -91,6 +98,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 AGENTS: Final[Sequence[Agent]] = (
     Agent(
         name="claude",
+        api="messages",
         command="claude",
         package="npm @anthropic-ai/claude-code",
         provider=ANTHROPIC,
@@ -99,9 +107,16 @@ AGENTS: Final[Sequence[Agent]] = (
         at_maker={"ENABLE_TOOL_SEARCH": "true"},
         asks_outside="yes",
         version="2.1.330",
+        bytes_direct=48_064,
+        bytes_through=48_064,
+        prompt_tokens=14_402,
+        note="2.1.197 and others send all tools to a base URL that is not their maker's: 85,260 bytes in 25 tools "
+        "instead of 48,420 in 9 with `ENABLE_TOOL_SEARCH=true`, which `run` sets where the upstream is its maker's. "
+        "2.1.330 sends 48,000 in 12 in either case, and 88,000 in 22 after a server has refused a request with a 400",
     ),
     Agent(
         name="codex",
+        api="responses",
         command="codex",
         package="npm @openai/codex",
         of_api=frozenset(),
@@ -112,6 +127,10 @@ AGENTS: Final[Sequence[Agent]] = (
         ),
         asks_outside="no",
         version="0.169.0",
+        bytes_direct=67_914,
+        bytes_through=67_852,
+        prompt_tokens=19_435,
+        note="asks for a WebSocket first; the proxy refuses that with a 426, and HTTP follows",
     ),
     Agent(
         name="copilot",
@@ -125,9 +144,13 @@ AGENTS: Final[Sequence[Agent]] = (
         asks_outside="yes",
         subscription="no",
         version="1.0.102",
+        bytes_direct=49_654,
+        bytes_through=49_654,
+        prompt_tokens=15_037,
     ),
     Agent(
         name="opencode",
+        api="responses",
         command="opencode",
         package="npm opencode-ai",
         of_api=frozenset(),
@@ -142,13 +165,18 @@ AGENTS: Final[Sequence[Agent]] = (
         ),
         asks_outside="yes",
         version="1.18.33",
+        bytes_direct=32_626,
+        bytes_through=32_626,
+        prompt_tokens=9_868,
     ),
     Agent(
         name="qwen-code",
         command="qwen",
         package="npm @qwen-code/qwen-code",
-        asks_outside="yes",
         version="0.15.10",
+        bytes_direct=77_413,
+        bytes_through=77_559,
+        prompt_tokens=23_536,
     ),
     Agent(
         name="aider",
@@ -157,6 +185,9 @@ AGENTS: Final[Sequence[Agent]] = (
         by_api={"anthropic": {"ANTHROPIC_API_BASE": "{root}"}, "ollama": {"OLLAMA_API_BASE": "{root}"}},
         asks_outside="no",
         version="0.86.2",
+        bytes_direct=10_412,
+        bytes_through=10_412,
+        prompt_tokens=3_039,
     ),
     Agent(
         name="cline",
@@ -166,6 +197,9 @@ AGENTS: Final[Sequence[Agent]] = (
         file=SettingsFile(paths=("~/.cline/data/settings/providers.json",), variable="CLINE_PROVIDER_SETTINGS_PATH"),
         setting="cline auth --provider openai-compatible --modelid MODEL --apikey KEY --baseurl {base}",
         version="3.0.65",
+        bytes_direct=21_522,
+        bytes_through=21_522,
+        prompt_tokens=6_531,
     ),
     Agent(
         name="cn",
@@ -175,6 +209,9 @@ AGENTS: Final[Sequence[Agent]] = (
         file=SettingsFile(paths=("~/.continue/config.yaml",), flag="--config"),
         setting="~/.continue/config.yaml, in the model: apiBase: {base}",
         version="1.5.47",
+        bytes_direct=5_553,
+        bytes_through=5_553,
+        prompt_tokens=1_655,
     ),
     Agent(
         name="pi",
@@ -189,8 +226,20 @@ AGENTS: Final[Sequence[Agent]] = (
         setting='~/.pi/agent/models.json: {"providers": {"NAME": {"baseUrl": "{base}"}}}',
         asks_outside="no",
         version="1.6.0",
+        bytes_direct=5_389,
+        bytes_through=5_389,
+        prompt_tokens=1_583,
     ),
-    Agent(name="llm", command="llm", package="pip llm", asks_outside="no", version="0.36"),
+    Agent(
+        name="llm",
+        command="llm",
+        package="pip llm",
+        asks_outside="no",
+        version="0.36",
+        bytes_direct=120,
+        bytes_through=120,
+        prompt_tokens=9,
+    ),
     Agent(
         name="mini-swe-agent",
         command="mini",
@@ -198,7 +247,61 @@ AGENTS: Final[Sequence[Agent]] = (
         by_api={"anthropic": {"ANTHROPIC_API_BASE": "{root}"}, "ollama": {"OLLAMA_API_BASE": "{root}"}},
         asks_outside="no",
         version="2.4.6",
+        bytes_direct=4_458,
+        bytes_through=4_458,
+        prompt_tokens=1_297,
     ),
+    Agent(
+        name="goose",
+        command="goose",
+        by_api={"openai": {"OPENAI_HOST": "{root}"}, "anthropic": {"ANTHROPIC_HOST": "{root}"}},
+        setting="`OPENAI_HOST={root}` or `ANTHROPIC_HOST={root}`, which `run` sets",
+    ),
+    Agent(
+        name="crush",
+        command="crush",
+        setting='`crush.json`: `{"providers": {"NAME": {"base_url": "{base}"}}}`',
+    ),
+    Agent(
+        name="kimi",
+        command="kimi",
+        by_api={"openai": {"KIMI_BASE_URL": "{base}"}},
+        setting="`KIMI_BASE_URL={base}`, which `run` sets",
+    ),
+    Agent(
+        name="openhands",
+        command="openhands",
+        by_api={"openai": {"LLM_BASE_URL": "{base}"}, "anthropic": {"LLM_BASE_URL": "{root}"}},
+        setting="`LLM_BASE_URL={base}`, which `run` sets",
+    ),
+    Agent(
+        name="VS Code",
+        setting="`github.copilot.chat.customOAIModels`, in each model `url`: `{base}/chat/completions`; for models of "
+        "an Ollama `github.copilot.chat.byok.ollamaEndpoint`: `{root}`",
+    ),
+    Agent(
+        name="Cursor",
+        setting="Settings › Models › Override OpenAI Base URL; its maker's servers make the requests, so the address "
+        "must be [one with TLS that they can reach](tls.md)",
+    ),
+    Agent(
+        name="Zed",
+        setting="`settings.json`, in `language_models`: `openai_compatible.NAME.api_url` `{base}`, `anthropic.api_url` "
+        "and `ollama.api_url`: `{root}`",
+    ),
+    Agent(
+        name="JetBrains AI Assistant",
+        setting="Settings › Tools › AI Assistant › Models, an OpenAI-compatible provider with the URL `{base}`",
+    ),
+    Agent(name="Open WebUI", setting="`OPENAI_API_BASE_URL={base}` or `OLLAMA_BASE_URL={root}`"),
+    Agent(name="openai-python", version="3.52", setting="`OPENAI_BASE_URL`, or `base_url=`"),
+    Agent(name="openai-node", version="6.30", setting="`OPENAI_BASE_URL`, or `baseURL`"),
+    Agent(name="Vercel AI SDK", version="7.0", setting="`OPENAI_BASE_URL`, or `baseURL`"),
+    Agent(name="LangChain", version="1.4", setting="`OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL`, or `base_url=`"),
+    Agent(name="OpenAI Agents SDK", version="0.24", setting="`OPENAI_BASE_URL`"),
+    Agent(name="anthropic-python", version="2.12", setting="`ANTHROPIC_BASE_URL`, or `base_url=`"),
+    Agent(name="gptme", version="0.35", setting="`OPENAI_BASE_URL` with a model `local/NAME`"),
+    Agent(name="ollama-python, ollama-js", version="0.6", setting="`OLLAMA_HOST`"),
 )
 
 

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy.app import create_app
+from proxy.commands.agents import Agent
 from proxy.commands.explain import number, plain
 from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
 from proxy.core.models import ModelProfile
@@ -75,15 +76,23 @@ class Diagnosis:
     advice: str = ""
     heading: str = ""
     """Above the first finding about one of several upstreams."""
+    window_tokens: int | None = None
+    """The window that it is about."""
 
 
-def doctor(settings: Settings, model: str | None, console: Console | None = None, api: str | None = None) -> int:
+def doctor(
+    settings: Settings,
+    model: str | None,
+    console: Console | None = None,
+    api: str | None = None,
+    agent: Agent | None = None,
+) -> int:
     """Check everything that a request needs; the exit status. `api`: what the default upstream speaks, by its name in
-    settings; None: chat completions."""
+    settings; None: chat completions. `agent`: whether it has room in the window, too."""
     configure_logging(_LOG, sys.stderr)
     console = console or Console(highlight=False, soft_wrap=True)
     worst, was_tried = WELL, True
-    for finding in examined(settings, model, api):
+    for finding in examined(settings, model, api, agent):
         if finding.heading:
             console.print(Text(f"\n{plain(finding.heading)}", style="bold"))
         line = Text(f"{finding.state:<8}", style=_STYLES[finding.state])
@@ -102,7 +111,9 @@ def doctor(settings: Settings, model: str | None, console: Console | None = None
     return worst
 
 
-def examined(settings: Settings, model: str | None = None, api: str | None = None) -> Iterator[Diagnosis]:
+def examined(
+    settings: Settings, model: str | None = None, api: str | None = None, agent: Agent | None = None
+) -> Iterator[Diagnosis]:
     """The findings, each as soon as it is known."""
     yield _store(settings)
     if api is not None and settings.upstream.api_key is None:
@@ -113,8 +124,33 @@ def examined(settings: Settings, model: str | None = None, api: str | None = Non
         named = model if model and settings.paths_to(one, model) else None
         of_one = _examined_upstream(settings, place, one, named, api if one is settings.upstream else None)
         first = next(of_one)
+        of_one = _with_agent(of_one, agent) if agent is not None and one is settings.upstream else of_one
         yield replace(first, heading=f"{one.requests}: {one.base_url}") if settings.upstreams else first
         yield from of_one
+
+
+def _with_agent(findings: Iterator[Diagnosis], agent: Agent) -> Iterator[Diagnosis]:
+    """The findings, and after the window whether the agent has room in it."""
+    for finding in findings:
+        yield finding
+        if finding.window_tokens is not None:
+            yield _agent(agent, finding.window_tokens)
+
+
+def _agent(agent: Agent, window_tokens: int) -> Diagnosis:
+    if agent.least_window is None or agent.prompt_tokens is None:
+        return Diagnosis("agent", "note", f"how much room {agent.name} needs is unknown")
+    needs = f"the system text and tools of {agent.name} {agent.version} have {number(agent.prompt_tokens)} tokens"
+    if agent.least_window <= window_tokens:
+        return Diagnosis("agent", "ok", f"{needs}; each MCP server adds its own")
+    variable = "".join(f", {name}={text}" for name, text in agent.at_maker.items())
+    return Diagnosis(
+        "agent",
+        "wrong",
+        f"{needs}, which with a reply need a window of {number(agent.least_window)}; this one has "
+        f"{number(window_tokens)}",
+        f"a larger window (Ollama: OLLAMA_CONTEXT_LENGTH), another model, or fewer tools{variable}",
+    )
 
 
 def _examined_upstream(
@@ -221,8 +257,8 @@ def _window(profile: ModelProfile) -> Diagnosis:
     source = stated_by(profile, "window_tokens")
     if profile.window_is_guessed:
         text = f"{window}, {source}: nothing is left out or refused on a guess"
-        return Diagnosis("window", "note", text, HOW_TO_STATE_A_WINDOW)
-    return Diagnosis("window", "ok", f"{window}, says {source}")
+        return Diagnosis("window", "note", text, HOW_TO_STATE_A_WINDOW, window_tokens=profile.window_tokens)
+    return Diagnosis("window", "ok", f"{window}, says {source}", window_tokens=profile.window_tokens)
 
 
 def _tokenizer(profile: ModelProfile) -> Diagnosis:

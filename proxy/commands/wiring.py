@@ -115,7 +115,7 @@ def spoken_by(base_url: str) -> Sequence[Api]:
 def _greets_as_ollama(address: str) -> bool:
     connection = http.client.HTTPConnection(address, timeout=_GREETING_SECONDS)
     with contextlib.closing(connection), contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-        connection.request("GET", "/")
+        connection.request("GET", "/", headers={"user-agent": "context-proxy"})
         body = connection.getresponse().read(64)
         return any(wire.greeting and body.startswith(wire.greeting) for wire in WIRES.values())
     return False
@@ -144,7 +144,9 @@ def wiring_of(agent: Agent | None, upstream: Upstream, root: str, environment: M
         if upstream.base_url == agent.provider:
             filled |= {name: text for name, text in agent.at_maker.items() if name not in environment}
     variables = {name: _filled(text, root) for name, text in filled.items()}
-    return Wiring({**variables, **_around_proxies(environment)}, flags, _filled(agent.setting, root) if agent else "")
+    needs_lines = agent is not None and not (agent.variables or agent.by_api or agent.flags)
+    lines = _filled(agent.setting, root) if agent is not None and needs_lines else ""
+    return Wiring({**variables, **_around_proxies(environment)}, flags, lines)
 
 
 def _filled(text: str, root: str) -> str:

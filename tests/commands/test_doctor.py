@@ -21,6 +21,7 @@ from starlette.routing import Route
 from support.scripted_model import scripted
 from support.serving import serving
 
+from proxy.commands.agents import Agent
 from proxy.commands.doctor import Diagnosis, doctor, examined
 from proxy.config import Settings
 from proxy.demo import create_model_server
@@ -348,3 +349,25 @@ def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(
     assert found.text.endswith("its certificate is not trusted: self-signed certificate")
     assert "SSL_CERT_FILE" in found.advice
     assert ("missing.pem, which cannot be read" in found.advice) == names_no_file
+
+
+@pytest.mark.parametrize(("window", "state"), [(8_000, "wrong"), (64_000, "ok")])
+def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_out(
+    tmp_path: Path, window: int, state: str
+) -> None:
+    agent = Agent(name="big", version="1.0", prompt_tokens=20_000, at_maker={"FEWER_TOOLS": "true"})
+    with serving(create_model_server(window, scripted)) as url:
+        stated = {"upstream": {"base_url": url}, "data_dir": tmp_path, "defaults": {"context_window": window}}
+        settings = Settings(**stated)  # type: ignore[arg-type] # pydantic's work
+        found = {one.about: one for one in examined(settings, agent=agent)}
+    assert found["agent"].state == state
+    assert "20,000 tokens" in found["agent"].text
+    if state == "wrong":
+        assert "23,000; this one has 8,000" in found["agent"].text
+        assert "FEWER_TOOLS=true" in found["agent"].advice
+
+
+def test_of_an_agent_that_was_not_measured_it_says_so(tmp_path: Path) -> None:
+    with serving(create_model_server(8_000, scripted)) as url:
+        found = {one.about: one for one in examined(settings_for(url, tmp_path), agent=Agent(name="new"))}
+    assert (found["agent"].state, found["agent"].text) == ("note", "how much room new needs is unknown")

@@ -1,8 +1,9 @@
 """`python -m tools.e2e [CLIENT…]`: installs the clients, lets each work twice, and prints how it went.
 
-Rule: both runs differ in the base URL alone. A run ends well when the client shows the model's last words; the exit
-status is 0 when every client is refused directly, whatever becomes of it then, and all end well through the proxy
-(those of the two other APIs: tools/e2e/wire_runs.py).
+Rule: both runs differ in the base URL alone; clients of chat completions get it from `context-proxy run`. A run ends
+well when the client shows the model's last words; the exit status is 0 when every client is refused directly, whatever
+becomes of it then, and all end well through the proxy (those of the two other APIs: tools/e2e/wire_runs.py), and when
+the first request of each agent is as its table says (tools/e2e/captures.py).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from support.scripted_model import scripted
 from support.serving import serving
 
-from proxy.demo.agent import HasDefect, proxy_in_front_of
+from proxy.commands.run import LOG_NAME
+from proxy.demo.agent import HasDefect, raise_defects
 from proxy.demo.model_server import create_model_server
-from tools.e2e import ollama_runs, wire_runs
+from tools.e2e import captures, ollama_runs, wire_runs
 from tools.e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
 from tools.e2e.wire_clients import WIRE_CLIENTS, WireClient
@@ -66,8 +68,8 @@ class CountedModel:
         await self.app(scope, receive, counted)
 
 
-def work(client: Client, base_url: str) -> Run:
-    """One run in a folder and a home of its own."""
+def work(client: Client, base_url: str, before: Sequence[str] = ()) -> Run:
+    """One run in a folder and a home of its own; `before`: what stands before its command."""
     with tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as place:
         folder, home = Path(place, "work"), Path(place, "home")
         folder.mkdir()
@@ -79,7 +81,7 @@ def work(client: Client, base_url: str) -> Run:
         begun = time.monotonic()
         try:
             output = subprocess.run(
-                client.command(client.script),
+                [*before, *client.command(client.script)],
                 cwd=folder,
                 env=environment(home, base_url),
                 input=client.script if client.stdin else "",
@@ -140,6 +142,7 @@ def main(names: list[str]) -> int:
     table = Table("client", "directly", "through the proxy", "what reached the model", show_lines=True)
     failed = chat_rows(names, console, table) + wire_rows(names, console, table) + ollama_rows(names, console, table)
     console.print(table)
+    failed += captures.main(names)
     return 1 if failed else 0
 
 
@@ -164,12 +167,13 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
             counted.refusals = 0
             direct, refusals = work(client, model), counted.refusals
             counted.refusals = 0
+            flags = ["--upstream", model, "--context-window", str(WINDOW_TOKENS), "--data-dir", str(folder)]
+            proxied = work(client, model, [sys.executable, "-m", "proxy", "run", *flags, "--"])
             try:
-                with proxy_in_front_of(model, WINDOW_TOKENS, folder) as base_url:
-                    proxied = work(client, base_url)
+                raise_defects((folder / LOG_NAME).read_text())
             except HasDefect as error:
                 proxied = Run(well=False, seconds=0.0, last_words=escape(str(error)))
-            requests = request_log(folder / "proxy.log")
+            requests = request_log(folder / LOG_NAME)
             largest = max(requests, key=lambda line: int(str(line["tokens_before"])), default={})
             table.add_row(
                 client.name,

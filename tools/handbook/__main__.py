@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tools.handbook import api_page, dependencies, picture, reference, rooms, settings_page
+from tools.handbook import agents_page, api_page, dependencies, picture, reference, rooms, settings_page
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "config.example.yaml": reference.render,
+    "docs/agents.md": agents_page.render,
     "docs/api.md": api_page.render,
     "docs/architecture.svg": picture.render,
     "docs/dependencies.md": dependencies.render,
