@@ -76,7 +76,8 @@ class Recorder:
         budget = planned.plan.budget
         room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
         is_new = planned.known_messages == 0 and planned.tokens_before > room // 2
-        if is_new and (fixed := budget.model_tokens(fixed_tokens(planned.plan))) > room:
+        has_tools = bool(planned.wire.tools(planned.request))
+        if is_new and has_tools and (fixed := budget.model_tokens(fixed_tokens(planned.plan))) > room:
             self._log.warning(
                 "agent_too_large",
                 request_id=record.request_id,
