@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import csv
 import io
-import json
 import re
 import threading
 import uuid
@@ -17,9 +15,9 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Send
 from support.browser import CHROMIUM, Page, browser
-from support.journey import KEY, Received, World, call, long_text, result, world
+from support.journey import KEY, World, call, long_text, model_server, result, world
+from support.upstream import Answer, Sent
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__
@@ -35,7 +33,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is ins
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A proxy that has served a conversation, a refused request and a hostile one."""
     settings = {"defaults": {"context_window": 9_000}, "learning": {"enabled": False}}
-    with world(tmp_path_factory.mktemp("stage") / "kept", 8_000, None, [settings]) as built:
+    with world(tmp_path_factory.mktemp("stage") / "kept", model_server(8_000), [settings]) as built:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is the build red?"}]
         for turn in range(12):
             messages += [call(turn), result(turn, long_text(120 if turn != 8 else 3_000, f"turn-{turn}"))]
@@ -76,18 +74,13 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     }
     statuses = {"expired": 401, "gone": 404, "too-fast": 429, "broken": 500}
 
-    async def refuse(received: Received, send: Send) -> bool:
-        status = statuses.get(json.loads(received.body)["model"])
-        if status is None:
-            return False
-        body = json.dumps({"error": {"message": "no", "type": "x", "code": None}}).encode()
-        await send(
-            {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
-        )
-        await send({"type": "http.response.body", "body": body})
-        return True
+    def refuse(sent: Sent) -> Answer | None:
+        status = statuses.get(sent.json["model"])
+        return sent.face.error("no", status, type="x") if status else None
 
-    with world(tmp_path_factory.mktemp("mixed") / "kept", 30_000, refuse, [settings]) as built:
+    upstream = model_server(30_000)
+    upstream.rules = [refuse, *upstream.rules]
+    with world(tmp_path_factory.mktemp("mixed") / "kept", upstream, [settings]) as built:
         for request_id, (model, tool, text, _) in OWN_LIMITS.items():
             messages = [{"role": "user", "content": request_id}, call(0, tool), result(0, text)]
             built.ask({"model": model, "messages": messages}, x_request_id=request_id, user_agent="crush/1.0")
@@ -467,7 +460,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page: Page) -> N
 @pytest.mark.usefixtures("look_often")
 def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium: Page, tmp_path: Path) -> None:
     chromium.complaints.clear()
-    with world(tmp_path / "kept", 8_000, None, [{}]) as built:
+    with world(tmp_path / "kept", model_server(8_000), [{}]) as built:
         for number in range(60):
             built.ask({"model": "m", "messages": [{"role": "user", "content": "hi"}]}, x_request_id=f"n-{number}")
         built.logged("request_done", 60)
@@ -519,11 +512,12 @@ def luminance(colour: str) -> float:
 def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path: Path) -> None:
     over = threading.Event()
 
-    async def hold(received: Received, send: Send) -> bool:
-        await asyncio.to_thread(over.wait)
-        return False
+    def hold(_: Sent) -> None:
+        over.wait()
 
-    with world(tmp_path / "kept", 8_000, hold, [{}]) as slow, ThreadPoolExecutor(1) as other:
+    upstream = model_server(8_000)
+    upstream.rules = [hold, *upstream.rules]
+    with world(tmp_path / "kept", upstream, [{}]) as slow, ThreadPoolExecutor(1) as other:
         pending = other.submit(slow.ask, {"model": HOSTILE, "messages": [{"role": "user", "content": "hi"}]})
         try:
             chromium.open(root(slow) + "/")
@@ -545,7 +539,7 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path:
 @needs_chromium
 def test_a_proxy_that_is_gone_is_said_to_be(chromium: Page, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
-        short_lived = stack.enter_context(world(tmp_path / "kept", 8_000, None, [{}]))
+        short_lived = stack.enter_context(world(tmp_path / "kept", model_server(8_000), [{}]))
         chromium.open(root(short_lived) + "/")
         chromium.until("document.querySelector('#state')?.dataset.state === 'live'")
         hurry(chromium)

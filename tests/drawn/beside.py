@@ -23,12 +23,12 @@ async def did(agent: Agent, side: Side, key: bytes) -> list[bytes]:
     """Results the client got beside a turn, the same on both sides."""
     if side.bucket is not None and side.bucket.fault not in ("", "late"):
         return []  # nothing can be read
-    sent, found = list(side.upstream.sent), []
+    sent, found = side.upstream.bodies, []
     if "read over MCP" in agent.case.settings:
         found += await _what_was_named_is_read_with_its_key_only(side, key)
     if "a gateway's API" in agent.case.settings and agent.case.api == "chat":
         found += await _what_is_compressed_can_be_had_back_with_its_key_only(agent, side, key)
-    assert side.upstream.sent == sent, "it reached the upstream"
+    assert side.upstream.bodies == sent, "it reached the upstream"
     return found
 
 

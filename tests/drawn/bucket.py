@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from support.scripted_upstream import Connection, Request
+from support.upstream.sockets import Connection, Request
 
 FAULTS: Final = ("late", "500", "403", "reset")
 """Applied to every response during a turn."""
@@ -23,7 +23,7 @@ _LATE_SECONDS: Final = 0.02
 
 @dataclass
 class DrawnBucket:
-    """The script of a `ScriptedUpstream`."""
+    """The script of a `SocketServer`."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
     changed: dict[str, float] = field(default_factory=dict)

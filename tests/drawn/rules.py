@@ -55,12 +55,12 @@ class Seen:
     @property
     def first(self) -> str:
         """What was accepted before the proxy has read anything for the model, as texts."""
-        return _texts(json.loads(self.upstream.accepted[0]))
+        return _texts(self.upstream.accepted[0].json)
 
     @property
     def last(self) -> str:
         """The last accepted request."""
-        return _texts(json.loads(self.upstream.accepted[-1]))
+        return _texts(self.upstream.accepted[-1].json)
 
 
 def check(case: bytes) -> None:
@@ -126,11 +126,11 @@ def most_lost(case: Case) -> int:
 
 
 def at_most_three_sends_for_each_answer_of_the_model(seen: Seen) -> None:
-    count = 0
-    for sent in seen.upstream.sent:
+    count, accepted = 0, [one.body for one in seen.upstream.accepted]
+    for sent in seen.upstream.bodies:
         count += 1
-        assert count <= MOST_SENDS, f"{len(seen.upstream.sent)} sends"
-        if sent in seen.upstream.accepted:
+        assert count <= MOST_SENDS, f"{len(seen.upstream.bodies)} sends"
+        if sent in accepted:
             count = 0
 
 
@@ -146,8 +146,8 @@ def what_was_accepted_is_what_the_client_gets(seen: Seen) -> None:
 
 def a_request_without_edits_goes_byte_for_byte(seen: Seen) -> None:
     began_early = "comments while it waits" in seen.case.settings and seen.turn.streamed  # before there was a plan
-    if "x-context-proxy-edits" not in seen.answer.headers and seen.upstream.sent and not began_early:
-        assert seen.upstream.sent[-1] == seen.body
+    if "x-context-proxy-edits" not in seen.answer.headers and seen.upstream.bodies and not began_early:
+        assert seen.upstream.bodies[-1] == seen.body
 
 
 def a_reply_without_rounds_comes_byte_for_byte(seen: Seen) -> None:
@@ -175,7 +175,7 @@ def something_of_the_newest_result_arrives(seen: Seen) -> None:
 def what_was_valid_stays_valid(seen: Seen) -> None:
     complaints = seen.agent.spelling.complaints
     if not complaints(json.loads(seen.body)):
-        for sent in seen.upstream.sent:
+        for sent in seen.upstream.bodies:
             assert not complaints(json.loads(sent)), complaints(json.loads(sent))
 
 
@@ -190,8 +190,9 @@ def an_error_says_what_it_is(seen: Seen) -> None:
 
 
 def the_same_bytes_warm_and_cold(warm: Seen, cold: Seen) -> None:
-    assert len(warm.upstream.sent) == len(cold.upstream.sent), (len(warm.upstream.sent), len(cold.upstream.sent))
-    for one, other in zip(warm.upstream.sent, cold.upstream.sent, strict=True):
+    bodies, others = warm.upstream.bodies, cold.upstream.bodies
+    assert len(bodies) == len(others), (len(bodies), len(others))
+    for one, other in zip(bodies, others, strict=True):
         assert one == other, _difference(one, other)
     if warm.turn.streamed and "comments while it waits" in warm.case.settings:
         return  # whether one came before the response depends on the time

@@ -24,9 +24,8 @@ from unittest import mock
 
 import structlog
 from starlette.types import ASGIApp, Message
-from support.scripted_upstream import ScriptedUpstream
-from support.spellings import SPELLINGS
 from support.state_server import PROGRAM, StateServer
+from support.upstream.sockets import SocketServer
 from support.waiting import PATIENCE_SECONDS
 
 from drawn.bucket import DrawnBucket
@@ -140,11 +139,11 @@ async def _called(app: ASGIApp, path: str, key: bytes, body: bytes) -> Received:
 @contextlib.asynccontextmanager
 async def started(case: Case, folder: Path, *, remembers: bool = True) -> AsyncIterator[Side]:
     """A side of a case. `remembers`: whether its proxies remember conversations."""
-    upstream, bucket = DrawnUpstream(case, SPELLINGS[case.api]), DrawnBucket() if case.has_bucket else None
+    upstream, bucket = DrawnUpstream(case), DrawnBucket() if case.has_bucket else None
     async with contextlib.AsyncExitStack() as stack:
-        base_url = (await stack.enter_async_context(ScriptedUpstream(upstream))).base_url
+        base_url = (await stack.enter_async_context(SocketServer(upstream))).base_url
         if bucket is not None:
-            server = await stack.enter_async_context(ScriptedUpstream(bucket))
+            server = await stack.enter_async_context(SocketServer(bucket))
             found = {"ENDPOINT_URL": server.base_url.removesuffix("/v1"), "ACCESS_KEY_ID": "id", "REGION": "us-east-1"}
             found["SECRET_ACCESS_KEY"] = "secret"
             stack.enter_context(mock.patch.dict(os.environ, {f"AWS_{name}": given for name, given in found.items()}))

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from fuzz.streams import StreamRules, damaged_cases, events_of
 from hypothesis import strategies as st
-from support.messages_answers import answered
-from support.model_turns import Call, Reply, Usage
+from support.upstream.messages import answered
+from support.upstream.replies import Call, Reply, Usage
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in

@@ -9,7 +9,7 @@ from fuzz.mutations import damaged, mutated, spelled
 from fuzz.requests import RequestRules, without
 from hypothesis import strategies as st
 from support.media_samples import PNG
-from support.ollama_model import Refused, check
+from support.upstream.ollama import Refused, check
 from support.valid_ollama import complaints
 
 from proxy.wire.ollama.wire import OLLAMA, OLLAMA_PROMPTS

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from fuzz.streams import StreamRules, damaged_cases
 from hypothesis import strategies as st
-from support.ollama_model import Completion, OllamaModel
+from support.upstream.ollama import Completion
+from support.upstream.ollama_server import OllamaServer
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in
@@ -36,7 +37,7 @@ _REPLIES: Final = st.builds(
 
 
 def _streamed(reply: Completion) -> list[bytes]:
-    lines = OllamaModel(says=[reply]).chat({"model": "m", "messages": [{"role": "user", "content": "Go."}]})
+    lines = OllamaServer(replies=[reply]).chat({"model": "m", "messages": [{"role": "user", "content": "Go."}]})
     return [json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines]
 
 

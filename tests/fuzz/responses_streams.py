@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from fuzz.messages_streams import REPLIES, USAGE
 from fuzz.streams import StreamRules, damaged_cases, events_of
-from support.model_turns import Reply
-from support.responses_answers import answered
+from support.upstream.replies import Reply
+from support.upstream.responses import answered
 
 from proxy.core.text.jsontext import string_in
 from proxy.wire.responses.wire import RESPONSES

@@ -8,27 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journey import Answer, World, world
+from support.journey import World, model_server, world
+from support.upstream import Rule, Says, ScriptedModel
 
 Build = Callable[..., World]
 
 
 @pytest.fixture
 def build(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Build]:
-    """`build(window_tokens, setting={…})`: a world with one proxy; `proxies`: several, with settings of their own."""
+    """`build(window_tokens, *rules, setting={…})`: a world with one proxy before a model server with these rules before
+    its own; `server`: another one, `says`: another model, `proxies`: several, with settings of their own."""
     is_broken = request.node.get_closest_marker("breaks_the_proxy") is not None
     with contextlib.ExitStack() as stack:
 
         def built(
             window_tokens: int = 128_000,
-            *,
-            answer: Answer | None = None,
+            *rules: Rule,
+            server: ScriptedModel | None = None,
+            says: Says | None = None,
             proxies: list[Mapping[str, Any]] | None = None,
             **stated: Any,
         ) -> World:
+            model = server or model_server(window_tokens)
+            model.rules = [*rules, *model.rules]
+            model.says = says or model.says
             stated.setdefault("defaults", {"context_window": window_tokens})
             every = [{**stated, **more} for more in proxies or [{}]]
-            found = world(tmp_path / "kept", window_tokens, answer, every, is_broken=is_broken)
-            return stack.enter_context(found)
+            return stack.enter_context(world(tmp_path / "kept", model, every, is_broken=is_broken))
 
         yield built

@@ -47,7 +47,7 @@ def test_what_one_replica_cuts_the_other_gives_back_to_the_same_key_only(
     )
     request = one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}])
     assert [world.ask(request, proxy=number).status_code for number in (0, 1)] == [200, 200]
-    first, second = world.upstream.received
+    first, second = world.upstream.sent
     assert first.body == second.body
     reported = re.search(
         r"'http://proxies\.example/artifacts/(tool_bash_[0-9a-f]{16}\.txt)\?lines=", str(first.messages)

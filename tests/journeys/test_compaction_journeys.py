@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support import responses_answers, valid_responses
-from support.journey import Received, World, long_text
-from support.model_turns import Answer, Usage, as_events, as_json
-from support.responses_answers import IN_STREAM, REFUSALS
+from support.journey import World, long_text
 from support.responses_journey import PATH, completed, request
+from support.upstream import FACES, Over, Reply, ScriptedModel, in_turn
 
 LIMIT = 12_000
 """More than half of what is asked: some refusals state no number."""
@@ -22,35 +18,10 @@ SUMMARY = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 50
 EARLIER = {"type": "compaction", "id": "cmp_0", "encrypted_content": "gBBB" * 50}
 
 
-@dataclass
-class Compactor:
+def compactor(limit: int | None = LIMIT, form: str = "openai") -> ScriptedModel:
     """Answers with one compaction item; refuses what is over its limit in one form, if it has a limit."""
-
-    limit: int | None = LIMIT
-    form: str = "openai"
-
-    async def __call__(self, received: Received, send: Send) -> bool:
-        body = json.loads(received.body)
-        answer = self._answer(body)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": answer.status,
-                "headers": [(b"content-type", answer.content_type.encode())],
-            }
-        )
-        await send({"type": "http.response.body", "body": answer.body})
-        return True
-
-    def _answer(self, body: Mapping[str, Any]) -> Answer:
-        assert valid_responses.complaints(body) == []
-        tokens = responses_answers.counted(body)
-        if self.limit is not None and tokens > self.limit:
-            form = "openai" if self.form in IN_STREAM and not body.get("stream") else self.form
-            return REFUSALS[form](body, tokens, self.limit)
-        usage = Usage(tokens, 0, 90)
-        response = responses_answers._response(body, 1, "completed", [SUMMARY], usage)
-        return as_events(responses_answers._events(response)) if body.get("stream") else as_json(response)
+    rules = [] if limit is None else [Over("prompt", limit, form)]
+    return ScriptedModel(rules, in_turn(Reply("", content=[SUMMARY])))
 
 
 def history(turns: int, lines: int = 60) -> list[dict[str, Any]]:
@@ -66,7 +37,7 @@ def history(turns: int, lines: int = 60) -> list[dict[str, Any]]:
 
 
 def sent(world: World) -> list[dict[str, Any]]:
-    return [json.loads(received.body) for received in world.upstream.received]
+    return [json.loads(received.body) for received in world.upstream.sent]
 
 
 def output_of(world: World, body: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -88,19 +59,19 @@ KINDS = pytest.mark.parametrize(
 
 @KINDS
 def test_it_passes_untouched_whatever_its_size_as_long_as_it_is_taken(build: Any, kind: str, stream: bool) -> None:
-    world = build(2_000, answer=Compactor(limit=None))
+    world = build(2_000, server=compactor(limit=None))
     body = json.dumps(wish(history(30, 4_000), kind, stream=stream), indent=1).encode()
     answer = world.ask(body, path=f"{PATH}/compact" if kind == "compact" else PATH)
     assert answer.status_code == 200
-    assert [received.body for received in world.upstream.received] == [body]
+    assert [received.body for received in world.upstream.sent] == [body]
 
 
 @KINDS
-@pytest.mark.parametrize("form", sorted(REFUSALS))
+@pytest.mark.parametrize("form", sorted(FACES["responses"].refusals))
 def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
     build: Any, form: str, kind: str, stream: bool
 ) -> None:
-    world = build(1_000_000, answer=Compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
+    world = build(1_000_000, server=compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
     items = history(30)
     body = wish(items, kind, stream=stream, tools=[])
     assert output_of(world, body, kind) == [SUMMARY]
@@ -118,7 +89,7 @@ def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
 
 @KINDS
 def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str, stream: bool) -> None:
-    world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
+    world = build(1_000_000, server=compactor(limit=40_000), defaults={})
     items = history(2, 3_000)
     assert output_of(world, wish(items, kind, stream=stream), kind) == [SUMMARY]
     kept = sent(world)[-1]["input"]
@@ -129,17 +100,19 @@ def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str,
 def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -> None:
     """A request that passed uncut is not mistaken for the conversation's last send."""
     window = 12_000
-    worlds = build(window, answer=Compactor(limit=None), proxies=[{}, {}])
+    worlds = build(window, server=compactor(limit=None), proxies=[{}, {}])
     items = history(20)
     for body in (wish(items[:30], "turn"), request(items)):
         worlds.ask(body, path=PATH, proxy=0)
     worlds.ask(request(items), path=PATH, proxy=1)
     assert sent(worlds)[-2] == sent(worlds)[-1]
-    assert responses_answers.counted(sent(worlds)[-1]) < window
+    assert FACES["responses"].count(sent(worlds)[-1]) < window
 
 
 def test_a_compaction_of_a_conversation_held_upstream_disables_truncation(build: Any) -> None:
-    world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
+    server = compactor(limit=40_000)
+    server.held["resp_1"] = []
+    world = build(1_000_000, server=server, defaults={})
     body = wish(history(2, 3_000), "trigger", previous_response_id="resp_1")
     assert output_of(world, body, "trigger") == [SUMMARY]
     first, second = sent(world)
@@ -149,7 +122,7 @@ def test_a_compaction_of_a_conversation_held_upstream_disables_truncation(build:
 
 
 def test_one_that_cannot_be_made_to_fit_is_refused_in_the_apis_words(build: Any) -> None:
-    world = build(1_000_000, answer=Compactor(limit=50), defaults={})
+    world = build(1_000_000, server=compactor(limit=50), defaults={})
     answer = world.ask(wish(history(2), "trigger"), path=PATH)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "context_length_exceeded"

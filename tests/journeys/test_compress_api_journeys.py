@@ -79,7 +79,7 @@ def test_a_long_result_comes_back_as_an_excerpt_with_the_hash_of_its_whole(gatew
         "retrieval_count": 1,
     }
     assert original["original_tokens"] < reported["tokens_before"]
-    assert gateway.upstream.received == []
+    assert gateway.upstream.sent == []
 
 
 def test_the_figures_are_those_of_explain(gateway: World) -> None:
@@ -237,7 +237,7 @@ def test_without_the_setting_these_paths_pass_through(build: Any, stated: dict[s
     world = build(**stated)
     sent = one_call(LOG)
     compress(world, sent)
-    assert [json.loads(one.body) for one in world.upstream.received] == [sent]
+    assert [json.loads(one.body) for one in world.upstream.sent] == [sent]
     retrieve(world, "0" * 24)
     assert world.log("artifact_read") == []
 

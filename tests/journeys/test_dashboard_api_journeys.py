@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pydantic import TypeAdapter
 from support.journey import World, call, long_text, one_call, result
+from support.upstream import Sent
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.endpoints import operator
@@ -91,7 +92,7 @@ def test_requests_are_found_by_model_client_status_and_time(build: Any) -> None:
     assert ids("status=4xx") == ids("model=other") == []
     assert ids(f"q={line['key']}") == ["its"]
     assert {one["client"] for one in at(world, "/conversations")["conversations"]} <= {"codex", "crush"}
-    assert all(b"x-context-proxy-client" not in seen.headers for seen in world.upstream.received)
+    assert all(b"x-context-proxy-client" not in seen.headers for seen in world.upstream.sent)
 
 
 def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) -> None:
@@ -140,13 +141,10 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
     monkeypatch.setattr(operator, "LOOK_SECONDS", 0.05)
     over = threading.Event()
 
-    async def hold(received: Any, send: Any) -> bool:
-        import asyncio
+    def hold(_: Sent) -> None:
+        over.wait()
 
-        await asyncio.to_thread(over.wait)
-        return False
-
-    world = build(8_000, answer=hold)
+    world = build(8_000, hold)
     asking = threading.Thread(target=world.ask, args=(growing(12),), kwargs={"x_request_id": "now"})
     root = world.proxies[0].removesuffix("/v1")
     try:
@@ -154,7 +152,7 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
             assert stream.headers["content-type"] == "text/event-stream"
             reported = lines_of(stream)
             asking.start()
-            running = next(one["running"] for one in reported if one["running"] and world.upstream.received)
+            running = next(one["running"] for one in reported if one["running"] and world.upstream.sent)
             assert [one["request_id"] for one in running] == ["now"]
             opened = at(world, "/decisions/now")
             assert (opened["outcome"], len(opened["blocks"])) == ("running", 25)

@@ -8,9 +8,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from starlette.types import Send
 from support.journey import KEY, World, call, kept_in, long_text, one_call, result
-from support.waiting import PATIENCE_SECONDS
+from support.upstream import Sent
 
 CANARY = "canary-of-content"
 
@@ -80,12 +79,10 @@ def test_the_number_of_requested_decisions_is_checked_against_what_is_stored(bui
 def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:
     seen: list[dict[str, Any]] = []
 
-    async def look(received: Any, send: Send) -> bool:
-        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client:
-            seen.append((await client.get(world.proxies[0].replace("/v1", "/decisions"))).json())
-        return False
+    def look(_: Sent) -> None:
+        seen.append(at(world, "/decisions").json())
 
-    world: World = build(8_000, answer=look)
+    world: World = build(8_000, look)
     assert world.ask(growing(12), x_request_id="waiting").status_code == 200
     world.logged("request_done")
     (running,) = seen[0]["running"]
@@ -102,7 +99,7 @@ def test_the_prefix_stays_the_same_while_nothing_is_cut(build: Any) -> None:
         world.ask(growing(turn))
     done = world.logged("request_done", 7)
     assert [line.get("prefix_kept") for line in done] == [None] + [1.0] * 6
-    for before, after in zip(world.upstream.received, world.upstream.received[1:], strict=False):
+    for before, after in zip(world.upstream.sent, world.upstream.sent[1:], strict=False):
         assert after.body.startswith(before.body.removesuffix(b"]}"))
 
 
@@ -157,7 +154,7 @@ def test_a_dry_run_shows_what_a_real_request_then_gets_and_leaves_no_trace(build
     reported = answer.json()
     assert kept_in(world.folder) == before
     assert world.kept == {}
-    assert world.upstream.received == []
+    assert world.upstream.sent == []
     assert at(world, "/decisions").json()["decisions"] == []
     assert CANARY not in answer.text
     world.ask(body, x_request_id="real")

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from support import valid_messages
 from support.journey import call, long_text, result
-from support.keeping_server import KeepingServer
+from support.keeping_server import keeping
 from support.responses_journey import PATH
+from support.upstream import Answer, ScriptedModel, valid
 
 TASK = {"role": "user", "content": "Look at the log."}
 ABORTED = {"model": "m", "messages": [TASK, call(1), {"role": "user", "content": "Stop. Try again."}]}
@@ -24,7 +24,7 @@ def test_a_call_without_a_result_gets_one_after_the_refusal(build: Any) -> None:
     answer = world.ask(ABORTED)
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
     assert answer.headers["x-context-proxy-edits"] == "history_healed=1"
-    assert [json.loads(one.body) == ABORTED for one in world.upstream.received] == [True, False]
+    assert [json.loads(one.body) == ABORTED for one in world.upstream.sent] == [True, False]
     found = world.upstream.last.messages
     assert [message["role"] for message in found] == ["user", "assistant", "tool", "user"]
     assert (found[2]["tool_call_id"], "no result" in found[2]["content"]) == ("call_1", True)
@@ -43,31 +43,25 @@ def test_items_are_healed_after_the_words_of_openai(build: Any, members: dict[st
     lacking = {"type": "function_call", "call_id": "call_1", "name": "ls", "arguments": "{}"}
     orphan = {"type": "function_call_output", "call_id": "call_2", "output": "of a call that is gone"}
     for items, healed in (([TASK, lacking], ["call_1"]), ([TASK, orphan], [])):
-        server = KeepingServer()
-        answer = build(answer=server).ask({"model": "m", "input": items, **members}, path=PATH)
-        assert (answer.status_code, len(server.refusals)) == (200, 1)
-        assert [item["call_id"] for item in server.bodies[-1]["input"] if "output" in item] == healed
+        server = keeping()
+        answer = build(server=server).ask({"model": "m", "input": items, **members}, path=PATH)
+        assert (answer.status_code, server.refusals) == (200, 1)
+        assert [item["call_id"] for item in json.loads(server.bodies[-1])["input"] if "output" in item] == healed
 
 
 @pytest.mark.parametrize("settings", [{"history": "off"}, {"overflow": {"retry": False}}])
 def test_the_refusal_passes_where_nothing_is_to_be_healed(build: Any, settings: dict[str, Any]) -> None:
     world = build(**settings)
     answer = world.ask(ABORTED)
-    assert (answer.status_code, len(world.upstream.received)) == (400, 1)
+    assert (answer.status_code, len(world.upstream.sent)) == (400, 1)
     assert "must be followed by tool messages" in answer.json()["error"]["message"]
 
 
 def test_what_the_upstream_takes_is_never_repaired(build: Any) -> None:
-    async def lenient(_: Any, send: Any) -> bool:
-        body = b'{"choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}'
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-        return True
-
-    world = build(answer=lenient)
+    body = b'{"choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}'
+    world = build(128_000, lambda _: Answer(200, body))
     assert world.ask(ABORTED).status_code == 200
-    assert [json.loads(one.body) for one in world.upstream.received] == [ABORTED]
+    assert [json.loads(one.body) for one in world.upstream.sent] == [ABORTED]
 
 
 def test_a_history_that_is_cut_besides_is_healed_and_cut(build: Any) -> None:
@@ -77,20 +71,9 @@ def test_a_history_that_is_cut_besides_is_healed_and_cut(build: Any) -> None:
     answer = world.ask(body)
     assert answer.status_code == 200
     assert answer.headers["x-context-proxy-edits"] == "history_healed=1;truncate_tool_output=1"
-    sent = [one.messages for one in world.upstream.received]
+    sent = [one.messages for one in world.upstream.sent]
     assert sent[0][2] == sent[1][2]
     assert len(sent[1]) == len(sent[0]) + 1
-
-
-async def strict(request: Any, send: Any) -> bool:
-    """An upstream that is as strict as the Messages API."""
-    found = valid_messages.complaints(json.loads(request.body))
-    error = {"type": "error", "error": {"type": "invalid_request_error", "message": "\n".join(found)}}
-    message = {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": 400 if found else 200, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(error if found else message).encode()})
-    return True
 
 
 def use(number: int) -> dict[str, Any]:
@@ -120,7 +103,7 @@ LOOKING = {"type": "text", "text": "Let me look."}
     ],
 )
 def test_what_the_api_merges_is_one_message_for_pairing(history: Any, healed: int, build: Any) -> None:
-    world = build(answer=strict)
+    world = build(server=ScriptedModel([valid]))
     messages = [TASK, *history, {"role": "user", "content": "Stop. Try again."}]
     for _ in range(2):
         answer = world.ask({"model": "m", "max_tokens": 100, "messages": messages}, path="/messages")

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support.journey import Received, World, call, long_text, result
+from support.journey import World, call, long_text, result
+from support.upstream import Answer, Sent
 
 WINDOW = 8_000
 SYSTEM = {"role": "system", "content": "You find out why the build is red. Never touch the main branch."}
@@ -37,14 +37,14 @@ def test_sixty_turns_over_a_small_window_are_all_answered(build: Any) -> None:
     world = build(WINDOW)
     messages = run(world, 60)
     # The model server refuses what is not paired or over its window: each of these was taken.
-    assert len(world.upstream.received) == 60
+    assert len(world.upstream.sent) == 60
     assert len(json.dumps(messages)) > 5 * WINDOW * 4
-    for received in world.upstream.received:
+    for received in world.upstream.sent:
         assert received.messages[0] == SYSTEM
         assert [message for message in received.messages if message["role"] == "user"][-1]["content"].endswith(
             TASK["content"]
         )
-        assert len(received.messages) > 2 or received is world.upstream.received[0]
+        assert len(received.messages) > 2 or received is world.upstream.sent[0]
 
 
 def test_the_newest_results_reach_the_model(build: Any) -> None:
@@ -58,7 +58,7 @@ def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
     world = build(WINDOW, learning=NOTHING_LEARNED)
     run(world, 60, result_lines=30)
     cuts = 0
-    for before, after in zip(world.upstream.received, world.upstream.received[1:], strict=False):
+    for before, after in zip(world.upstream.sent, world.upstream.sent[1:], strict=False):
         kept = _before_the_list_ends(before.body)
         if not after.body.startswith(kept):
             cuts += 1
@@ -94,11 +94,11 @@ def test_a_cut_says_where_what_is_left_out_is_kept(build: Any) -> None:
 def test_two_workers_over_one_folder_send_the_same_bytes(build: Any) -> None:
     alone = build(WINDOW, learning=NOTHING_LEARNED)
     run(alone, 40)
-    bodies = [received.body for received in alone.upstream.received]
-    alone.upstream.received.clear()
+    bodies = [received.body for received in alone.upstream.sent]
+    alone.upstream.sent.clear()
     restarted = build(WINDOW, proxies=[{}, {}], learning=NOTHING_LEARNED)
     run(restarted, 40, proxies=2)
-    assert [received.body for received in restarted.upstream.received] == bodies
+    assert [received.body for received in restarted.upstream.sent] == bodies
 
 
 def test_one_result_larger_than_the_window_is_cut_to_fit(build: Any) -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_fit_is_refused_at_once_with_its_sizes_and_never_sent(build:
     world = build(WINDOW)
     rules = {"role": "system", "content": long_text(3_000)}
     answer = world.ask({"model": "gpt-4o", "messages": [rules, {"role": "user", "content": "Go."}]})
-    assert (answer.status_code, world.upstream.received) == (400, [])
+    assert (answer.status_code, world.upstream.sent) == (400, [])
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
     assert "messages[0] (system, " in error["message"]
@@ -139,27 +139,24 @@ def test_a_window_smaller_than_stated_is_discovered_transparently_and_remembered
         messages += [call(number), result(number, long_text(100, f"log-{number}"))]
     first = world.ask({"model": "gpt-4o", "messages": messages})
     assert (first.status_code, first.headers["x-context-proxy-attempts"]) == (200, "2")
-    assert len(world.upstream.received) == 2
-    assert len(world.upstream.received[1].body) < len(world.upstream.received[0].body)
+    assert len(world.upstream.sent) == 2
+    assert len(world.upstream.sent[1].body) < len(world.upstream.sent[0].body)
     assert world.logged("overflow_detected")[0]["limit"] == 8_000
 
 
-async def _always_too_long(received: Received, send: Send) -> bool:
+def _always_too_long(sent: Sent) -> Answer:
     message = "This model's maximum context length is 8000 tokens. However, your messages resulted in 9000 tokens."
-    body = json.dumps({"error": {"message": message, "code": "context_length_exceeded", "param": "messages"}}).encode()
-    await send({"type": "http.response.start", "status": 400, "headers": [(b"content-type", b"application/json")]})
-    await send({"type": "http.response.body", "body": body})
-    return True
+    return sent.face.error(message, code="context_length_exceeded", param="messages")
 
 
 def test_an_upstream_that_always_refuses_gets_at_most_two_sends(build: Any) -> None:
-    world = build(8_000, answer=_always_too_long)
+    world = build(8_000, _always_too_long)
     messages = [SYSTEM, TASK]
     for number in range(4):
         messages += [call(number), result(number, long_text(100, f"log-{number}"))]
     answer = world.ask({"model": "m", "messages": messages})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
-    assert 1 <= len(world.upstream.received) <= 2
+    assert 1 <= len(world.upstream.sent) <= 2
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,16 @@ import base64
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, long_text
-from support.journey_models import respond
 from support.line_api import LINES
-from support.line_model import LineModel, tokens_of
 from support.media_samples import PNG, data_url
-from support.serving import serving
+from support.upstream import Over, Rule, Says, ScriptedModel, answering, listening, valid
+from support.upstream import words as words_of
+from support.upstream.lines import Lines, blind, tokens_of
 
 from proxy.core.conversation import Message
 from proxy.wire import WIRES, Wire
@@ -31,7 +30,18 @@ TASK = [b"system\n> You help.", b"user\n> Look at the log."]
 def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
     """`build` for a proxy to which lines are one more wire."""
     monkeypatch.setitem(cast(dict[bytes, Wire], WIRES), LINES.end, LINES)
-    return build
+
+    def built(window_tokens: int = 128_000, *rules: Rule, says: Says | None = None, **stated: Any) -> World:
+        upstream = ScriptedModel([valid, *rules], says or words_of("> Done."), [Lines()])
+        return build(window_tokens, server=upstream, **stated)
+
+    return built
+
+
+def over(tokens: int, *, late: bool = False) -> Over:
+    """The limit of a window."""
+    said = "too_long\n> The prompt has {seen} tokens, but the context window is {limit} tokens."
+    return Over("prompt", tokens, said, arrives="first event" if late else "body")
 
 
 def answer_to(world: World, content: bytes, *, proxy: int = 0) -> httpx.Response:
@@ -57,7 +67,7 @@ def one_call(text: str = LONG) -> list[bytes]:
 
 
 def sent(world: World, number: int = -1) -> Sequence[Message]:
-    return LINES.parse(world.upstream.received[number].body).conversation.messages
+    return LINES.parse(world.upstream.sent[number].body).conversation.messages
 
 
 def answer_lines(answer: httpx.Response) -> list[str]:
@@ -73,7 +83,7 @@ def words(answer: httpx.Response) -> str:
 
 @STREAMED
 def test_what_fits_passes_byte_for_byte_in_both_directions(stream: bool, lines: Build) -> None:
-    world = lines(answer=LineModel("> Hello\n> there."))
+    world = lines(says=words_of("> Hello\n> there."))
     content = body(TASK, stream=stream, colour="blue")
     answer = answer_to(world, content)
     assert world.upstream.last.body == content
@@ -82,7 +92,7 @@ def test_what_fits_passes_byte_for_byte_in_both_directions(stream: bool, lines: 
 
 
 def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(lines: Build) -> None:
-    world = lines(answer=LineModel())
+    world = lines()
     messages = one_call()
     answer = answer_to(world, body(messages, offers="fetch bash", colour="blue"))
     assert answer.headers["x-context-proxy-edits"] == "truncate_tool_output=1"
@@ -112,8 +122,7 @@ def grown(exchanges: int) -> list[bytes]:
 def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Build) -> None:
     window = 6_000
     model, learning = [{"match": "*", "tokenizer": "o200k_base"}], {"enabled": False}
-    answers = LineModel(window_tokens=window)
-    world = lines(window, answer=answers, proxies=[{}, {}], models=model, learning=learning)
+    world = lines(window, over(window), proxies=[{}, {}], models=model, learning=learning)
     for exchanges in range(1, 41):
         answer = answer_to(world, body(grown(exchanges), limits="most=300"))
         assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "1"), answer.text
@@ -121,7 +130,7 @@ def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Bu
     assert [found.raw for found in last[:2]] == TASK
     assert sum("earlier messages" in found.text() for found in last) == 1
     assert last[-1].raw == grown(40)[-1]
-    bodies = [received.body for received in world.upstream.received]
+    bodies = [received.body for received in world.upstream.sent]
     cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
     assert 0 < cuts < 8
     assert answer_to(world, body(grown(40), limits="most=300"), proxy=1).status_code == 200
@@ -140,7 +149,7 @@ def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Bu
 
 @pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
 def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str], lines: Build) -> None:
-    world = lines(answer=LineModel(), models=[{"match": "*", "input": reads}])
+    world = lines(models=[{"match": "*", "input": reads}])
     result = f"tool\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode()
     shown = f"user\n> and this\n! {data_url(PNG, 'image/jpeg')}".encode()
     answer = answer_to(world, body([*TASK, CALL, result, shown]))
@@ -158,16 +167,12 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
 
 
 def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> None:
-    async def site(scope: Scope, _: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await respond(send, PNG, b"image/png")
-
     world = lines(
-        answer=LineModel(),
         models=[{"match": "*", "input": ["text", "vision"]}],
         media={"fetch_remote_images": True, "allow_private_addresses": True},
     )
-    with serving(site) as address:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: %d\r\n\r\n" % len(PNG)
+    with listening(answering(head + PNG)) as address:
         answer = answer_to(world, body([*TASK, f"user\n> What is it?\n! {address}/a.png".encode()]))
     assert answer.status_code == 200, answer.text
     words, label, image = sent(world)[-1].raw.removeprefix(b"user\n").split(b"\n")
@@ -176,14 +181,16 @@ def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> Non
 
 
 def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:
-    world = lines(answer=LineModel())
+    world = lines()
     answer_to(world, body(one_call(f"Here: {data_url(PNG, 'image/png')} is it.")))
     assert "[cannot read]" in sent(world)[3].text()
     assert base64.b64encode(PNG) not in world.upstream.last.body
 
 
 def test_a_window_that_a_request_states_binds_it_and_no_other(lines: Build) -> None:
-    world = lines(50_000, answer=LineModel())
+    world = lines(
+        50_000,
+    )
     for limits, is_cut in (("window=6000 most=300", True), ("most=300", False), ("window=6000", True)):
         assert answer_to(world, body(grown(20), limits=limits)).status_code == 200
         assert (len(sent(world)) < len(grown(20))) == is_cut
@@ -191,17 +198,17 @@ def test_a_window_that_a_request_states_binds_it_and_no_other(lines: Build) -> N
 
 
 def test_a_refusal_of_a_window_that_a_request_states_teaches_only_such_requests(lines: Build) -> None:
-    world = lines(50_000, answer=LineModel("> Done.", window_tokens=8_000))
+    world = lines(50_000, over(8_000))
     stated = body(grown(30), limits="window=12000")
     assert [answer_to(world, stated).headers["x-context-proxy-attempts"] for _ in range(2)] == ["2", "1"]
-    world.upstream.answer = LineModel()
+    world.upstream.rules = [valid]
     for plain in (body(grown(30)), body(grown(30), limits="window=12001")):
         answer_to(world, plain)
         assert tokens_of(LINES.parse(world.upstream.last.body)) > 8_000
 
 
 def test_a_reply_limit_that_leaves_no_room_is_lowered_in_place(lines: Build) -> None:
-    world = lines(answer=LineModel())
+    world = lines()
     answer_to(world, body(TASK, limits="window=6000 most=9000", colour="blue"))
     head = world.upstream.last.body.partition(b"\n\n")[0].decode().split("\n")
     (limits,) = (line for line in head if line.startswith("limits: "))
@@ -213,11 +220,11 @@ def test_a_reply_limit_that_leaves_no_room_is_lowered_in_place(lines: Build) -> 
 @STREAMED
 @pytest.mark.parametrize("late", [False, True], ids=["status", "line"])
 def test_a_refusal_is_cured_unseen(stream: bool, late: bool, lines: Build) -> None:
-    world = lines(15_000, answer=LineModel("> Here I am.", window_tokens=8_000, is_late=late))
+    world = lines(15_000, over(8_000, late=late), says=words_of("> Here I am."))
     answer = answer_to(world, body(grown(30), stream=stream))
     assert (answer.status_code, words(answer)) == (200, "Here I am.")
     assert answer.headers["x-context-proxy-attempts"] == "2"
-    first, second = (LINES.parse(received.body) for received in world.upstream.received)
+    first, second = (LINES.parse(received.body) for received in world.upstream.sent)
     assert len(second.conversation) < len(first.conversation)
     assert "refused" not in answer.text
     assert world.logged("limit_learned")[0]["limit_tokens"] == 8_000
@@ -226,7 +233,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, late: bool, lines: Build) -> No
 
 @STREAMED
 def test_an_image_that_is_refused_is_sent_as_words_and_that_is_remembered(stream: bool, lines: Build) -> None:
-    world = lines(answer=LineModel("> I cannot see it.", is_blind=True))
+    world = lines(128_000, blind, says=words_of("> I cannot see it."))
     messages = [*TASK, f"user\n> What is it?\n! {data_url(PNG, 'image/png')}".encode()]
     for attempts in ("2", "1"):
         answer = answer_to(world, body(messages, stream=stream))
@@ -238,24 +245,26 @@ def test_an_image_that_is_refused_is_sent_as_words_and_that_is_remembered(stream
 
 @STREAMED
 def test_what_cannot_be_cured_is_refused_in_the_words_of_the_api(stream: bool, lines: Build) -> None:
-    world = lines(15_000, answer=LineModel(window_tokens=10))
+    world = lines(15_000, over(10))
     answer = answer_to(world, body(grown(30), stream=stream))
-    assert len(world.upstream.received) == 2
+    assert len(world.upstream.sent) == 2
     assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8")
     assert answer_lines(answer)[0] == "refused: context_length_exceeded"
     assert "once more after its prompt" in words(answer)
 
 
 def test_required_content_that_never_fits_is_refused_before_it_is_sent(lines: Build) -> None:
-    world = lines(8_000, answer=LineModel())
+    world = lines(
+        8_000,
+    )
     answer = answer_to(world, body([message("system", LONG), *TASK[1:]], model="gpt-4o"))
     assert (answer.status_code, answer_lines(answer)[0]) == (400, "refused: context_length_exceeded")
     assert "messages[0] (system" in words(answer)
-    assert world.upstream.received == []
+    assert world.upstream.sent == []
 
 
 def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(lines: Build) -> None:
-    world = lines(answer=LineModel())
+    world = lines()
     broken = [
         *TASK,
         b"assistant fetch look\n= {}\n= {}",
@@ -272,7 +281,7 @@ def test_a_history_that_does_not_pair_up_is_refused_repaired_and_remembered(line
 
 
 def test_a_refusal_whose_limit_the_request_quotes_teaches_as_its_count_is_the_upstreams(lines: Build) -> None:
-    world = lines(15_000, answer=LineModel("> Done.", window_tokens=8_000))
+    world = lines(15_000, over(8_000))
     quoted = message("user", 'It said "the context window is 8000 tokens" again.')
     answer = answer_to(world, body([*grown(30), quoted]))
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
@@ -280,7 +289,7 @@ def test_a_refusal_whose_limit_the_request_quotes_teaches_as_its_count_is_the_up
 
 
 def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:
-    answer = answer_to(lines(answer=LineModel()), b"model: m")
+    answer = answer_to(lines(), b"model: m")
     assert answer.status_code == 400
     assert answer_lines(answer) == ["refused: malformed_request", "> a request ends with a blank line"]
 
@@ -290,9 +299,9 @@ def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> 
 
 def learnt(lines: Build) -> tuple[World, str]:
     """A world, and the name of the artifact in it; its model is taught later."""
-    world = lines(answer=LineModel())
+    world = lines()
     answer_to(world, body(one_call(), offers="fetch"))
-    world.upstream.received.clear()
+    world.upstream.sent.clear()
     return world, next(iter(world.kept))
 
 
@@ -304,12 +313,12 @@ def reads(name: str, **parameters: str) -> str:
 @STREAMED
 def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -> None:
     world, name = learnt(lines)
-    world.upstream.answer = LineModel(f"> Let me look.\n{reads(name, lines='2500-2502')}", "> It is 42.")
+    world.upstream.says = words_of(f"> Let me look.\n{reads(name, lines='2500-2502')}", "> It is 42.")
     answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
     assert answer_lines(answer).count("assistant") == 1
-    first, second = world.upstream.received
+    first, second = world.upstream.sent
     assert b"\noffers: fetch read_artifact\n" in first.body
     assert second.body.startswith(first.body)
     made, page = sent(world)[-2:]
@@ -329,9 +338,9 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -
 @pytest.mark.parametrize("spoken", [True, False])
 def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines: Build) -> None:
     world, name = learnt(lines)
-    world.upstream.answer = LineModel(("> Once more.\n" if spoken else "") + reads(name, lines="1-5"))
+    world.upstream.says = words_of(("> Once more.\n" if spoken else "") + reads(name, lines="1-5"))
     answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
-    assert len(world.upstream.received) == 9
+    assert len(world.upstream.sent) == 9
     assert "ended: done" in answer_lines(answer)
     assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
 
@@ -343,7 +352,7 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
 ) -> None:
     world, name = learnt(lines)
     mixed = "\n".join([reads(name, lines="7-8"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
-    world.upstream.answer = LineModel(f"> Both.\n{mixed}", "> I see.")
+    world.upstream.says = words_of(f"> Both.\n{mixed}", "> I see.")
     answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
     assert answer_lines(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
     back = [*one_call(), b'assistant fetch\n= {"url": "x"}\n> Both.', message("tool", "a page")]
@@ -359,20 +368,20 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
 
 
 def test_a_replica_that_has_seen_none_of_it_puts_back_the_same(lines: Build) -> None:
-    world = lines(answer=LineModel(), proxies=[{}, {}])
+    world = lines(proxies=[{}, {}])
     answer_to(world, body(one_call(), offers="fetch"))
     name = next(iter(world.kept))
-    world.upstream.answer = LineModel(f"{reads(name)}\n+ fetch\n= {{}}", "> I see.")
+    world.upstream.says = words_of(f"{reads(name)}\n+ fetch\n= {{}}", "> I see.")
     answer_to(world, body(one_call(), offers="fetch"))
     back = body([*one_call(), CALL, message("tool", "a page")], offers="fetch")
     for proxy in (0, 1):
         answer_to(world, back, proxy=proxy)
-    assert world.upstream.received[-1].body == world.upstream.received[-2].body
+    assert world.upstream.sent[-1].body == world.upstream.sent[-2].body
     assert [one.name for one in sent(world)[4].calls] == ["read_artifact", "fetch"]
 
 
 def test_a_request_that_must_call_goes_without_our_tool(lines: Build) -> None:
-    world = lines(answer=LineModel())
+    world = lines()
     content = body([*TASK], offers="fetch", **{"must call": "yes"})
     answer_to(world, content)
     assert world.upstream.last.body == content

@@ -166,7 +166,7 @@ def test_images_of_a_parallel_batch_go_behind_all_of_it_and_the_prefix_stays(bui
     longer = [*messages, {"role": "assistant", "content": "I see."}, {"role": "user", "content": "And?"}]
     second = sent(world, {"model": "seeing", "messages": longer})
     assert second[: len(first)] == first
-    assert world.upstream.received[1].body.startswith(world.upstream.received[0].body[:-3])
+    assert world.upstream.sent[1].body.startswith(world.upstream.sent[0].body[:-3])
 
 
 def test_mistral_gets_a_word_of_the_assistant_between_results_and_images(build: Callable[..., World]) -> None:

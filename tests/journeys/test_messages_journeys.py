@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from support.agent_model import AgentModel, Refuses
 from support.journey import World, long_text
-from support.messages_answers import REFUSALS
-from support.messages_journey import PATH, MessagesServer, ask, marked, request, results_of, said_by, work
+from support.messages_journey import PATH, ask, marked, request, results_of, said_by, work
+from support.upstream import Over, OverAtStep, worker
+from support.upstream.messages import REFUSALS
 
 WINDOW = 8_000
 NOTHING_LEARNED = {"enabled": False}
@@ -23,7 +23,7 @@ def log_of(turn: int) -> str:
 
 
 def sent_by(world: World) -> list[list[dict[str, Any]]]:
-    return [json.loads(received.body)["messages"] for received in world.upstream.received]
+    return [json.loads(received.body)["messages"] for received in world.upstream.sent]
 
 
 def unmarked(messages: list[dict[str, Any]]) -> Any:
@@ -32,14 +32,14 @@ def unmarked(messages: list[dict[str, Any]]) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, stream: bool) -> None:
-    server = MessagesServer(AgentModel(1_000, Refuses("anthropic", limit=WINDOW)))
-    world = build(WINDOW, answer=server)
+    server = worker(Over("prompt", WINDOW, "anthropic"))
+    world = build(WINDOW, server=server)
     messages = work(world, 40, log_of, stream=stream)
-    assert server.model.complaints == []
-    assert server.model.refusals == 0
-    assert len(server.model.seen) == 40
+    assert server.complaints == []
+    assert server.refusals == 0
+    assert len(server.sent) == 40
     assert len(json.dumps(messages)) > 5 * WINDOW * 4
-    for received in world.upstream.received:
+    for received in world.upstream.sent:
         body = json.loads(received.body)
         assert body["messages"][0]["role"] == "user"
         assert body["system"] == request([])["system"]
@@ -49,19 +49,19 @@ def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, 
 @pytest.mark.parametrize("form", sorted(REFUSALS.keys() - {"413 bytes", "ours, no code", "kimi"}))
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
-    server = MessagesServer(AgentModel(1_000, Refuses(form, turn=4, once=True)))
-    world = build(1_000_000, answer=server, defaults={})
+    server = worker(OverAtStep(form, 4, once=True))
+    world = build(1_000_000, server=server, defaults={})
     work(world, 6, log_of, stream=stream)
-    assert server.model.complaints == []
-    assert server.model.refusals == 1
-    assert len(server.model.seen) == 7
+    assert server.complaints == []
+    assert server.refusals == 1
+    assert len(server.sent) == 7
 
 
 @pytest.mark.parametrize("form", ["anthropic", "openai", "vllm", "llama.cpp", "in the stream"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_final_refusal_uses_the_words_that_claude_code_recognises(build: Any, form: str, stream: bool) -> None:
-    server = MessagesServer(AgentModel(1_000, Refuses(form, limit=50)))
-    world = build(1_000_000, answer=server, defaults={})
+    server = worker(Over("prompt", 50, form))
+    world = build(1_000_000, server=server, defaults={})
     answer = ask(world, request([{"role": "user", "content": "Read all. " * 200}], stream=stream))
     assert answer.status_code == 400
     body = answer.json()
@@ -70,20 +70,20 @@ def test_a_final_refusal_uses_the_words_that_claude_code_recognises(build: Any, 
     reported = PROMPT_TOO_LONG.fullmatch(body["error"]["message"])
     assert reported is not None, body
     assert int(reported[1]) > int(reported[2])
-    assert len(server.model.seen) == 2
+    assert len(server.sent) == 2
 
 
 def test_what_cannot_fit_is_refused_with_the_size_that_the_client_has(build: Any) -> None:
-    server = MessagesServer(AgentModel(1_000, Refuses("vllm", limit=1_000)))
-    world = build(1_000, answer=server)
+    server = worker(Over("prompt", 1_000, "vllm"))
+    world = build(1_000, server=server)
     body = request([{"role": "user", "content": "Read all."}], system="word " * 3_000)
     reported = PROMPT_TOO_LONG.fullmatch(ask(world, body).json()["error"]["message"])
     assert reported is not None
-    assert (int(reported[1]), int(reported[2])) == (server.model.seen[0].tokens, 1_000)
+    assert (int(reported[1]), int(reported[2])) == (server.sent[0].tokens, 1_000)
 
 
 def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
-    world = build(128_000, answer=MessagesServer())
+    world = build(128_000, server=worker())
     messages = work(world, 1, lambda _: "x")
     content = messages[1]["content"]
     long = [*messages[:-1], {"role": "user", "content": results_of(content, long_text(9_000))}]
@@ -97,7 +97,7 @@ def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
 
 
 def test_what_needs_nothing_is_forwarded_as_the_very_bytes_with_its_headers(build: Any) -> None:
-    world = build(128_000, answer=MessagesServer())
+    world = build(128_000, server=worker())
     body = b'{ "model":"m", "max_tokens": 9,"messages" : [ {"role":"user", "content":"hi"} ], "unknown":[ 1.0 ] }'
     headers = {"x_api_key": "sk-ant-canary", "anthropic_version": "2023-06-01", "anthropic_beta": "a,b"}
     world.ask(body, path=f"{PATH}?beta=true", **headers)
@@ -107,7 +107,7 @@ def test_what_needs_nothing_is_forwarded_as_the_very_bytes_with_its_headers(buil
 
 
 def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
-    world = build(WINDOW, answer=MessagesServer(), learning=NOTHING_LEARNED)
+    world = build(WINDOW, server=worker(), learning=NOTHING_LEARNED)
     work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
     cuts, before = 0, list[Any]()
     for sent in map(unmarked, sent_by(world)):
@@ -117,7 +117,7 @@ def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
 
 
 def test_replicas_and_restarts_send_the_same(build: Any) -> None:
-    world = build(WINDOW, answer=MessagesServer(), learning=NOTHING_LEARNED, proxies=[{}, {}])
+    world = build(WINDOW, server=worker(), learning=NOTHING_LEARNED, proxies=[{}, {}])
     messages = work(world, 20, log_of)
     for proxy in (0, 1):
         said_by(world, request(marked(messages)), proxy)
@@ -126,28 +126,28 @@ def test_replicas_and_restarts_send_the_same(build: Any) -> None:
 
 
 def test_a_reply_limit_beyond_the_window_is_lowered_where_the_upstream_counts_it(build: Any) -> None:
-    server = MessagesServer()
-    world = build(WINDOW, answer=server)
+    server = worker()
+    world = build(WINDOW, server=server)
     work(world, 3, log_of, max_tokens=32_000)
-    limits = [json.loads(received.body)["max_tokens"] for received in world.upstream.received]
+    limits = [json.loads(received.body)["max_tokens"] for received in world.upstream.sent]
     assert all(256 <= limit < WINDOW for limit in limits)
 
 
 def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_returned(build: Any) -> None:
-    server = MessagesServer(AgentModel(1_000, Refuses("openai", limit=50)))
-    world = build(100_000, answer=server, defaults={})
+    server = worker(Over("prompt", 50, "openai"))
+    world = build(100_000, server=server, defaults={})
     thread = {"type": "continue", "previous_message_id": "msg_1"}
     content = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": long_text(9_000)}]
     body = request([{"role": "user", "content": content}], thread=thread)
     answer = ask(world, body)
-    assert [json.loads(received.body) for received in world.upstream.received] == [body]
+    assert [json.loads(received.body) for received in world.upstream.sent] == [body]
     assert PROMPT_TOO_LONG.fullmatch(answer.json()["error"]["message"])
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, stream: bool) -> None:
-    server = MessagesServer()
-    world = build(128_000, answer=server)
+    server = worker()
+    world = build(128_000, server=server)
     calls = [{"type": "tool_use", "id": name, "name": "bash", "input": {}} for name in ("toolu_a", "toolu_b")]
     results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in ("toolu_b", "toolu_lost")]
     history = [
@@ -156,15 +156,15 @@ def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, str
         {"role": "user", "content": [*results, {"type": "text", "text": "Go on."}]},
     ]
     said_by(world, request(marked(history), stream=stream))
-    first, second = server.model.seen
+    first, second = server.sent
     assert (bool(first.complaints), second.complaints) == (True, [])
-    blocks = [block for message in second.body["messages"][2:] for block in message["content"]]
+    blocks = [block for message in second.messages[2:] for block in message["content"]]
     assert {block.get("tool_use_id") for block in blocks} == {"toolu_a", "toolu_b", None}
     assert [block["text"] for block in blocks if block["type"] == "text"] == ["Go on."]
 
 
 def test_errors_of_the_proxy_are_the_apis(build: Any) -> None:
-    world = build(128_000, answer=MessagesServer())
+    world = build(128_000, server=worker())
     answer = world.ask(b"{", path=PATH)
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
@@ -177,7 +177,7 @@ def thought(count: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("ends_with_a_call", [False, True])
 def test_old_thinking_of_the_first_turn_goes_before_the_newest_result_does(build: Any, ends_with_a_call: bool) -> None:
-    world = build(4_000, answer=MessagesServer())
+    world = build(4_000, server=worker())
     call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}
     newest = [thought(20), {**call, "id": "toolu_2"}]
     first = [thought(600), {"type": "text", "text": "It is red."}, *([call] if ends_with_a_call else [])]
@@ -201,7 +201,7 @@ def test_old_thinking_of_the_first_turn_goes_before_the_newest_result_does(build
 
 
 def test_the_thinking_before_an_open_result_stays_whatever_a_person_says_beside_it(build: Any) -> None:
-    world = build(4_000, answer=MessagesServer())
+    world = build(4_000, server=worker())
     content = [thought(400), {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}]
     result = [*results_of(content, "red"), {"type": "text", "text": long_text(200)}]
     messages = [{"role": "user", "content": "Read it."}, {"role": "assistant", "content": content}]

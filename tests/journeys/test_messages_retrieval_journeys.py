@@ -6,13 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support import messages_answers
-from support.journey import Received, World, long_text
-from support.journey_models import FAILURES, FailingLater
+from support.journey import World, long_text
 from support.messages_journey import MARK, ask, marked, request, said_by
-from support.model_turns import Answer, Usage, as_events, as_json
-from support.valid_messages import complaints
+from support.upstream import FAILURES, Answer, FailsLater, Reply, Says, ScriptedModel, Usage, in_turn
 
 LONG = long_text(5_000)
 FETCH = {"name": "fetch", "input_schema": {"type": "object"}, "cache_control": MARK}
@@ -28,33 +24,9 @@ def use(name: str, number: int, **given: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": f"toolu_{name}_{number}", "name": name, "input": given}
 
 
-class Scripted:
-    """Plays the given answers in order, then repeats the last one."""
-
-    def __init__(self, *contents: list[dict[str, Any]]) -> None:
-        self._contents = list(contents)
-        self.complaints: list[str] = []
-
-    async def __call__(self, received: Received, send: Send) -> bool:
-        body = json.loads(received.body)
-        self.complaints += complaints(body)
-        content = self._contents.pop(0) if len(self._contents) > 1 else self._contents[0]
-        answer = self._answer(body, content)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [(b"content-type", answer.content_type.encode())],
-            }
-        )
-        await send({"type": "http.response.body", "body": answer.body})
-        return True
-
-    def _answer(self, body: dict[str, Any], content: list[dict[str, Any]]) -> Answer:
-        calls = any(block["type"] == "tool_use" for block in content)
-        reason = "tool_use" if calls else "end_turn"
-        message = messages_answers._message(body, len(self._contents), Usage(100, 40, 7), content, reason)
-        return as_events(messages_answers._events(message)) if body.get("stream") else as_json(message)
+def saying(*contents: list[dict[str, Any]]) -> Says:
+    """Play these contents in order, the last one for ever."""
+    return in_turn(*(Reply("", content=content) for content in contents))
 
 
 def history(result: str = LONG) -> list[dict[str, Any]]:
@@ -70,19 +42,18 @@ def request_with_tool(messages: Any = None, **members: Any) -> dict[str, Any]:
 
 
 def learnt(build: Any, **stated: Any) -> tuple[World, str]:
-    world = build(answer=Scripted([text("Hm.")]), **stated)
+    world = build(server=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)), **stated)
     said_by(world, request_with_tool())
-    world.upstream.received.clear()
+    world.upstream.sent.clear()
     return world, next(name for name in world.kept if name.startswith("tool_fetch_"))
 
 
-def teach(world: World, *contents: list[dict[str, Any]]) -> Scripted:
-    world.upstream.answer = Scripted(*contents)
-    return world.upstream.answer
+def teach(world: World, *contents: list[dict[str, Any]]) -> None:
+    world.upstream.says = saying(*contents)
 
 
 def test_the_tool_is_last_after_the_clients_cache_mark(build: Any) -> None:
-    world = build(answer=Scripted([text("Hm.")]))
+    world = build(server=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)))
     said_by(world, request_with_tool())
     tools = json.loads(world.upstream.last.body)["tools"]
     assert tools[0] == FETCH
@@ -92,7 +63,7 @@ def test_the_tool_is_last_after_the_clients_cache_mark(build: Any) -> None:
 @STREAMED
 def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool, build: Any) -> None:
     world, name = learnt(build)
-    server = teach(
+    teach(
         world,
         [THOUGHT, text("Let me look."), use("read_artifact", 1, id=name, lines="2500-2502")],
         [text("It is 42.")],
@@ -102,8 +73,8 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     assert reported["stop_reason"] == "end_turn"
     assert reported["usage"]["output_tokens"] == 14
     assert reported["usage"]["cache_read_input_tokens"] == 40
-    assert server.complaints == []
-    first, second = (json.loads(received.body) for received in world.upstream.received)
+    assert world.upstream.complaints == []
+    first, second = (json.loads(received.body) for received in world.upstream.sent)
     assert second["messages"][:3] == first["messages"]
     call, page = second["messages"][3:]
     assert call["content"] == [
@@ -120,7 +91,7 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
 @STREAMED
 def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: bool, build: Any) -> None:
     world, name = learnt(build)
-    server = teach(
+    teach(
         world,
         [text("Both."), use("read_artifact", 1, id=name, lines="1-2"), use("fetch", 2, page=2)],
         [text("Done.")],
@@ -136,19 +107,19 @@ def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: 
     results = [block for message in sent[4:] for block in message["content"]]
     assert [block["tool_use_id"] for block in results] == ["toolu_read_artifact_1", "toolu_fetch_2"]
     assert "line 0: value" in results[0]["content"]
-    assert server.complaints == []
+    assert world.upstream.complaints == []
 
 
 @STREAMED
 def test_a_model_that_only_ever_reads_is_stopped_with_a_sentence(stream: bool, build: Any) -> None:
     world, name = learnt(build)
-    server = teach(world, [use("read_artifact", 1, id=name, lines="1-2")])
+    teach(world, [use("read_artifact", 1, id=name, lines="1-2")])
     reported = said_by(world, request_with_tool(stream=stream))
     assert reported["stop_reason"] == "end_turn"
     assert [block["type"] for block in reported["content"]] == ["text"]
-    assert len(world.upstream.received) == 9
-    assert set(server.complaints) == {
-        complaint for complaint in server.complaints if complaint.endswith("`tool_use` ids must be unique")
+    assert len(world.upstream.sent) == 9
+    assert set(world.upstream.complaints) == {
+        complaint for complaint in world.upstream.complaints if complaint.endswith("`tool_use` ids must be unique")
     }
 
 
@@ -159,8 +130,8 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
     spoken: list[dict[str, Any]], failure: str, stream: bool, build: Any
 ) -> None:
     world, name = learnt(build)
-    once = Scripted([*spoken, use("read_artifact", 1, id=name, lines="1-2")])
-    world.upstream.answer = FailingLater(once, failure)
+    teach(world, [*spoken, use("read_artifact", 1, id=name, lines="1-2")])
+    world.upstream.rules = [FailsLater(failure)]
     reported = said_by(world, request_with_tool(stream=stream))
     assert (reported["stop_reason"], reported["content"][:-1]) == ("end_turn", spoken)
     assert reported["content"][-1]["text"].startswith("(The answer ends here")
@@ -170,12 +141,7 @@ def test_an_answer_that_has_nothing_to_do_with_it_keeps_its_bytes(build: Any) ->
     world, _ = learnt(build)
     body = b'{ "type" : "message","content":[ {"type":"text","text":"x"} ], "stop_reason":"end_turn" }'
 
-    async def answer(_: Received, send: Send) -> bool:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": body})
-        return True
-
-    world.upstream.answer = answer
+    world.upstream.rules = [lambda _: Answer(200, body)]
     assert ask(world, request_with_tool()).content == body
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.journey import long_text, one_call
+from support.upstream import Answer, Sent
 
 LONG = long_text(5_000)
 BODY = json.dumps(one_call(LONG)).encode()
@@ -58,7 +59,7 @@ def test_an_unknown_mode_is_refused_and_nothing_is_sent(build: Any) -> None:
     answer = world.ask(BODY, x_context_proxy_mode="obsreve")
     assert answer.status_code == 400
     assert answer.json()["error"]["message"] == ("x-context-proxy-mode is 'obsreve'; allowed are observe, off, on")
-    assert not world.upstream.received
+    assert not world.upstream.sent
     assert [line["status"] for line in world.logged("request_done")] == [400]
 
 
@@ -89,14 +90,10 @@ def test_observing_says_what_the_upstream_refused_and_passes_it_as_it_is(build: 
 
 @pytest.mark.parametrize("mode", ["on", "observe"])
 def test_a_refused_key_is_reported_as_such_in_every_mode(mode: str, build: Any) -> None:
-    async def refuse(_: Any, send: Any) -> bool:
-        body = b'{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}'
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-        return True
+    def refuse(sent: Sent) -> Answer:
+        return sent.face.error("Incorrect API key provided.", 401, code="invalid_api_key")
 
-    world = build(answer=refuse, mode=mode)
+    world = build(128_000, refuse, mode=mode)
     assert world.ask(BODY).status_code == 401
     assert world.logged("request_done")[0]["refusal"] == "auth"
 
@@ -107,7 +104,7 @@ def test_observing_refuses_nothing(build: Any) -> None:
     request["messages"][1]["content"] = LONG
     body = json.dumps(request).encode()
     answer = world.ask(body)
-    assert [received.body for received in world.upstream.received] == [body]
+    assert [received.body for received in world.upstream.sent] == [body]
     assert answer.json()["error"]["message"].startswith("This model's maximum context length"), "the upstream's own"
 
 
@@ -180,5 +177,5 @@ def test_an_odd_name_of_a_model_is_the_upstreams_to_judge(model: Any, build: Any
     world = build()
     answer = world.ask(json.dumps({**one_call(LONG), "model": model}).encode())
     assert answer.status_code == 200
-    assert len(world.upstream.received) == 1
+    assert len(world.upstream.sent) == 1
     assert len(world.logged("request_done")[0].get("model", "")) <= 256

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from support.answer_shapes import understood
 from support.journey import KEY, call, result
-from support.journey_models import thinking
-
-from proxy.demo import Call, Reply
+from support.upstream import Call, Reply, thinking
 
 SIZE = 5_000_000
 TOOLS = [{"type": "function", "function": {"name": "fetch_page", "parameters": {"type": "object", "properties": {}}}}]
@@ -57,7 +55,7 @@ def curious(messages: Sequence[dict[str, Any]]) -> Reply:
 def test_a_needle_in_five_megabytes_is_found_in_three_rounds(
     language: str, window_tokens: int, stream: bool, build: Any
 ) -> None:
-    world = build(window_tokens, answer=thinking(curious), language=language)
+    world = build(window_tokens, says=thinking(curious), language=language)
     content = haystack()
     assert len(content) >= SIZE
     messages = [{"role": "user", "content": QUESTION}, call(1, "fetch_page"), result(1, content)]
@@ -65,7 +63,7 @@ def test_a_needle_in_five_megabytes_is_found_in_three_rounds(
     reported = understood(answer.content)["message"] if stream else answer.json()["choices"][0]["message"]
     assert reported["content"] == "Courier Zoltan.\n\nThey noted: the bell is broken, knock"
     assert not reported.get("tool_calls")
-    assert len(world.upstream.received) <= 4
+    assert len(world.upstream.sent) <= 4
     assert world.logged("request_done")[0]["retrieval_rounds"] <= 3
     assert [kept for kept in world.kept.values() if kept.decode() == content], "the whole is kept, byte for byte"
     assert json.dumps(KEY) not in world.log_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.journey import Received, World, call, long_text, result
+from support.journey import World, call, long_text, result
+from support.upstream import Sent
 
 from proxy.core.notices import MARK
 
@@ -23,7 +24,7 @@ def document(opening: str, turn: int, rows: int) -> str:
     return f"{opening}\n{long_text(rows, f'row-{turn}')}\nWhat is the value of row {turn}?"
 
 
-def chat(world: World, opening: str, turns: int, rows: int = 1_500) -> list[Received]:
+def chat(world: World, opening: str, turns: int, rows: int = 1_500) -> list[Sent]:
     """What reaches the upstream of a chat without tools in which every user message begins alike: its answer to each
     turn."""
     messages: list[dict[str, Any]] = []

@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, long_text
-from support.journey_models import FAILURES, FailingLater
 from support.media_samples import PNG, data_url
-from support.ollama_model import CHAT, COUNTER, Completion, Json, Model, OllamaModel, tokens_of
 from support.serving import serving
+from support.upstream import FAILURES, Answer, FailsLater, listening
+from support.upstream.ollama import CHAT, COUNTER, Completion, Json, tokens_of
+from support.upstream.ollama_server import Model, OllamaServer
 from support.waiting import wait_until
 
 from proxy.app import create_app
@@ -37,8 +37,8 @@ TOOLS = [
 def ollama(build: Build) -> Build:
     """`build` for an upstream that is an Ollama and states its windows itself."""
 
-    def built(answer: OllamaModel | None = None, **stated: Any) -> World:
-        return build(answer=answer or OllamaModel(), **{"defaults": {}, **stated})
+    def built(answer: OllamaServer | None = None, **stated: Any) -> World:
+        return build(server=answer or OllamaServer(), **{"defaults": {}, **stated})
 
     return built
 
@@ -93,7 +93,7 @@ def words(answer: httpx.Response) -> str:
 
 
 def sent(world: World, number: int = -1) -> list[Json]:
-    return world.upstream.received[number].messages
+    return world.upstream.sent[number].messages
 
 
 @STREAMED
@@ -101,7 +101,7 @@ def sent(world: World, number: int = -1) -> list[Json]:
 def test_what_fits_passes_byte_for_byte_in_both_directions(
     stream: bool, piece_bytes: int | None, ollama: Build
 ) -> None:
-    model = OllamaModel(says=[Completion("Hello there.", "Hm, hm.")], piece_bytes=piece_bytes)
+    model = OllamaServer(replies=[Completion("Hello there.", "Hm, hm.")], piece_bytes=piece_bytes)
     world = ollama(model)
     content = json.dumps(request(TASK, stream=stream, tools=[], colour="blue"), indent=1).encode()
     answer = answer_to(world, content)
@@ -119,7 +119,7 @@ def test_a_request_is_streamed_by_default(ollama: Build) -> None:
 
 
 def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(ollama: Build) -> None:
-    world = ollama(OllamaModel(allocates=64_000))
+    world = ollama(OllamaServer(allocates=64_000))
     answer = answer_to(world, request(one_call(), keep_alive="5m", format="json"))
     assert answer.headers["x-context-proxy-edits"] == "retrieval_tool=1;truncate_tool_output=1"
     assert list(world.upstream.last.files.values()) == [LONG.encode()]
@@ -134,7 +134,7 @@ def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(ollama: Build) -> No
 
 @pytest.mark.parametrize("is_named", [False, True], ids=["order", "names"])
 def test_a_run_longer_than_the_window_is_never_cut_by_the_server(is_named: bool, ollama: Build) -> None:
-    model = OllamaModel(allocates=8_192)
+    model = OllamaServer(allocates=8_192)
     world = ollama(model, proxies=[{}, {}], learning={"enabled": False})
     for exchanges in range(1, 41):
         answer = answer_to(world, request(grown(exchanges, is_named=is_named), options={"num_predict": 300}))
@@ -145,16 +145,16 @@ def test_a_run_longer_than_the_window_is_never_cut_by_the_server(is_named: bool,
     assert last[:2] == TASK
     assert sum("earlier messages" in found.get("content", "") for found in last) == 1
     assert last[-1] == grown(40, is_named=is_named)[-1]
-    bodies = [received.body.partition(b'"tools"')[0][:-3] for received in world.upstream.received]
+    bodies = [received.body.partition(b'"tools"')[0][:-3] for received in world.upstream.sent]
     cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
     assert 0 < cuts < 12
     answer_to(world, request(grown(40, is_named=is_named), options={"num_predict": 300}), proxy=1)
-    assert world.upstream.received[-1].body == world.upstream.received[-2].body, "so does a replica"
+    assert world.upstream.sent[-1].body == world.upstream.sent[-2].body, "so does a replica"
 
 
 def test_a_text_longer_than_the_window_is_cut_by_the_proxy_and_not_by_the_server(ollama: Build) -> None:
     """No refusal would say that the estimate was right."""
-    server = OllamaModel(allocates=8_192)
+    server = OllamaServer(allocates=8_192)
     world = ollama(server)
     answer_to(world, request([{"role": "user", "content": f"Why is it red?\n{long_text(1_500)}"}]))
     assert server.cuts == 0
@@ -162,7 +162,7 @@ def test_a_text_longer_than_the_window_is_cut_by_the_proxy_and_not_by_the_server
 
 
 def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> None:
-    model = OllamaModel(allocates=65_536)
+    model = OllamaServer(allocates=65_536)
     world = ollama(model)
     for options, is_cut in (({"num_ctx": 6_000}, True), ({}, False), ({"num_ctx": 6_000, "num_predict": 300}, True)):
         model.loaded.clear()
@@ -173,18 +173,18 @@ def test_a_window_that_a_request_states_binds_it_and_no_other(ollama: Build) -> 
 
 
 def test_a_model_is_not_loaded_to_query_a_window_that_the_request_states(ollama: Build) -> None:
-    model = OllamaModel({"m": Model(trained=9_000)}, allocates=65_536)
+    model = OllamaServer(models={"m": Model(trained=9_000)}, allocates=65_536)
     world = ollama(model)
     answer_to(world, request(grown(30), options={"num_ctx": 20_000}))
     assert model.loads == [("m", 9_000)], "no more than it was trained for"
-    assert "POST /api/show" in model.requests
-    assert "POST /api/generate" not in model.requests
+    assert "POST /api/show" in model.others
+    assert "POST /api/generate" not in model.others
     assert model.cuts == 0
     assert tokens_of(sent(world), json.dumps(TOOLS)) < 9_000
 
 
 def test_a_model_elsewhere_ignores_the_window_that_a_request_states(ollama: Build) -> None:
-    model = OllamaModel({"m:cloud": Model(remote_window=60_000)})
+    model = OllamaServer(models={"m:cloud": Model(remote_window=60_000)})
     world = ollama(model)
     answer_to(world, request(grown(20), model="m:cloud", options={"num_ctx": 4_096}))
     assert sent(world) == grown(20)
@@ -195,7 +195,7 @@ def test_a_model_elsewhere_ignores_the_window_that_a_request_states(ollama: Buil
 
 def test_what_a_modelfile_puts_before_the_messages_counts(ollama: Build) -> None:
     for system in ("", long_text(200)):
-        server = OllamaModel({"m": Model(num_ctx=8_192, system=system)})
+        server = OllamaServer(models={"m": Model(num_ctx=8_192, system=system)})
         answer = answer_to(ollama(server), request(grown(30)[1:]))
         planned = re.search("after=([0-9]+)", answer.headers["x-context-proxy-tokens"])
         assert planned is not None
@@ -205,7 +205,7 @@ def test_what_a_modelfile_puts_before_the_messages_counts(ollama: Build) -> None
 
 def test_what_a_model_reads_is_what_its_server_says(ollama: Build) -> None:
     """The name is one that no catalogue knows."""
-    server = OllamaModel({"blind": Model(capabilities=("completion",)), "seeing": Model()}, allocates=32_768)
+    server = OllamaServer(models={"blind": Model(capabilities=("completion",)), "seeing": Model()}, allocates=32_768)
     world = ollama(server)
     payload = base64.b64encode(PNG).decode()
     for model in ("blind", "seeing"):
@@ -216,7 +216,7 @@ def test_what_a_model_reads_is_what_its_server_says(ollama: Build) -> None:
 
 def test_many_small_images_are_never_cut_by_the_server(ollama: Build) -> None:
     """Each counts 768 tokens when the server cuts, however small it is."""
-    server = OllamaModel({"m": Model(num_ctx=8_192)})
+    server = OllamaServer(models={"m": Model(num_ctx=8_192)})
     world = ollama(server)
     payload = base64.b64encode(PNG).decode()
     turns = [
@@ -254,13 +254,13 @@ def test_loading_and_unloading_pass_unchanged(body: Json, ollama: Build) -> None
     world = ollama()
     answer = answer_to(world, body)
     assert answer_objects(answer)[0]["done_reason"] in ("load", "unload")
-    assert [json.loads(one.body) for one in world.upstream.received] == [body]
+    assert [json.loads(one.body) for one in world.upstream.sent] == [body]
 
 
 @STREAMED
 @pytest.mark.parametrize("model", [Model(is_native=True), Model(shifts=False), Model(remote_window=8_000)])
 def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) -> None:
-    server = OllamaModel({"m": model}, allocates=8_000, says=[Completion("Here I am.")])
+    server = OllamaServer(models={"m": model}, allocates=8_000, replies=[Completion("Here I am.")])
     world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
     text = long_text(900)
     messages = [*TASK[:1], {"role": "user", "content": f"Look at this.\n{text}"}]
@@ -272,7 +272,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
 
 @STREAMED
 def test_a_history_without_a_user_is_the_disguise_of_one_that_is_too_long(stream: bool, ollama: Build) -> None:
-    server = OllamaModel({"m": Model(needs_user=True)}, allocates=8_000)
+    server = OllamaServer(models={"m": Model(needs_user=True)}, allocates=8_000)
     world = ollama(server, models=[{"match": "*", "context_window": 20_000}])
     answer = answer_to(world, request(grown(25), stream=stream))
     assert (answer.status_code, words(answer)) == (200, "Done.")
@@ -280,7 +280,7 @@ def test_a_history_without_a_user_is_the_disguise_of_one_that_is_too_long(stream
 
 
 def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192, says=[Completion("I made this up."), Completion("It is 42.")])
+    server = OllamaServer(allocates=8_192, replies=[Completion("I made this up."), Completion("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     messages = [*TASK, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": long_text(1_500)}]
     answer = answer_to(world, request(messages))
@@ -293,7 +293,7 @@ def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) ->
 @pytest.mark.parametrize("forbids", [False, True])
 def test_a_server_can_be_made_to_refuse_instead_of_cutting(forbids: bool, stream: bool, ollama: Build) -> None:
     """Its tokens are half as long as the proxy takes them for, so its count of what it has left looks right."""
-    server = OllamaModel(allocates=8_192, count=lambda text: 2 * COUNTER.count(text))
+    server = OllamaServer(allocates=8_192, count=lambda text: 2 * COUNTER.count(text))
     world = ollama(server, overflow={"forbid_silent_cuts": forbids}, learning={"enabled": False})
     for _ in range(2):
         answer = answer_to(world, request(grown(33), stream=stream))
@@ -312,11 +312,13 @@ def test_required_content_that_never_fits_is_refused_with_a_plain_text_error(oll
     answer = answer_to(world, request([{"role": "system", "content": LONG}, TASK[1]], model="gpt-4o"))
     assert answer.status_code == 400
     assert "messages[0] (system" in answer.json()["error"]
-    assert world.upstream.received == []
+    assert world.upstream.sent == []
 
 
 def test_an_error_in_the_middle_is_a_line_and_the_last_one(ollama: Build) -> None:
-    world = ollama(OllamaModel(says=[Completion("Half a", error="an error was encountered while running the model")]))
+    world = ollama(
+        OllamaServer(replies=[Completion("Half a", error="an error was encountered while running the model")])
+    )
     answer = answer_to(world, request(TASK, stream=True))
     assert (answer.status_code, words(answer)) == (200, "Half a")
     assert answer_objects(answer)[-1] == {"error": "an error was encountered while running the model"}
@@ -330,7 +332,7 @@ def test_what_is_no_request_is_refused_as_a_text(ollama: Build) -> None:
 
 @pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
 def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str], ollama: Build) -> None:
-    world = ollama(OllamaModel(allocates=32_768), models=[{"match": "*", "input": reads}])
+    world = ollama(OllamaServer(allocates=32_768), models=[{"match": "*", "input": reads}])
     payload = base64.b64encode(PNG).decode()
     shown = {"role": "user", "content": "and this", "images": [payload]}
     messages = [*TASK, call("fetch"), {**result("a screenshot"), "images": [payload]}, shown]
@@ -349,7 +351,7 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
 
 
 def test_a_content_inside_a_text_becomes_words_or_an_image(ollama: Build) -> None:
-    world = ollama(OllamaModel(allocates=32_768), models=[{"match": "*", "input": ["text", "vision"]}])
+    world = ollama(OllamaServer(allocates=32_768), models=[{"match": "*", "input": ["text", "vision"]}])
     text = f"Here: {data_url(PNG, 'image/png')} is it."
     answer_to(world, request([*TASK, {"role": "user", "content": text}]))
     found = sent(world)[-1]
@@ -385,17 +387,11 @@ def test_a_server_that_comes_up_later_is_found_by_those_who_look_for_it(
     """They look at the root, or ask for the models, before their first chat."""
     monkeypatch.setattr(discovery, "RETRY_SECONDS", 0.05)
     is_up: list[bool] = []
-    server = OllamaModel()
+    server = OllamaServer()
 
-    async def starting(scope: Scope, receive: Receive, send: Send) -> None:
-        if is_up or scope["type"] != "http":
-            await server.serve(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": 503, "headers": []})
-        await send({"type": "http.response.body"})
-
-    world = ollama(server)
-    with serving(starting) as address:
+    around, server.beside = server.beside, lambda *asked: around(*asked) if is_up else Answer(503, b"")
+    world = ollama()
+    with listening(server) as address:
         settings = Settings(upstream={"base_url": address}, data_dir=world.folder)
         with serving(create_app(settings)) as proxy:
             world.proxies.append(proxy)
@@ -411,7 +407,7 @@ def test_the_root_is_the_dashboard_where_no_upstream_is_an_ollama(build: Build) 
 
 
 def test_other_paths_pass_byte_for_byte(ollama: Build) -> None:
-    server = OllamaModel()
+    server = OllamaServer()
     world = ollama(server)
     root = world.proxies[0].removesuffix("/v1")
     assert world.client.get(f"{root}/api/tags").json() == {"models": [{"name": "m", "model": "m"}]}
@@ -427,10 +423,10 @@ def test_other_paths_pass_byte_for_byte(ollama: Build) -> None:
 def test_of_several_upstreams_the_first_that_is_an_ollama_gets_what_is_beside_its_chats(
     stated: dict[str, str], ollama: Build
 ) -> None:
-    server = OllamaModel()
+    server = OllamaServer()
     world = ollama(server)
     own = world.upstream
-    with serving(own) as address:
+    with listening(own) as address:
         upstreams = [{"base_url": "http://127.0.0.1:9/v1", "match": "x"}, {"base_url": address, "match": "m", **stated}]
         settings = Settings(upstream={"base_url": "http://127.0.0.1:9/v1"}, upstreams=upstreams, data_dir=world.folder)
         with serving(create_app(settings)) as proxy:
@@ -444,12 +440,12 @@ def test_of_several_upstreams_the_first_that_is_an_ollama_gets_what_is_beside_it
 # read_artifact
 
 
-def learnt(ollama: Build, **stated: Any) -> tuple[World, OllamaModel, str]:
+def learnt(ollama: Build, **stated: Any) -> tuple[World, OllamaServer, str]:
     """A world, its server, and the name of the artifact in it."""
-    server = OllamaModel(allocates=64_000, **stated)
+    server = OllamaServer(allocates=64_000, **stated)
     world = ollama(server)
     answer_to(world, request(one_call()))
-    world.upstream.received.clear()
+    world.upstream.sent.clear()
     server.chats.clear()
     return world, server, next(iter(world.kept))
 
@@ -462,13 +458,16 @@ def reads(name: str, **parameters: str) -> tuple[str, Json]:
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "none"])
 def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, ollama: Build) -> None:
     world, server, name = learnt(ollama, has_ids=has_ids)
-    server.says = [Completion("Let me look.", "Hm.", [reads(name, lines="2500-2502")]), Completion("It is 42.", "Ah.")]
+    server.replies = [
+        Completion("Let me look.", "Hm.", [reads(name, lines="2500-2502")]),
+        Completion("It is 42.", "Ah."),
+    ]
     answer = answer_to(world, request(one_call(), stream=stream))
     assert words(answer) == "Let me look.\n\nIt is 42."
     assert "read_artifact" not in answer.text
     thought = "".join(line["message"].get("thinking", "") for line in answer_objects(answer))
     assert thought == "Hm.\n\nAh."
-    first, second = world.upstream.received
+    first, second = world.upstream.sent
     assert [tool["function"]["name"] for tool in json.loads(first.body)["tools"]] == ["fetch", "look", "read_artifact"]
     made, page = sent(world)[-2:]
     assert (made["content"], made["thinking"]) == ("Let me look.", "Hm.")
@@ -490,9 +489,9 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
 @pytest.mark.parametrize("spoken", [True, False])
 def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, ollama: Build) -> None:
     world, server, name = learnt(ollama)
-    server.says = [Completion("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
+    server.replies = [Completion("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
     answer = answer_to(world, request(one_call(), stream=stream))
-    assert len(world.upstream.received) == 9
+    assert len(world.upstream.sent) == 9
     assert answer_objects(answer)[-1]["done_reason"] == "stop"
     assert words(answer).startswith("\n\n".join(["Once more."] * 9 if spoken else ["("]))
     assert "8 pages" in words(answer)
@@ -505,8 +504,8 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
     spoken: str, failure: str, stream: bool, ollama: Build
 ) -> None:
     world, server, name = learnt(ollama)
-    server.says = [Completion(spoken, calls=[reads(name, lines="1-5")])]
-    world.upstream.answer = FailingLater(server, failure)
+    server.replies = [Completion(spoken, calls=[reads(name, lines="1-5")])]
+    server.rules = [FailsLater(failure), *server.rules]
     answer = answer_to(world, request(one_call(), stream=stream))
     assert words(answer).startswith(f"{spoken}\n\n(The answer" if spoken else "(The answer")
     assert answer_objects(answer)[-1]["done_reason"] == "stop"
@@ -521,7 +520,7 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
 ) -> None:
     world, server, name = learnt(ollama, has_ids=has_ids)
     mixed = [reads(name, lines="7-8"), ("fetch", {"url": "x"})][:: 1 if is_first else -1]
-    server.says = [Completion("Both.", calls=mixed), Completion("I see.")]
+    server.replies = [Completion("Both.", calls=mixed), Completion("I see.")]
     answer = answer_to(world, request(one_call(), stream=stream))
     shown = [one for line in answer_objects(answer) for one in line["message"].get("tool_calls", ())]
     assert [(one["function"]["name"], one["function"]["index"]) for one in shown if stream] in ([("fetch", 0)], [])
@@ -548,7 +547,7 @@ def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
 
 @STREAMED
 def test_what_the_server_counted_is_recorded_where_our_tool_is_offered(stream: bool, ollama: Build) -> None:
-    world = ollama(server := OllamaModel())
+    world = ollama(server := OllamaServer())
     answer_to(world, request(TASK, stream=stream))
     done = world.logged("request_done")[0]
     assert done["edits"] == {"retrieval_tool": 1}
@@ -556,7 +555,7 @@ def test_what_the_server_counted_is_recorded_where_our_tool_is_offered(stream: b
 
 
 def test_a_model_without_tools_is_not_offered_ours(ollama: Build) -> None:
-    server = OllamaModel({"m": Model(capabilities=("completion",))}, allocates=64_000)
+    server = OllamaServer(models={"m": Model(capabilities=("completion",))}, allocates=64_000)
     world = ollama(server)
     answer = answer_to(world, {"model": "m", "stream": False, "messages": one_call()})
     assert answer.status_code == 200
@@ -567,7 +566,7 @@ def test_a_model_without_tools_is_not_offered_ours(ollama: Build) -> None:
 
 def test_the_server_counts_what_the_proxy_expects() -> None:
     """Otherwise the other tests prove nothing."""
-    server = OllamaModel(allocates=4_096)
+    server = OllamaServer(allocates=4_096)
     server.chat(request(grown(30)))
     assert server.chats[0].was_cut
     assert TASK[1] not in server.chats[0].seen, "the task goes first"

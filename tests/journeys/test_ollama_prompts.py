@@ -11,7 +11,8 @@ import httpx
 import pytest
 from support.journey import KEY, World, long_text
 from support.media_samples import PNG
-from support.ollama_model import GENERATE, Completion, Json, Model, OllamaModel
+from support.upstream.ollama import GENERATE, Completion, Json
+from support.upstream.ollama_server import Model, OllamaServer
 
 Build = Callable[..., World]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])
@@ -24,8 +25,8 @@ PAYLOAD = base64.b64encode(PNG).decode()
 def ollama(build: Build) -> Build:
     """`build` for an upstream that is an Ollama and states its windows itself."""
 
-    def built(answer: OllamaModel, **stated: Any) -> World:
-        return build(answer=answer, **{"defaults": {}, **stated})
+    def built(answer: OllamaServer, **stated: Any) -> World:
+        return build(server=answer, **{"defaults": {}, **stated})
 
     return built
 
@@ -48,7 +49,7 @@ def words(answer: httpx.Response) -> str:
 
 @STREAMED
 def test_the_middle_of_a_long_prompt_is_kept_elsewhere(stream: bool, ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192, says=[Completion("It is red.", "Hm.")])
+    server = OllamaServer(allocates=8_192, replies=[Completion("It is red.", "Hm.")])
     world = ollama(server)
     prompt = f"Why is the build red?\n{LONG}\nAnswer in a word."
     answer = answer_to(world, prompt=prompt, stream=stream, system="Be brief.", keep_alive="5m", options={"seed": 7})
@@ -66,14 +67,14 @@ def test_the_middle_of_a_long_prompt_is_kept_elsewhere(stream: bool, ollama: Bui
 
 @STREAMED
 def test_a_prompt_that_fits_passes_unchanged(stream: bool, ollama: Build) -> None:
-    server = OllamaModel(says=[Completion("Blue.", "Hm.")])
+    server = OllamaServer(replies=[Completion("Blue.", "Hm.")])
     answer = answer_to(ollama(server), prompt="What colour?", stream=stream)
     assert words(answer) == "Blue."
     assert server.chats[0].sent == {"model": "m", "prompt": "What colour?", "stream": stream}
 
 
 def test_a_prompt_is_streamed_unless_it_says_otherwise(ollama: Build) -> None:
-    answer = answer_to(ollama(OllamaModel()), prompt="What colour?")
+    answer = answer_to(ollama(OllamaServer()), prompt="What colour?")
     assert answer.headers["content-type"] == "application/x-ndjson"
 
 
@@ -83,7 +84,7 @@ def test_a_prompt_is_streamed_unless_it_says_otherwise(ollama: Build) -> None:
     ids=lambda members: next(iter(members)),
 )
 def test_a_prompt_that_is_not_plain_passes_unchanged(members: Json, ollama: Build) -> None:
-    server = OllamaModel(allocates=4_096)
+    server = OllamaServer(allocates=4_096)
     world = ollama(server)
     for _ in range(3):
         assert answer_to(world, prompt=LONG, stream=False, **members).status_code == 200
@@ -95,18 +96,18 @@ def test_a_prompt_that_is_not_plain_passes_unchanged(members: Json, ollama: Buil
 
 @pytest.mark.parametrize("members", [{}, {"prompt": ""}, {"prompt": "", "keep_alive": 0}, {"system": LONG}])
 def test_loading_and_unloading_pass_unchanged(members: Json, ollama: Build) -> None:
-    answer = answer_to(ollama(OllamaModel()), **members, stream=False)
+    answer = answer_to(ollama(OllamaServer()), **members, stream=False)
     assert answer.json()["done_reason"] == ("unload" if "keep_alive" in members else "load")
 
 
 def test_empty_members_as_older_clients_write_them_leave_a_prompt_plain(ollama: Build) -> None:
-    server = OllamaModel(allocates=4_096)
+    server = OllamaServer(allocates=4_096)
     answer_to(ollama(server), prompt=LONG, stream=False, suffix="", template="", context=[], raw=False)
     assert not server.chats[0].was_cut
 
 
 def test_the_window_and_the_reply_limit_of_a_prompt_are_its_options(ollama: Build) -> None:
-    server = OllamaModel(allocates=65_536)
+    server = OllamaServer(allocates=65_536)
     answer_to(ollama(server), prompt=LONG, stream=False, options={"num_ctx": 6_000, "num_predict": 2_000})
     assert not server.chats[0].was_cut
     assert server.chats[0].prompt_tokens + server.chats[0].sent["options"]["num_predict"] <= 6_000
@@ -115,7 +116,7 @@ def test_the_window_and_the_reply_limit_of_a_prompt_are_its_options(ollama: Buil
 
 @pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
 def test_images_beside_a_prompt_go_to_models_that_read_them(reads: list[str], ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192)
+    server = OllamaServer(allocates=8_192)
     world = ollama(server, models=[{"match": "*", "input": reads}])
     answer_to(world, prompt="What is it?", images=[PAYLOAD], stream=False)
     sent = server.chats[0].sent
@@ -130,7 +131,7 @@ def test_images_beside_a_prompt_go_to_models_that_read_them(reads: list[str], ol
 @STREAMED
 @pytest.mark.parametrize("model", [Model(is_native=True), Model(shifts=False), Model(remote_window=8_000)])
 def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) -> None:
-    server = OllamaModel({"m": model}, allocates=10_000)
+    server = OllamaServer(models={"m": model}, allocates=10_000)
     world = ollama(server, models=[{"match": "*", "context_window": 30_000}])
     answer = answer_to(world, prompt=LONG, stream=stream)
     assert (answer.status_code, words(answer)) == (200, "Done.")
@@ -138,7 +139,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
 
 
 def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
-    server = OllamaModel(allocates=8_192, says=[Completion("I made this up."), Completion("It is 42.")])
+    server = OllamaServer(allocates=8_192, replies=[Completion("I made this up."), Completion("It is 42.")])
     world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
     answer = answer_to(world, prompt=LONG, stream=False)
     assert words(answer) == "It is 42."
@@ -148,6 +149,6 @@ def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) ->
 
 @pytest.mark.parametrize("prompt", [["a"], 7, {"a": 1}])
 def test_what_is_no_text_is_the_servers_to_refuse(prompt: Any, ollama: Build) -> None:
-    answer = answer_to(ollama(OllamaModel()), prompt=prompt)
+    answer = answer_to(ollama(OllamaServer()), prompt=prompt)
     assert (answer.status_code, list(answer.json())) == (400, ["error"])
     assert "Request.prompt" in answer.json()["error"]

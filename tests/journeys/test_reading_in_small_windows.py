@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support.journey import Received, World, call, long_text, result
-from support.journey_models import reads, respond
+from support.journey import World, call, long_text, result
+from support.upstream import Call, Over, Reply, ScriptedModel, reads, thinking
 
-from proxy.demo import Call, Completion, Reply
 from proxy.demo import model_server as embedded
 
 TASK = "Find the row that is wrong. " + "Read everything. " * 30
@@ -48,25 +45,17 @@ class Reader:
         return reads(name, lines=f"{1 + 400 * len(pages)}-{400 + 400 * len(pages)}")
 
 
-def of_window(limit: int, model: Reader, *, numbered: bool = True) -> Any:
-    """An upstream with a window of its own, whatever the settings say. It counts truly."""
-
-    async def answer(received: Received, send: Send) -> bool:
-        tokens = embedded.prompt_tokens(received.messages)
-        if tokens <= limit:
-            whole = Completion.make(received.body, "m", model(received.messages), tokens, limit).whole()
-            await respond(send, json.dumps(whole).encode())
-            return True
-        message = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
-        error = {"message": message if numbered else "Input is too long.", "code": "context_length_exceeded"}
-        await respond(send, json.dumps({"error": error}).encode(), status=400)
-        return True
-
-    return answer
+def becomes(upstream: ScriptedModel, limit: int, model: Reader, *, numbered: bool = True) -> None:
+    """Give an upstream this mind, and a window of its own, whatever the settings say. It counts the messages."""
+    numbers = "This model's maximum context length is {limit} tokens. Your messages resulted in {seen} tokens."
+    said = numbers if numbered else "Input is too long."
+    upstream.rules = [Over("prompt", limit, said, members={"code": "context_length_exceeded"})]
+    upstream.says = thinking(model)
+    upstream.counts = lambda body, _: embedded.prompt_tokens(body["messages"])
 
 
 def assert_nothing_left(world: World, model: Reader) -> None:
-    for received in world.upstream.received:
+    for received in world.upstream.sent:
         contents = [message["content"] for message in received.messages]
         assert any(content and TASK in content for content in contents)
         assert any(content and NEWEST in content for content in contents), "the newest exchange"
@@ -79,21 +68,21 @@ def assert_nothing_left(world: World, model: Reader) -> None:
 def test_pages_never_push_out_what_the_model_works_on(window: int, exchanges: int, build: Any) -> None:
     world = build(window)
     model = Reader(world)
-    world.upstream.answer = of_window(window, model)
+    becomes(world.upstream, window, model)
     answer = world.ask(run(exchanges))
     assert answer.status_code == 200, answer.text
     choice = answer.json()["choices"][0]
     assert (choice["finish_reason"], choice["message"].get("content")) == ("tool_calls", None)
     assert_nothing_left(world, model)
     assert len(model.shown[-1]) > 1
-    assert all(embedded.prompt_tokens(received.messages) <= window for received in world.upstream.received)
+    assert all(embedded.prompt_tokens(received.messages) <= window for received in world.upstream.sent)
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "without a number"])
 def test_a_refused_round_gives_up_its_page_and_nothing_that_the_model_works_on(numbered: bool, build: Any) -> None:
     world = build(16_000, defaults={"context_window": 32_000})
     model = Reader(world)
-    world.upstream.answer = of_window(16_000, model, numbered=numbered)
+    becomes(world.upstream, 16_000, model, numbered=numbered)
     reported = world.ask(run(12))
     assert reported.status_code == 200, reported.text
     assert reported.json()["choices"][0]["finish_reason"] == "tool_calls"

@@ -72,8 +72,8 @@ def test_every_cut_of_real_runs_comes_back_by_each_way(build: Any) -> None:
         for prefix in (messages[:at] for at, message in enumerate(messages) if at and message["role"] == "assistant"):
             world.ask({"model": "m", "messages": prefix, **tools})
             turns += 1
-        named = {name for request in world.upstream.received for name in NAME.findall(request.body.decode())}
-        world.upstream.received.clear()
+        named = {name for request in world.upstream.sent for name in NAME.findall(request.body.decode())}
+        world.upstream.sent.clear()
         for name in (named & world.kept.keys()) - checked:
             checked.add(name)
             contents = list(ways_back(world, name))

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support.journey import Received, World
-from support.journey_models import respond
-
-from proxy.demo import Completion, Reply
+from support.journey import World
+from support.upstream import ScriptedModel
 
 WINDOW = 16_000
 QUESTION = "Which of these reports names the unit that failed? "
 
 
-def counting(share: float) -> Any:
+def counting(share: float) -> ScriptedModel:
     """A model that counts so many tokens for one of the estimate's."""
-
-    async def answer(received: Received, send: Send) -> bool:
-        counted = int(share * sum(len(str(message["content"])) for message in received.messages) / 4.4)
-        completion = Completion.make(received.body, "m", Reply("Done."), counted, 1_000)
-        await respond(send, json.dumps(completion.whole()).encode())
-        return True
-
-    return answer
+    return ScriptedModel(
+        counts=lambda body, _: int(share * sum(len(str(one["content"])) for one in body["messages"]) / 4.4)
+    )
 
 
 def prose(words: int) -> dict[str, Any]:
@@ -38,7 +29,7 @@ def header_sizes(header: str) -> dict[str, int]:
 
 def taught(build: Any, share: float) -> World:
     """A world whose model counts otherwise than the estimate, and has taught it."""
-    world: World = build(answer=counting(share), models=[{"match": "*", "context_window": WINDOW}])
+    world: World = build(server=counting(share), models=[{"match": "*", "context_window": WINDOW}])
     for _ in range(4):
         world.ask(prose(3_000))
     assert [line["ratio"] for line in world.logged("ratio_learned")] != [1.0]

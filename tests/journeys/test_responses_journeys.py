@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from support.agent_model import AgentModel, Refuses
 from support.journey import World, long_text
 from support.media_samples import PNG
-from support.responses_answers import REFUSALS
-from support.responses_journey import PATH, ResponsesServer, output_of, request, results_of, work
+from support.responses_journey import PATH, output_of, request, results_of, work
+from support.upstream import Answer, Over, OverAtStep, ScriptedModel, Sent, as_json, worker
+from support.upstream.responses import REFUSALS
 
 WINDOW = 8_000
 NOTHING_LEARNED = {"enabled": False}
@@ -25,17 +25,17 @@ def log_of(turn: int) -> str:
 
 
 def inputs(world: World) -> list[list[dict[str, Any]]]:
-    return [json.loads(received.body)["input"] for received in world.upstream.received]
+    return [json.loads(received.body)["input"] for received in world.upstream.sent]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, stream: bool) -> None:
-    server = ResponsesServer(AgentModel(1_000, Refuses("openai", limit=WINDOW)))
-    world = build(WINDOW, answer=server)
+    server = worker(Over("prompt", WINDOW, "openai"))
+    world = build(WINDOW, server=server)
     items = work(world, 40, log_of, stream=stream, **THINKS)
-    assert server.model.complaints == []
-    assert server.model.refusals == 0
-    assert len(server.model.seen) == 40
+    assert server.complaints == []
+    assert server.refusals == 0
+    assert len(server.sent) == 40
     assert len(json.dumps(items)) > 5 * WINDOW * 4
     for sent in inputs(world):
         assert sent[:1] == items[:1]
@@ -46,19 +46,19 @@ def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, 
 @pytest.mark.parametrize("form", sorted(REFUSALS))
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
-    server = ResponsesServer(AgentModel(1_000, Refuses(form, turn=4, once=True)))
-    world = build(1_000_000, answer=server, defaults={})
+    server = worker(OverAtStep(form, 4, once=True))
+    world = build(1_000_000, server=server, defaults={})
     work(world, 6, log_of, stream=stream, **THINKS)
-    assert server.model.complaints == []
-    assert server.model.refusals == 1
-    assert len(server.model.seen) == 7
+    assert server.complaints == []
+    assert server.refusals == 1
+    assert len(server.sent) == 7
 
 
 @pytest.mark.parametrize("form", ["openai", "failed event", "vllm"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_final_refusal_uses_the_words_that_codex_recognises(build: Any, form: str, stream: bool) -> None:
-    server = ResponsesServer(AgentModel(1_000, Refuses(form, limit=50)))
-    world = build(1_000_000, answer=server, defaults={})
+    server = worker(Over("prompt", 50, form))
+    world = build(1_000_000, server=server, defaults={})
     answer = world.ask(request([{"role": "user", "content": "Read all. " * 200}], stream=stream), path=PATH)
     assert answer.status_code == 400
     error = answer.json()["error"]
@@ -67,12 +67,12 @@ def test_a_final_refusal_uses_the_words_that_codex_recognises(build: Any, form: 
         "param": "input",
         "code": "context_length_exceeded",
     }
-    assert len(server.model.seen) == 2
+    assert len(server.sent) == 2
 
 
 def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
-    server = ResponsesServer()
-    world = build(128_000, answer=server)
+    server = worker()
+    world = build(128_000, server=server)
     items = work(world, 1, lambda _: "x")
     long = [*items[:-1], *results_of(items, long_text(9_000))]
     output_of(world, request(long))
@@ -85,7 +85,7 @@ def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
 
 
 def test_what_needs_nothing_is_forwarded_as_the_very_bytes(build: Any) -> None:
-    world = build(128_000, answer=ResponsesServer())
+    world = build(128_000, server=worker())
     body = b'{ "model":"m", "input" : [ {"role":"user", "content":"hi"} ,{"id":"rs_1","odd":1.0} ], "unknown":[ 1 ] }'
     for text in (body, b'{"input": "hi",  "model":"m","max_output_tokens": 9}'):
         world.ask(text, path=PATH)
@@ -93,8 +93,8 @@ def test_what_needs_nothing_is_forwarded_as_the_very_bytes(build: Any) -> None:
 
 
 def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
-    server = ResponsesServer()
-    world = build(WINDOW, answer=server, learning=NOTHING_LEARNED)
+    server = worker()
+    world = build(WINDOW, server=server, learning=NOTHING_LEARNED)
     work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
     cuts, before = 0, list[Any]()
     for sent in inputs(world):
@@ -104,8 +104,8 @@ def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
 
 
 def test_replicas_and_restarts_send_the_same(build: Any) -> None:
-    server = ResponsesServer()
-    world = build(WINDOW, answer=server, learning=NOTHING_LEARNED, proxies=[{}, {}])
+    server = worker()
+    world = build(WINDOW, server=server, learning=NOTHING_LEARNED, proxies=[{}, {}])
     items = work(world, 20, log_of, **THINKS)
     for proxy in (0, 1):
         output_of(world, request(items, **THINKS), proxy)
@@ -123,19 +123,19 @@ class TestTheUpstreamHoldsTheConversation:
         return reply
 
     def test_nothing_is_left_out_and_only_what_is_new_is_cut(self, build: Any) -> None:
-        world = build(6_000, answer=ResponsesServer())
+        world = build(6_000, server=worker())
         self.chain(world, 6, long_text(3_000))
         for sent in inputs(world)[1:]:
             assert {item["type"] for item in sent} == {"function_call_output"}
             assert all("[context-proxy: " in item["output"] for item in sent)
 
     def test_a_refusal_is_answered_by_asking_the_upstream_to_cut_once(self, build: Any) -> None:
-        server = ResponsesServer(AgentModel(1_000, Refuses("openai", turn=4), truncates=True))
-        world = build(1_000_000, answer=server, defaults={})
+        server = worker(OverAtStep("openai", 4, is_cut_by="truncation"))
+        world = build(1_000_000, server=server, defaults={})
         self.chain(world, 6, long_text(100))
-        bodies = [json.loads(received.body) for received in world.upstream.received]
+        bodies = [json.loads(received.body) for received in world.upstream.sent]
         assert [body.get("truncation") for body in bodies[-8:]].count("auto") >= 3
-        assert server.model.complaints == []
+        assert server.complaints == []
         (line, *_) = [line for line in world.log("request_done") if line.get("attempts") == 2]
         assert line["edits"]["upstream_truncation"] == 1
 
@@ -143,8 +143,8 @@ class TestTheUpstreamHoldsTheConversation:
     def test_a_conversation_that_has_overflowed_is_refused_once_and_not_in_every_turn(
         self, build: Any, stream: bool
     ) -> None:
-        server = ResponsesServer(AgentModel(1_000, Refuses("openai", turn=4), truncates=True))
-        world = build(1_000_000, answer=server, defaults={})
+        server = worker(OverAtStep("openai", 4, is_cut_by="truncation"))
+        world = build(1_000_000, server=server, defaults={})
         reply, attempts, edits = None, [], []
         for _ in range(8):
             items = results_of(reply["output"], long_text(100)) if reply else "Read all."
@@ -155,47 +155,43 @@ class TestTheUpstreamHoldsTheConversation:
             edits.append(answer.headers.get("x-context-proxy-edits"))
         assert attempts == ["1", "1", "1", "2", "1", "1", "1", "1"]
         assert edits == [None] * 3 + ["upstream_truncation=1"] * 5
-        assert server.model.refusals == 1
-        assert server.model.complaints == []
+        assert server.refusals == 1
+        assert server.complaints == []
         last = world.log("request_done")[-1]
         assert (last.get("attempts", 1), last["edits"]) == (1, {"upstream_truncation": 1})
 
     def test_an_upstream_that_refuses_our_first_change_gets_the_original_request(self, build: Any) -> None:
         answers = {"refuses": False}
 
-        async def changes_its_mind(request: Any, send: Any) -> bool:
+        def changes_its_mind(request: Sent) -> Answer:
             truncates = b'"auto"' in request.body
             message = "Your input exceeds the context window of this model." if not truncates else "No such member."
             found: Any = {"error": {"message": message, "type": "invalid_request_error"}}
             if truncates and not answers["refuses"]:
                 found = {"id": "resp_2", "object": "response", "status": "completed", "output": [{"type": "message"}]}
-            status = 400 if "error" in found else 200
-            await send(
-                {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
-            )
-            await send({"type": "http.response.body", "body": json.dumps(found).encode()})
-            return True
+            return as_json(found, 400 if "error" in found else 200)
 
-        world = build(1_000_000, answer=changes_its_mind, defaults={})
+        server = ScriptedModel([changes_its_mind], held={"resp_1": [], "resp_2": []})
+        world = build(1_000_000, server=server, defaults={})
         assert world.ask(chained("Go on.", "resp_1"), path=PATH).status_code == 200
         answers["refuses"] = True
         last = world.ask(chained("Go on.", "resp_2"), path=PATH)
         assert (last.status_code, last.json()["error"]["code"]) == (400, "context_length_exceeded")
-        truncates = [json.loads(one.body).get("truncation") for one in world.upstream.received]
+        truncates = [json.loads(one.body).get("truncation") for one in world.upstream.sent]
         assert truncates == [None, "auto", "auto", None]
 
     def test_an_upstream_that_does_not_cut_ends_in_the_canonical_error(self, build: Any) -> None:
-        server = ResponsesServer(AgentModel(1_000, Refuses("openai", limit=900)))
-        world = build(1_000_000, answer=server, defaults={})
+        server = worker(Over("prompt", 900, "openai"))
+        world = build(1_000_000, server=server, defaults={})
         reply = world.ask(chained("Read all."), path=PATH).json()
         refused = world.ask(chained(results_of(reply["output"], long_text(100)), reply["id"]), path=PATH)
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == "context_length_exceeded"
         assert "upstream_truncation=1" in refused.headers["x-context-proxy-edits"]
-        assert len(world.upstream.received) == 3
+        assert len(world.upstream.sent) == 3
 
     def test_nothing_is_learned_from_what_the_upstream_counts(self, build: Any) -> None:
-        world = build(128_000, answer=ResponsesServer())
+        world = build(128_000, server=worker())
         self.chain(world, 8, long_text(300))
         assert world.log("ratio_learned") == []
 
@@ -212,7 +208,7 @@ def chained(items: object, response: str | None = None) -> dict[str, Any]:
 
 
 def test_an_image_in_an_output_stays_there(build: Any) -> None:
-    world = build(128_000, answer=ResponsesServer(), models=[{"match": "m", "input": ["text", "vision"]}])
+    world = build(128_000, server=worker(), models=[{"match": "m", "input": ["text", "vision"]}])
     picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
     call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c", "output": [picture]}
@@ -222,7 +218,7 @@ def test_an_image_in_an_output_stays_there(build: Any) -> None:
 
 
 def test_a_model_without_eyes_gets_a_description_in_its_place(build: Any) -> None:
-    world = build(128_000, answer=ResponsesServer(), models=[{"match": "m", "input": ["text"]}])
+    world = build(128_000, server=worker(), models=[{"match": "m", "input": ["text"]}])
     picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
     call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c", "output": [picture]}

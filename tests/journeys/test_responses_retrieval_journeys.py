@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support.journey import Received, World, long_text
-from support.journey_models import FAILURES, FailingLater
-from support.model_turns import Call, Reply, Usage
-from support.responses_answers import answered
+from support.journey import World, long_text
 from support.responses_journey import PATH
-from support.valid_responses import complaints
+from support.upstream import FAILURES, Call, FailsLater, Reply, ScriptedModel, Usage, in_turn
 
 LONG = long_text(5_000)
 FETCH = {"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 THINKS = {"include": ["reasoning.encrypted_content"]}
-
-
-@dataclass
-class Scripted:
-    """Says one reply after the other."""
-
-    replies: list[Reply]
-    complaints: list[str] = field(default_factory=list)
-    number: int = 0
-
-    async def __call__(self, request: Received, send: Send) -> bool:
-        body = json.loads(request.body)
-        self.complaints += complaints(body)
-        self.number += 1
-        reply = self.replies.pop(0) if self.replies else Reply("Nothing.")
-        answer, _ = answered({**body, "store": False}, reply, Usage(100, 0, 10), self.number)
-        headers = [(b"content-type", answer.content_type.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
-        return True
 
 
 def request(**members: Any) -> dict[str, Any]:
@@ -52,7 +27,7 @@ def request(**members: Any) -> dict[str, Any]:
 def reads(world: World, **query: Any) -> Call:
     """A call for the artifact of the long result."""
     world.ask(request(), path=PATH)
-    world.upstream.received.clear()
+    world.upstream.sent.clear()
     name = next(name for name in world.kept if name.startswith("tool_fetch_"))
     return Call("read_artifact", {"id": name, **query})
 
@@ -80,17 +55,15 @@ def spoken(output: Sequence[dict[str, Any]]) -> list[str]:
 
 @STREAMED
 def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None:
-    script = Scripted([])
-    world = build(128_000, answer=script)
-    script.replies += [Reply("First.")]
+    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="400-401")
-    script.replies += [Reply("Let me look.", (call,), thought="hm"), Reply("It is 401.", thought="ah")]
+    world.upstream.says = in_turn(Reply("Let me look.", (call,), thought="hm"), Reply("It is 401.", thought="ah"))
     response = answer_to(world, stream=stream, **THINKS)
     assert spoken(response["output"]) == ["Let me look.", "It is 401."]
     assert "read_artifact" not in json.dumps(response["output"])
     assert response["usage"]["input_tokens"] == 100
     assert response["usage"]["output_tokens"] == 20
-    first, second = (json.loads(received.body) for received in world.upstream.received)
+    first, second = (json.loads(received.body) for received in world.upstream.sent)
     assert [tool["name"] for tool in first["tools"]] == ["fetch", "read_artifact"]
     assert second["input"][: len(first["input"])] == first["input"]
     assert [item["type"] for item in second["input"][3:]] == [
@@ -100,18 +73,19 @@ def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None
         "function_call_output",
     ]
     assert "line 400: value" in second["input"][-1]["output"]
-    assert script.complaints == []
+    assert world.upstream.complaints == []
 
 
 @STREAMED
 @pytest.mark.parametrize("spoken", [0, 2])
 def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, stream: bool, spoken: int) -> None:
-    script = Scripted([])
-    world = build(128_000, answer=script)
-    script.replies += [Reply("First.")]
+    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="7-8")
-    script.replies += [Reply("Look.", (call,), thought="ah")] * spoken
-    script.replies += [Reply("Both.", (call, Call("fetch", {"n": 1})), thought="hm"), Reply("Done.")]
+    world.upstream.says = in_turn(
+        *[Reply("Look.", (call,), thought="ah")] * spoken,
+        Reply("Both.", (call, Call("fetch", {"n": 1})), thought="hm"),
+        Reply("Done."),
+    )
     output = answer_to(world, stream=stream, **THINKS)["output"]
     assert [item.get("name") for item in output if item["type"] == "function_call"] == ["fetch"]
     theirs = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "fetched"}
@@ -121,7 +95,7 @@ def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, strea
     names = [item.get("name") for item in sent if item.get("type") == "function_call"]
     assert names == ["fetch", "read_artifact", "fetch"]
     assert "line 7: value" in json.dumps(sent)
-    assert script.complaints == []
+    assert not any(sent.face.complaints(sent.json) for sent in world.upstream.sent)
 
 
 @STREAMED
@@ -130,11 +104,9 @@ def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, strea
 def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
     said: str, failure: str, build: Any, stream: bool
 ) -> None:
-    script = Scripted([])
-    world = build(128_000, answer=script)
-    script.replies += [Reply("First.")]
-    script.replies += [Reply(said, (reads(world, lines="7-8"),))]
-    world.upstream.answer = FailingLater(script, failure)
+    world = build(128_000, server=ScriptedModel())
+    world.upstream.says = in_turn(Reply(said, (reads(world, lines="7-8"),)))
+    world.upstream.rules = [FailsLater(failure)]
     response = answer_to(world, stream=stream)
     *before, last = spoken(response["output"])
     assert (before, response["status"]) == ([said] if said else [], "completed")
@@ -144,15 +116,13 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
 
 @STREAMED
 def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: bool) -> None:
-    script = Scripted([])
-    world = build(128_000, answer=script)
-    script.replies += [Reply("First.")]
+    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="7-8")
-    script.replies += [Reply("", (call,)) for _ in range(20)]
+    world.upstream.says = in_turn(Reply("", (call,)))
     response = answer_to(world, stream=stream)
     assert len(spoken(response["output"])) == 1
     assert "read_artifact" not in {item.get("name") for item in response["output"]}
-    assert len(world.upstream.received) == 9
+    assert len(world.upstream.sent) == 9
 
 
 @pytest.mark.parametrize(
@@ -166,13 +136,13 @@ def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: 
     ],
 )
 def test_it_is_not_offered(build: Any, members: dict[str, Any]) -> None:
-    world = build(128_000, answer=Scripted([]))
+    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
     world.ask(request(**members), path=PATH)
     assert "read_artifact" not in json.dumps(json.loads(world.upstream.last.body).get("tools"))
 
 
 def test_it_is_not_offered_where_tools_are_an_item(build: Any) -> None:
-    world = build(128_000, answer=Scripted([]))
+    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
     added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
     world.ask(request(input=[added, *request()["input"]]), path=PATH)
     assert "read_artifact" not in world.upstream.last.body.decode().split('"input"')[1].split("tools")[-1]

@@ -7,13 +7,27 @@ import json
 from typing import Any
 
 import pytest
-from starlette.types import Send
 from support.answer_shapes import understood
-from support.journey import KEY, Received, World, long_text, one_call
-from support.journey_models import FAILURES, FailingLater, in_turn, reads, respond, thinking
+from support.journey import KEY, World, long_text, model_server, one_call
+from support.upstream import (
+    FAILURES,
+    Answer,
+    Call,
+    FailsLater,
+    Has,
+    Reply,
+    Rule,
+    Says,
+    ScriptedModel,
+    Sent,
+    Usage,
+    as_json,
+    in_turn,
+    reads,
+    words,
+)
 
 from proxy.core.notices import is_ours
-from proxy.demo import Call, Completion, Reply
 from proxy.demo import model_server as embedded
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import ArtifactReader
@@ -50,22 +64,22 @@ def answer_to(world: World, body: dict[str, Any], stream: bool = False, **how: A
 def name_of(world: World) -> str:
     """The artifact of the long result."""
     world.ask(request(), x_context_proxy_mode="on")
-    world.upstream.received.clear()
+    world.upstream.sent.clear()
     return next(name for name in world.kept if name.startswith("tool_fetch_"))
 
 
-def tools_in(received: Received) -> list[str]:
+def tools_in(received: Sent) -> list[str]:
     return [tool["function"]["name"] for tool in json.loads(received.body).get("tools", [])]
 
 
 def learnt(build: Any, **stated: Any) -> tuple[World, str]:
-    """A world, and the name of the artifact in it; its model is taught later."""
-    world = build(answer=thinking(lambda _: Reply("Hm.")), **stated)
+    """A world, and the name of the artifact in it; its model is taught later, and counts a thousand tokens for ever."""
+    world = build(server=ScriptedModel(says=words("Hm."), reports=Usage(1_000, 0, 10)), **stated)
     return world, name_of(world)
 
 
 def teach(world: World, *replies: Reply) -> None:
-    world.upstream.answer = thinking(in_turn(*replies))
+    world.upstream.says = in_turn(*replies)
 
 
 @STREAMED
@@ -75,7 +89,7 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     reported = answer_to(world, request(), stream)
     assert reported["message"]["content"] == "Let me look.\n\nIt is 42."
     assert (reported["message"]["tool_calls"], reported["finish"]) == ([], "stop")
-    first, second = world.upstream.received
+    first, second = world.upstream.sent
     assert second.body.startswith(first.body[: first.body.index(b'"tools"') - 10])
     call, page = second.messages[-2:]
     assert (call["content"], call["tool_calls"][0]["function"]["name"]) == ("Let me look.", "read_artifact")
@@ -182,8 +196,8 @@ def test_after_eight_readings_the_model_is_warned_and_then_stopped(spoken: bool,
     world, name = learnt(build)
     teach(world, reads(name, "Once more." if spoken else "", lines="1-5"))
     reported = answer_to(world, request(), stream)
-    assert len(world.upstream.received) == 9
-    assert [len(received.messages) for received in world.upstream.received] == [4 + 2 * round for round in range(9)]
+    assert len(world.upstream.sent) == 9
+    assert [len(received.messages) for received in world.upstream.sent] == [4 + 2 * round for round in range(9)]
     assert "last of 8 readings" in world.upstream.last.messages[-1]["content"]
     assert "last of 8 readings" not in world.upstream.last.messages[-3]["content"]
     assert (reported["finish"], reported["message"]["tool_calls"]) == ("stop", [])
@@ -217,17 +231,12 @@ def test_what_later_rounds_count_is_not_held_against_the_estimate_of_the_first(s
     world, name = learnt(build)
     estimate = world.logged("request_done")[0]["tokens_after"]
 
-    async def counting(received: Received, send: Send) -> bool:
-        is_first = "lines 1-" not in str(received.messages[-1]["content"])
-        reply = reads(name) if is_first else Reply("Done.")
-        completion = Completion.make(received.body, "m", reply, estimate if is_first else 3 * estimate, 100_000)
-        if stream:
-            await respond(send, b"".join(completion.events(True)), b"text/event-stream")
-        else:
-            await respond(send, json.dumps(completion.whole()).encode())
-        return True
+    def has_read(messages: list[Any]) -> bool:
+        return "lines 1-" in str(messages[-1]["content"])
 
-    world.upstream.answer = counting
+    world.upstream.says = lambda sent: Reply("Done.") if has_read(sent.messages) else reads(name)
+    world.upstream.reports = 1.0
+    world.upstream.counts = lambda body, _: (3 if has_read(body["messages"]) else 1) * estimate
     for _ in range(4):
         answer_to(world, request(), stream)
     assert [line["ratio"] for line in world.log("ratio_learned")] == [1.0]
@@ -257,7 +266,7 @@ def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stre
         '{"page": 2}',
     ]
     assert (reported["finish"], reported["message"]["content"]) == ("tool_calls", "Both.")
-    assert len(world.upstream.received) == 1
+    assert len(world.upstream.sent) == 1
     following = answered(request(), reported["message"], "one", "two")
     assert answer_to(world, following, stream, proxy=back)["message"]["content"] == "All done."
     call, page, *results = world.upstream.last.messages[4:]
@@ -277,7 +286,7 @@ def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
     reported = answer_to(world, request())
-    restarted = build(answer=thinking(lambda _: Reply("Done.")))
+    restarted = build(says=words("Done."))
     answer_to(restarted, answered(request(), reported["message"], "one", "two"))
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
 
@@ -288,7 +297,7 @@ def test_what_a_store_that_gives_no_answer_hides_comes_back_with_it(
     world, name = learnt(build)
     teach(world, mixed(name))
     following = answered(request(), answer_to(world, request())["message"], "one", "two")
-    restarted = build(answer=thinking(lambda _: Reply("Done.")))
+    restarted = build(says=words("Done."))
 
     async def find(*_: Any, **__: Any) -> Any:
         raise ArtifactStoreUnavailable("the bucket is paused")
@@ -327,7 +336,7 @@ def test_a_turn_that_forces_a_call_withholds_the_tool_and_changes_no_message(
     turn = answered(request(), answer_to(world, request(), stream)["message"], "one", "two")
     for members in ({}, {"tool_choice": choice}, {}):
         answer_to(world, {**turn, **members}, stream)
-    before, forced, after = world.upstream.received[-3:]
+    before, forced, after = world.upstream.sent[-3:]
     assert (tools_in(before), tools_in(forced)) == (["fetch", "read_artifact"], ["fetch"])
     assert before.body == after.body
     assert json.dumps(before.messages) == json.dumps(forced.messages)
@@ -356,20 +365,20 @@ def test_no_other_tenant_finds_hidden_calls(build: Any) -> None:
     assert len(world.upstream.last.messages) == 7
 
 
-def numbering(thought: Any) -> Any:
+def numbering(says: Says) -> Rule:
     """A model server that numbers the calls of each answer from 0, as Kimi's and many local ones do."""
 
-    async def answer(received: Received, send: Send) -> bool:
-        completion = Completion.make(received.body, "m", thought(json.loads(received.body)["messages"]), 1_000, 100_000)
-        for number, call in enumerate(completion.message.get("tool_calls", ())):
+    def rule(sent: Sent) -> Answer:
+        answer, _ = sent.face.answered(sent.json, says(sent), Usage(1_000, 0, 10), sent.number)
+        completion = json.loads(answer.body)
+        for number, call in enumerate(completion["choices"][0]["message"].get("tool_calls", ())):
             call["id"] = f"functions.{call['function']['name']}:{number}"
-        await respond(send, json.dumps(completion.whole()).encode())
-        return True
+        return as_json(completion)
 
-    return answer
+    return rule
 
 
-def pages_in(received: Received) -> list[str]:
+def pages_in(received: Sent) -> list[str]:
     return [m["content"] for m in received.messages if m["role"] == "tool" and "read_artifact" in m["tool_call_id"]]
 
 
@@ -379,10 +388,10 @@ def test_predictable_call_ids_reveal_no_hidden_calls(build: Any) -> None:
     start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}
     reported = {}
     for key, text in texts.items():
-        world.upstream.answer = thinking(lambda _: Reply("Hm."))
+        world.upstream.rules, world.upstream.says = [], words("Hm.")
         world.ask(request(text), key=key)
         name = next(name for name, kept in world.kept.items() if kept == text.encode())
-        world.upstream.answer = numbering(in_turn(mixed(name)))
+        world.upstream.rules = [numbering(in_turn(mixed(name)))]
         reported[key] = answer_to(world, start, key=key)["message"]
     assert reported["sk-one"] == reported["sk-two"]
     for proxy in (1, 0):  # the other one knows nothing yet
@@ -397,10 +406,10 @@ def test_calls_that_come_again_have_the_pages_of_their_own_answer(build: Any) ->
     body, sent = request(), []
     for line in (1, 2, 3):
         reply = Reply("", (Call("fetch", {}), *reads(name, lines=f"{line}-{line}").calls))
-        world.upstream.answer = numbering(in_turn(reply))
+        world.upstream.rules = [numbering(in_turn(reply))]
         body = answered(body, answer_to(world, body)["message"], "same")
         sent.append(world.upstream.last.body)
-    world.upstream.answer = numbering(in_turn(Reply("Done.")))
+    world.upstream.rules = [numbering(in_turn(Reply("Done.")))]
     for proxy in (1, 0):
         answer_to(world, body, proxy=proxy)
         assert [page.splitlines()[1][:7] for page in pages_in(world.upstream.last)] == ["line 0:", "line 1:", "line 2:"]
@@ -414,7 +423,7 @@ def test_a_history_whose_record_is_gone_is_valid_all_the_same(build: Any) -> Non
     reported = answer_to(world, request())
     for path in (world.folder / "tool-output").glob("tool_read_artifact_*"):
         path.unlink()
-    restarted = build(answer=None)  # a model server that refuses what is not paired
+    restarted = build()  # a model server that refuses what is not paired
     answer_to(restarted, answered(request(), reported["message"], "one", "two"))
     assert len(restarted.upstream.last.messages) == 7
 
@@ -445,18 +454,10 @@ def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
     assert last.endswith("there is no room for a page. Go on with what you have.]\n")
 
 
-async def _busy(received: Received, send: Send) -> bool:
-    if received.messages[-1]["role"] != "tool" or "context-proxy: lines" not in received.messages[-1]["content"]:
-        return False
-    await respond(send, b'{"error": {"message": "Slow down."}}', status=429)
-    return True
-
-
-def then(first: Any, second: Any) -> Any:
-    async def answer(received: Received, send: Send) -> bool:
-        return await first(received, send) or await second(received, send)
-
-    return answer
+def _busy(sent: Sent) -> Answer | None:
+    last = sent.messages[-1]
+    has_page = last["role"] == "tool" and "context-proxy: lines" in last["content"]
+    return sent.face.error("Slow down.", 429) if has_page else None
 
 
 @STREAMED
@@ -466,7 +467,7 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
     spoken: str, failure: str, stream: bool, build: Any
 ) -> None:
     world, name = learnt(build)
-    world.upstream.answer = FailingLater(thinking(in_turn(reads(name, spoken))), failure)
+    world.upstream.rules, world.upstream.says = [FailsLater(failure)], in_turn(reads(name, spoken))
     reported = answer_to(world, request(), stream)
     assert reported["message"]["content"].startswith(f"{spoken}\n\n(The answer" if spoken else "(The answer")
     assert (reported["finish"], reported["message"].get("tool_calls") or []) == ("stop", [])
@@ -474,7 +475,7 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
 
 def test_the_sentence_at_the_end_is_in_the_language_of_the_notices(build: Any) -> None:
     world, name = learnt(build, language="zh")
-    world.upstream.answer = FailingLater(thinking(in_turn(reads(name))), "busy")
+    world.upstream.rules, world.upstream.says = [FailsLater("busy")], in_turn(reads(name))
     assert "继续回答的请求失败：HTTP 429。" in answer_to(world, request())["message"]["content"]
 
 
@@ -482,7 +483,7 @@ def test_the_sentence_at_the_end_is_in_the_language_of_the_notices(build: Any) -
 @pytest.mark.parametrize("spoken", ["Let me look.", ""])
 def test_an_answer_ends_with_its_own_words_where_a_later_round_fails(spoken: str, stream: bool, build: Any) -> None:
     world, name = learnt(build)
-    world.upstream.answer = then(_busy, thinking(in_turn(reads(name, spoken))))
+    world.upstream.rules, world.upstream.says = [_busy], in_turn(reads(name, spoken))
     reported = answer_to(world, request(), stream)
     words = "(The answer ends here: the model read a part of what was cut, and the request to go on with it failed: "
     assert reported["message"]["content"] == (f"{spoken}\n\n" if spoken else "") + f"{words}HTTP 429.)"
@@ -505,50 +506,33 @@ TOO_MANY = "Invalid 'tools': array too long. Expected an array with maximum leng
     ],
 )
 def test_an_upstream_that_does_not_take_the_tool_gets_the_original(status: int, message: str, build: Any) -> None:
-    async def refusing(received: Received, send: Send) -> bool:
-        if b"read_artifact" not in received.body:
-            return False
-        await respond(send, json.dumps({"error": {"message": message}}).encode(), status=status)
-        return True
-
-    world = build(answer=refusing)
+    world = build(128_000, Has(["read_artifact"], message, status))
     body = json.dumps(request("short")).encode()
     answer = world.ask(body)
     assert (answer.status_code, world.upstream.last.body) == (200, body)
     assert answer.headers["x-context-proxy-attempts"] == "2"
     answer = world.ask(body)
-    assert (answer.headers["x-context-proxy-attempts"], len(world.upstream.received)) == ("1", 3)
+    assert (answer.headers["x-context-proxy-attempts"], len(world.upstream.sent)) == ("1", 3)
     assert "read_artifact" not in tools_in(world.upstream.last)
     assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
     world.ask({**request("short"), "model": "another"})
-    assert "read_artifact" in tools_in(world.upstream.received[3])
-
-
-async def _not_so(received: Received, send: Send) -> bool:
-    if b"read_artifact" not in received.body:
-        return False
-    await respond(send, b'{"error": {"message": "Unknown field."}}', status=400)
-    return True
+    assert "read_artifact" in tools_in(world.upstream.sent[3])
 
 
 def test_a_refused_tool_is_left_out_and_the_other_edits_stay(build: Any) -> None:
-    world = build(answer=_not_so)
+    world = build(128_000, Has(["read_artifact"], "Unknown field."))
     attempts = [world.ask(request(LONG)).headers["x-context-proxy-attempts"] for _ in range(2)]
     assert attempts == ["2", "1"]
-    assert all("read_artifact" not in tools_in(sent) for sent in world.upstream.received[1:])
+    assert all("read_artifact" not in tools_in(sent) for sent in world.upstream.sent[1:])
     assert len(world.upstream.last.body) < len(LONG)
     assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
 
 
 def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:
-    async def refusing(_: Received, send: Send) -> bool:
-        await respond(send, b'{"error": {"message": "Unknown field."}}', status=400)
-        return True
-
-    world = build(answer=refusing)
+    world = build(128_000, Has([""], "Unknown field."))
     for _ in range(2):
         assert world.ask(request("short")).status_code == 400
-    assert len(world.upstream.received) == 4
+    assert len(world.upstream.sent) == 4
     assert not world.log("tool_refusal_learned")
 
 
@@ -559,20 +543,24 @@ def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:
     assert "line 0: value 0" in world.upstream.last.messages[-1]["content"]
 
 
-async def _too_long_with_pages(received: Received, send: Send) -> bool:
+TOO_LONG = "Input is too long for requested model."
+
+
+def _too_long_with_pages(sent: Sent) -> Answer | None:
     """An upstream whose window is smaller than stated, which shows only when pages arrive."""
-    if len(received.body) < 8_000 or "read_artifact(" not in received.body.decode():
-        return False
+    if len(sent.body) < 8_000 or "read_artifact(" not in sent.text:
+        return None
     message = "This model's maximum context length is 6000 tokens. However, your messages resulted in 7000 tokens."
-    error = {"message": message, "code": "context_length_exceeded", "param": "messages"}
-    await respond(send, json.dumps({"error": error}).encode(), status=400)
-    return True
+    return sent.face.error(message, code="context_length_exceeded", param="messages")
 
 
 @STREAMED
 def test_a_later_round_that_is_too_long_is_healed_unseen(stream: bool, build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 3_000})
-    world.upstream.answer = then(_too_long_with_pages, thinking(in_turn(reads(name), reads(name), Reply("Done."))))
+    world.upstream.rules, world.upstream.says = (
+        [_too_long_with_pages],
+        in_turn(reads(name), reads(name), Reply("Done.")),
+    )
     assert answer_to(world, request(), stream)["message"]["content"] == "Done."
     refused = world.logged("overflow_detected")[0]
     assert refused["request_id"] == world.logged("request_done", 2)[-1]["request_id"]
@@ -584,18 +572,16 @@ def test_a_later_round_that_is_too_long_is_healed_unseen(stream: bool, build: An
 def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None, stream: bool, build: Any) -> None:
     world, name = learnt(build)
 
-    async def refusing(received: Received, send: Send) -> bool:
-        tokens = embedded.prompt_tokens(received.messages)
-        if len(received.messages) == 4 or tokens <= (limit or 26_000):
-            return False
+    def refusing(sent: Sent) -> Answer | None:
+        tokens = embedded.prompt_tokens(sent.messages)
+        if len(sent.messages) == 4 or tokens <= (limit or 26_000):
+            return None
         numbers = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
-        error = {"message": numbers if limit else "Input is too long.", "code": "context_length_exceeded"}
-        await respond(send, json.dumps({"error": error}).encode(), status=400)
-        return True
+        return sent.face.error(numbers if limit else "Input is too long.", code="context_length_exceeded")
 
-    world.upstream.answer = then(refusing, thinking(in_turn(reads(name, "Let me look."), Reply("Done."))))
+    world.upstream.rules, world.upstream.says = [refusing], in_turn(reads(name, "Let me look."), Reply("Done."))
     assert answer_to(world, request(), stream)["message"]["content"] == "Let me look.\n\nDone."
-    _, refused, taken = (received.messages[-1]["content"] for received in world.upstream.received)
+    _, refused, taken = (received.messages[-1]["content"] for received in world.upstream.sent)
     assert is_ours(taken)
     assert 400 < len(taken) < len(refused)
     assert [line["attempt_kind"] for line in world.log("overflow_retried")] == ["emergency"]
@@ -606,15 +592,13 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
 def test_a_model_whose_pages_never_fit_continues_without_them(spoken: str, stream: bool, build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 6_000})
 
-    async def refusing(received: Received, send: Send) -> bool:
-        if received.messages[-1]["role"] == "tool" and "lines 1-" in received.messages[-1]["content"]:
-            error = {"message": "Input is too long for requested model.", "code": "context_length_exceeded"}
-            await respond(send, json.dumps({"error": error}).encode(), status=400)
-            return True
-        return False
+    def refusing(sent: Sent) -> Answer | None:
+        last = sent.messages[-1]
+        has_page = last["role"] == "tool" and "lines 1-" in last["content"]
+        return sent.face.error(TOO_LONG, code="context_length_exceeded") if has_page else None
 
     work = Reply("", (Call("fetch", {"page": 2}),))
-    world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken), work)))
+    world.upstream.rules, world.upstream.says = [refusing], in_turn(reads(name, spoken), work)
     reported = answer_to(world, request(), stream)
     assert (reported["message"]["content"], reported["finish"]) == (spoken, "tool_calls")
     assert [call["function"]["name"] for call in reported["message"]["tool_calls"]] == ["fetch"]
@@ -626,14 +610,11 @@ def test_a_model_whose_pages_never_fit_continues_without_them(spoken: str, strea
 def test_an_answer_ends_where_nothing_fits_any_more(spoken: str, stream: bool, build: Any) -> None:
     world, name = learnt(build, tool_output={"max_bytes": 6_000})
 
-    async def refusing(received: Received, send: Send) -> bool:
-        if len(received.messages) == 4:
-            return False
-        error = {"message": "Input is too long for requested model.", "code": "context_length_exceeded"}
-        await respond(send, json.dumps({"error": error}).encode(), status=400)
-        return True
+    def refusing(sent: Sent) -> Answer | None:
+        is_first = len(sent.messages) == 4
+        return None if is_first else sent.face.error(TOO_LONG, code="context_length_exceeded")
 
-    world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken))))
+    world.upstream.rules, world.upstream.says = [refusing], in_turn(reads(name, spoken))
     reported = answer_to(world, request(), stream)
     assert reported["finish"] == "stop"
     assert reported["message"]["content"].startswith(f"{spoken}\n\n(" if spoken else "(")
@@ -678,13 +659,13 @@ def test_a_mixed_answer_whose_record_cannot_be_kept_is_the_clients_alone(build: 
 
 
 def test_pages_that_are_put_back_are_cut_where_the_window_turns_out_small(build: Any) -> None:
-    world = build(8_192, answer=thinking(lambda _: Reply("Hm.")), defaults={"context_window": 128_000})
+    world = build(8_192, says=words("Hm."), defaults={"context_window": 128_000})
     name = name_of(world)
     hiding = Reply("", (Call("fetch", {"page": 1}), *reads(name).calls))
-    world.upstream.answer = thinking(in_turn(hiding))
+    world.upstream.says = in_turn(hiding)
     start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}
     body = answered(start, answer_to(world, start)["message"], "short")
-    world.upstream.answer = None  # it counts and refuses from here on
+    world.upstream.rules = model_server(8_192).rules  # from here on
     sent = []
     for _ in range(5):  # of which the first two teach the window
         answer = world.ask(body)

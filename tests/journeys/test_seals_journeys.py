@@ -7,9 +7,9 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from starlette.types import Send
-from support import valid_messages, valid_responses
-from support.journey import Received, World
+from support import valid_responses
+from support.journey import World
+from support.upstream import Answer, Rule, Sent, as_json
 
 SEAL = "gAAAAABsealed"
 
@@ -84,32 +84,31 @@ def body_of(case: Case, *, sealed: bool = True) -> dict[str, Any]:
     return {"model": "m", case.history: history(case, sealed=sealed), **limit}
 
 
-class Verifies:
-    """An upstream that refuses what it cannot verify, or everything."""
+def plain(found: dict[str, Any]) -> Answer:
+    """It as an answer, or as a refusal if it has an error."""
+    return as_json(found, 400 if "error" in found else 200)
 
-    def __init__(self, case: Case, *, accepts: bool = True) -> None:
-        self._case = case
-        self._accepts = accepts
 
-    async def __call__(self, request: Received, send: Send) -> bool:
-        is_broken = SEAL.encode() in request.body
-        found: dict[str, Any] = self._case.refusal if is_broken else self._case.reply
-        if not is_broken and not self._accepts:
-            found = {"error": {"message": "thinking is required here", "type": "invalid_request_error"}}
-        headers = [(b"content-type", b"application/json")]
-        status = 400 if "error" in found else 200
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": json.dumps(found).encode()})
-        return True
+def verifying(case: Case, *, accepts: bool = True) -> Rule:
+    """Refuse what cannot be verified, or everything."""
+
+    def rule(request: Sent) -> Answer:
+        if SEAL.encode() in request.body:
+            return plain(case.refusal)
+        if accepts:
+            return plain(case.reply)
+        return plain({"error": {"message": "thinking is required here", "type": "invalid_request_error"}})
+
+    return rule
 
 
 def sent(world: World) -> list[Any]:
-    return [json.loads(one.body) for one in world.upstream.received]
+    return [json.loads(one.body) for one in world.upstream.sent]
 
 
 @CASES
 def test_reasoning_that_cannot_be_verified_is_left_out_after_the_refusal(build: Any, case: Case) -> None:
-    world = build(answer=Verifies(case))
+    world = build(128_000, verifying(case))
     answer = world.ask(body_of(case), path=case.path)
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
     assert answer.headers["x-context-proxy-edits"] == "history_healed=1"
@@ -130,22 +129,18 @@ def test_a_reply_after_the_repair_is_one_whatever_its_first_words_are(build: Any
         {"type": "message_stop"},
     ]
     stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
-    refusing = Verifies(MESSAGES)
+    refusing = verifying(MESSAGES)
 
-    async def answer(request: Received, send: Send) -> bool:
-        if SEAL.encode() in request.body:
-            return await refusing(request, send)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        await send({"type": "http.response.body", "body": stream})
-        return True
+    def rule(request: Sent) -> Any:
+        return refusing(request) if SEAL.encode() in request.body else Answer(200, stream, "text/event-stream")
 
-    got = build(answer=answer).ask(body_of(MESSAGES) | {"stream": True}, path=MESSAGES.path)
+    got = build(128_000, rule).ask(body_of(MESSAGES) | {"stream": True}, path=MESSAGES.path)
     assert (got.status_code, got.headers["x-context-proxy-attempts"], got.content) == (200, "2", stream)
 
 
 @CASES
 def test_the_first_refusal_is_returned_if_the_repair_is_refused_too(build: Any, case: Case) -> None:
-    world = build(answer=Verifies(case, accepts=False))
+    world = build(128_000, verifying(case, accepts=False))
     for _ in range(2):  # what was of no use is not done at once
         answer = world.ask(body_of(case), path=case.path)
         assert (answer.status_code, answer.json()) == (400, case.refusal)
@@ -155,14 +150,14 @@ def test_the_first_refusal_is_returned_if_the_repair_is_refused_too(build: Any, 
 @CASES
 @pytest.mark.parametrize("settings", [{"history": "off"}, {"overflow": {"retry": False}}])
 def test_the_refusal_passes_where_nothing_is_to_be_healed(build: Any, case: Case, settings: dict[str, Any]) -> None:
-    world = build(answer=Verifies(case), **settings)
+    world = build(128_000, verifying(case), **settings)
     answer = world.ask(body_of(case), path=case.path)
     assert (answer.status_code, answer.json(), len(sent(world))) == (400, case.refusal, 1)
 
 
 @CASES
 def test_the_refusal_passes_where_nothing_sealed_is_in_the_history(build: Any, case: Case) -> None:
-    world = build(answer=Verifies(case))
+    world = build(128_000, verifying(case))
     body = body_of(case, sealed=False)
     body[case.history][0] = {"role": "user", "content": SEAL}
     answer = world.ask(body, path=case.path)
@@ -174,17 +169,17 @@ def test_what_the_repair_leaves_is_valid(build: Any) -> None:
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.log"}
     alone = {"role": "assistant", "content": [{"type": "redacted_thinking", "data": SEAL}]}
     turns = [TASK, {"role": "assistant", "content": [MESSAGES.thought, call]}, {"role": "user", "content": [result]}]
-    world = build(answer=Verifies(MESSAGES))
+    world = build(128_000, verifying(MESSAGES))
     answer = world.ask({"model": "m", "max_tokens": 9, "messages": [*turns, alone, NEXT]}, path="/messages")
     assert answer.headers["x-context-proxy-edits"] == "history_healed=2"
-    assert valid_messages.complaints(sent(world)[1]) == []
+    assert world.upstream.sent[1].complaints == []
     assert sent(world)[1]["messages"] == [TASK, {"role": "assistant", "content": [call]}, turns[2], NEXT]
 
     call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "a.log"}
     plain = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     items = [TASK, RESPONSES.thought, call, output, RESPONSES.thought, RESPONSES.output, plain, RESPONSES.output, NEXT]
-    world = build(answer=Verifies(RESPONSES))
+    world = build(128_000, verifying(RESPONSES))
     answer = world.ask({"model": "m", "input": items}, path="/responses")
     assert answer.headers["x-context-proxy-edits"] == "history_healed=2"
     assert valid_responses.complaints(sent(world)[1]) == []
@@ -221,7 +216,7 @@ def sent_turn(world: World, case: Case, history: list[dict[str, Any]]) -> tuple[
 def test_refused_reasoning_is_left_out_of_later_turns_at_once_and_newer_reasoning_stays(
     build: Any, case: Case, words: str
 ) -> None:
-    world = build(answer=Verifies(case))
+    world = build(128_000, verifying(case))
     sealed = turns_of(case, SEAL, "new", "newer", words=words)
     healed = turns_of(case, "", "new", "newer", words=words)
     for number, attempts in enumerate(["1", "2", "1", "1"]):
@@ -235,7 +230,7 @@ def test_refused_reasoning_is_left_out_of_later_turns_at_once_and_newer_reasonin
 
 @CASES
 def test_reasoning_that_is_refused_later_is_left_out_with_the_earlier(build: Any, case: Case) -> None:
-    world = build(answer=Verifies(case))
+    world = build(128_000, verifying(case))
     broken = turns_of(case, SEAL, f"{SEAL}2", "new", words="Look at the log. " * 500)
     healed = turns_of(case, "", "", "new", words="Look at the log. " * 500)
     assert sent_turn(world, case, broken[1]) == ("2", "history_healed=1", healed[1])
@@ -245,7 +240,7 @@ def test_reasoning_that_is_refused_later_is_left_out_with_the_earlier(build: Any
 
 @CASES
 def test_refused_reasoning_is_known_again_in_a_body_that_begins_otherwise(build: Any, case: Case) -> None:
-    world = build(answer=Verifies(case))
+    world = build(128_000, verifying(case))
     words = "Look at the log. " * 500
     sent_turn(world, case, turns_of(case, SEAL, words=words)[1])
     sealed, healed = (turns_of(case, seal, "new", words=f"12:31. {words}")[2] for seal in (SEAL, ""))
@@ -253,7 +248,7 @@ def test_refused_reasoning_is_known_again_in_a_body_that_begins_otherwise(build:
 
 
 def test_refused_reasoning_is_known_again_when_the_cache_mark_has_moved(build: Any) -> None:
-    world = build(answer=Verifies(MESSAGES))
+    world = build(128_000, verifying(MESSAGES))
     sealed, healed = (turns_of(MESSAGES, seal, "new") for seal in (SEAL, ""))
     marked = json.loads(json.dumps(sealed[1]))
     marked[1]["content"][1]["cache_control"] = {"type": "ephemeral"}
@@ -263,12 +258,11 @@ def test_refused_reasoning_is_known_again_when_the_cache_mark_has_moved(build: A
 
 @CASES
 def test_what_one_model_or_the_upstream_of_one_client_refuses_goes_to_the_others(build: Any, case: Case) -> None:
-    class Picky(Verifies):
-        async def __call__(self, request: Received, send: Send) -> bool:
-            is_picky = b'"picky"' in request.body
-            return await (Verifies(case) if is_picky else Verifies(case._replace(refusal=case.reply)))(request, send)
+    def picky(request: Sent) -> Any:
+        is_picky = request.json["model"] == "picky"
+        return (verifying(case) if is_picky else verifying(case._replace(refusal=case.reply)))(request)
 
-    world = build(answer=Picky(case))
+    world = build(128_000, picky)
     history = turns_of(case, SEAL, words="Look at the log. " * 500)[1]
     body = {case.history: history, "max_tokens": 100}
     assert world.ask(body | {"model": "picky"}, path=case.path).headers["x-context-proxy-attempts"] == "2"
@@ -285,7 +279,7 @@ class Binds:
     def __init__(self) -> None:
         self.refused = 0
 
-    async def __call__(self, request: Received, send: Send) -> bool:
+    def __call__(self, request: Sent) -> Answer:
         before: list[Any] = []
         mistake = None
         for index, message in enumerate(request.messages):
@@ -303,10 +297,7 @@ class Binds:
         if mistake:
             self.refused += 1
             reply = {"type": "error", "error": {"type": "invalid_request_error", "message": mistake}}
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 400 if mistake else 200, "headers": headers})
-        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
-        return True
+        return plain(reply)
 
     @staticmethod
     def _sign(before: list[Any]) -> str:
@@ -315,7 +306,7 @@ class Binds:
 
 def test_thinking_that_is_tied_to_all_before_it_is_refused_once_after_each_cut(build: Any) -> None:
     upstream = Binds()
-    world = build(answer=upstream, models=[{"match": "*", "context_window": 6_000}])
+    world = build(128_000, upstream, models=[{"match": "*", "context_window": 6_000}])
     history: list[Any] = []
     cuts = set()
     for number in range(40):
@@ -328,27 +319,18 @@ def test_thinking_that_is_tied_to_all_before_it_is_refused_once_after_each_cut(b
     assert len(cuts) > 3
 
 
-class Thinks:
-    """An upstream that is as strict as the Messages API with thinking enabled: it names the first block whose signature
-    is not its own, and wants thinking at the beginning of the last message with calls."""
-
-    async def __call__(self, request: Received, send: Send) -> bool:
-        body = json.loads(request.body)
-        places = [
-            f"messages.{number}.content.{at}: Invalid `signature` in `thinking` block"
-            for number, message in enumerate(body["messages"])
-            if isinstance(message["content"], list)
-            for at, block in enumerate(message["content"])
-            if block["type"] == "thinking" and not block["signature"].startswith("own")
-        ]
-        found = places[:1] or valid_messages.complaints(body)
-        reply = MESSAGES.reply if not found else {**MESSAGES.refusal, "error": {**MESSAGES.refusal["error"]}}
-        if found:
-            reply["error"]["message"] = found[0]
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 400 if found else 200, "headers": headers})
-        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
-        return True
+def own_thinking(request: Sent) -> Answer:
+    """Be as strict as the Messages API with thinking enabled: name the first block whose signature is another's, and
+    want thinking at the beginning of the last message with calls."""
+    places = [
+        f"messages.{number}.content.{at}: Invalid `signature` in `thinking` block"
+        for number, message in enumerate(request.messages)
+        if isinstance(message["content"], list)
+        for at, block in enumerate(message["content"])
+        if block["type"] == "thinking" and not block["signature"].startswith("own")
+    ]
+    found = places[:1] or request.face.complaints(request.json)
+    return request.face.error(found[0]) if found else plain(MESSAGES.reply)
 
 
 def looped(number: int, seal: str | None) -> list[dict[str, Any]]:
@@ -371,7 +353,7 @@ FINISHED = [TASK, *looped(1, "foreign"), {"role": "assistant", "content": "Done.
 
 
 def test_a_running_loop_keeps_its_thinking_where_that_of_finished_turns_is_refused(build: Any) -> None:
-    world = build(answer=Thinks())
+    world = build(128_000, own_thinking)
     history = [*FINISHED, *looped(2, "own")]
     for number, attempts in ((3, "2"), (4, "1"), (5, "1")):
         status, count, body = thinks(world, history)
@@ -382,7 +364,7 @@ def test_a_running_loop_keeps_its_thinking_where_that_of_finished_turns_is_refus
 
 
 def test_thinking_is_disabled_while_the_loop_runs_whose_own_is_refused(build: Any) -> None:
-    world = build(answer=Thinks())
+    world = build(128_000, own_thinking)
     history = [TASK, *looped(1, "foreign")]
     for number, attempts in ((2, "2"), (3, "1"), (4, "1")):
         status, count, body = thinks(world, history)
@@ -394,7 +376,7 @@ def test_thinking_is_disabled_while_the_loop_runs_whose_own_is_refused(build: An
 
 
 def test_a_loop_that_lacks_its_thinking_is_refused_once_and_continues_without(build: Any) -> None:
-    world = build(answer=Thinks())
+    world = build(128_000, own_thinking)
     history = [{"role": "user", "content": "Look at the log. " * 500}, *looped(1, "own"), *looped(2, None)]
     for number, attempts in ((3, "2"), (4, "1"), (5, "1")):
         status, count, body = thinks(world, history)
@@ -406,13 +388,13 @@ def test_a_loop_that_lacks_its_thinking_is_refused_once_and_continues_without(bu
 
 
 def test_where_both_are_refused_one_turn_is_lost_at_the_most(build: Any) -> None:
-    world = build(answer=Thinks())
+    world = build(128_000, own_thinking)
     history = [*FINISHED, *looped(2, "foreign")]
     assert thinks(world, history)[:2] == (400, "2")
     assert [thinks(world, history)[:2] for _ in range(2)] == [(200, "2"), (200, "1")]
 
 
 def test_adaptive_thinking_stays_where_that_of_the_loop_is_left_out(build: Any) -> None:
-    world = build(answer=Thinks())
+    world = build(128_000, own_thinking)
     status, count, body = thinks(world, [TASK, *looped(1, "foreign")], "adaptive")
     assert (status, count, body["thinking"]) == (200, "2", {"type": "adaptive"})

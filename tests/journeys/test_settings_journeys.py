@@ -114,7 +114,7 @@ def test_a_refusal_in_chinese(build: Any, loaded: Load) -> None:
     request = one_call("short", model="gpt-4o")
     request["messages"][0]["content"] = LONG
     answer = world.ask(request)
-    assert (answer.status_code, world.upstream.received) == (400, [])
+    assert (answer.status_code, world.upstream.sent) == (400, [])
     assert "请缩短其中最大的部分" in answer.json()["error"]["message"]
     assert json.loads(answer.content)["error"]["code"] == "context_length_exceeded"
 

@@ -78,7 +78,7 @@ def test_a_refusal_met_on_one_replica_is_spared_the_other_which_sends_the_same_b
     wait_until(lambda: known_to(world, 1))
     again, other = (world.ask(chat("why?"), proxy=number) for number in (0, 1))
     assert [answer.headers["x-context-proxy-attempts"] for answer in (again, other)] == ["1", "1"]
-    assert world.upstream.received[-1].body == world.upstream.received[-2].body
+    assert world.upstream.sent[-1].body == world.upstream.sent[-2].body
     assert ready(world, 1) == {"status": "ready"}
 
 

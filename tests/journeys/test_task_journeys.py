@@ -55,8 +55,8 @@ def run_by_text(world: World, turns: int, say: Say) -> None:
 def test_the_task_is_in_every_request_of_a_run_by_text_protocol(say: Say, turns: int, build: Any) -> None:
     world = build(WINDOW)
     run_by_text(world, turns, say)
-    assert len(world.upstream.received) == turns
-    for received in world.upstream.received:
+    assert len(world.upstream.sent) == turns
+    for received in world.upstream.sent:
         roles = [message["role"] for message in received.messages]
         assert received.messages[1]["content"].removeprefix("[context-proxy: ").endswith(TASK)
         assert roles[:2] == ["system", "user"]
@@ -67,7 +67,7 @@ def test_the_task_is_in_every_request_of_a_run_by_text_protocol(say: Say, turns:
 def test_no_output_is_quoted_as_a_users_request(say: Say, build: Any) -> None:
     world = build(WINDOW)
     run_by_text(world, 40, say)
-    bodies = [received.body.decode() for received in world.upstream.received]
+    bodies = [received.body.decode() for received in world.upstream.sent]
     assert any(f"{MARK}" in body and "earlier messages" in body for body in bodies)
     assert not any("What the user said in them" in body for body in bodies)
 
@@ -75,7 +75,7 @@ def test_no_output_is_quoted_as_a_users_request(say: Say, build: Any) -> None:
 def test_a_command_goes_with_its_own_output(build: Any) -> None:
     world = build(WINDOW)
     run_by_text(world, 40, mini_swe)
-    for received in world.upstream.received:
+    for received in world.upstream.sent:
         contents = [message["content"] for message in received.messages[2:]]
         for words, output in zip(contents[::2], contents[1::2], strict=True):
             turn = words.partition("look at build ")[2].partition(".")[0]
@@ -91,7 +91,7 @@ def test_the_task_is_in_every_request_of_a_run_with_calls_and_several_users(buil
         if turn % 40 == 39:
             messages += [{"role": "assistant", "content": f"Part {turn} is done."}]
             messages += [{"role": "user", "content": f"And now look at part {turn}."}]
-    for received in world.upstream.received:
+    for received in world.upstream.sent:
         assert received.messages[0]["content"].endswith(TASK)
 
 

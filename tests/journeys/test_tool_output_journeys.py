@@ -45,7 +45,7 @@ def test_the_same_content_is_kept_once_and_cut_the_same_way(build: Any) -> None:
     request["messages"] += [call(2), result(2, LONG)]
     world.ask(request)
     assert list(world.kept.values()) == [LONG.encode()]
-    first, second = (received.messages for received in world.upstream.received)
+    first, second = (received.messages for received in world.upstream.sent)
     assert second[: len(first)] == first
     assert second[-1]["content"] == first[-1]["content"]
     assert len(world.log("artifact_saved")) == 1
@@ -202,7 +202,7 @@ def test_tenants_share_neither_what_is_remembered_nor_metadata(build: Any) -> No
     world = build()
     for key in ("sk-anna-canary", "sk-ben-canary", "sk-anna-canary"):
         assert world.ask(one_call(LONG), key=key).status_code == 200
-    bodies = {received.body for received in world.upstream.received}
+    bodies = {received.body for received in world.upstream.sent}
     assert len(bodies) == 1, "the same request is the same for everybody"
     world.logged("request_done", 3)
     assert len(world.log("tool_output_truncated")) == 2, "known to Anna the second time, new to Ben"

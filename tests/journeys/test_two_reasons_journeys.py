@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from support.journey import World
 from support.spellings import SPELLINGS
-from support.strict_upstream import LIMIT_TOKENS, REASONS, Session, StrictUpstream
+from support.strict_upstream import LIMIT_TOKENS, REASONS, Session, strict
+from support.upstream import ScriptedModel
 
 LENGTHS = frozenset({"length", "unnumbered"})
 PAIRS = [pair for pair in itertools.permutations(REASONS, 2) if set(pair) != LENGTHS]
 
 
-def sends(world: World, upstream: StrictUpstream, session: Session, turns: int) -> list[tuple[int, int]]:
+def sends(world: World, upstream: ScriptedModel, session: Session, turns: int) -> list[tuple[int, int]]:
     """(status of the last response, requests that reached the upstream), for each turn."""
     found = []
     for _ in range(turns):
@@ -30,9 +31,9 @@ def sends(world: World, upstream: StrictUpstream, session: Session, turns: int) 
 @pytest.mark.parametrize("api", SPELLINGS)
 @pytest.mark.parametrize("configured", [None, 5 * LIMIT_TOKENS])
 def test_no_turn_is_lost_for_two_reasons_in_any_order(build: Any, api: str, configured: int | None) -> None:
-    upstream = StrictUpstream()
+    upstream = strict()
     models = [] if configured is None else [{"match": "*", "context_window": configured}]
-    world = build(answer=upstream, models=models, defaults={})
+    world = build(server=upstream, models=models, defaults={})
     for pair in PAIRS:
         found = sends(world, upstream, Session(api, pair, name="-".join(pair)), turns=3)
         assert [status for status, _ in found] == [200, 200, 200], pair
@@ -42,8 +43,8 @@ def test_no_turn_is_lost_for_two_reasons_in_any_order(build: Any, api: str, conf
 
 
 def test_a_window_that_an_exact_refusal_corrects_is_adopted_and_logged(build: Any) -> None:
-    upstream = StrictUpstream()
-    world = build(answer=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
+    upstream = strict()
+    world = build(server=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
     found = sends(world, upstream, Session("chat", ["length"]), turns=3)
     assert found == [(200, 2), (200, 1), (200, 1)]
     (line,) = world.log("configured_window_corrected")
@@ -53,11 +54,11 @@ def test_a_window_that_an_exact_refusal_corrects_is_adopted_and_logged(build: An
 
 
 def test_a_window_under_what_a_refusal_prints_stays_as_it_is_configured(build: Any) -> None:
-    upstream = StrictUpstream()
-    world = build(answer=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
+    upstream = strict()
+    world = build(server=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
     sends(world, upstream, Session("chat", ["length"]), turns=1)
     smaller = build(
-        answer=upstream,
+        server=upstream,
         models=[{"match": "*", "context_window": LIMIT_TOKENS // 2}],
         defaults={},
         data_dir=world.folder,
@@ -68,21 +69,21 @@ def test_a_window_under_what_a_refusal_prints_stays_as_it_is_configured(build: A
 
 @pytest.mark.parametrize("api", SPELLINGS)
 def test_half_of_what_was_refused_holds_the_task_and_the_newest_words(build: Any, api: str) -> None:
-    upstream = StrictUpstream()
+    upstream = strict()
     session = Session(api, ["unnumbered"])
     session.messages[0]["content"] += " It matters." * 600
     session.messages[0]["content"] += " The task ends here."
-    world = build(answer=upstream, defaults={})
+    world = build(server=upstream, defaults={})
     assert sends(world, upstream, session, turns=1)[0][0] == 200
-    messages = json.dumps(json.loads(upstream.sent[-1])[session.spelling.member])
+    messages = json.dumps(upstream.last.messages)
     assert "The task ends here." in messages
     assert session.words in messages
 
 
 def test_the_error_says_what_was_done(build: Any) -> None:
-    upstream = StrictUpstream()
+    upstream = strict()
     session = Session("chat", ["image", "pairing", "unnumbered"])
-    answer = build(answer=upstream, defaults={}).ask(session.body())
+    answer = build(server=upstream, defaults={}).ask(session.body())
     assert (answer.status_code, len(upstream.sent)) == (400, 3)
     message = answer.json()["error"]["message"]
     assert "its media had been replaced by text and its calls and results had been made to pair up;" in message

@@ -14,8 +14,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from support.journey import KEY, Upstream, one_call
+from support.journey import KEY, model_server, one_call
 from support.serving import serving
+from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import main
@@ -24,10 +25,10 @@ SMALL, LARGE = 8_000, 128_000
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[tuple[Upstream, str]]:
+def other(tmp_path: Path) -> Iterator[tuple[ScriptedModel, str]]:
     """A second upstream with a small window, and its base URL."""
-    upstream = Upstream(SMALL, tmp_path / "kept" / "tool-output")
-    with serving(upstream) as base_url:
+    upstream = model_server(SMALL)
+    with listening(upstream) as base_url:
         yield upstream, base_url
 
 
@@ -41,8 +42,8 @@ def test_a_request_goes_to_the_first_upstream_whose_glob_matches_its_model(build
     assert world.ask(asking("qwen3-32b")).json()["model"] == "qwen3-32b"
     world.ask(asking("gpt-6"))
     world.ask({"messages": [{"role": "user", "content": "no model"}]})
-    assert [json.loads(one.body)["model"] for one in small.received] == ["qwen3-32b"]
-    assert len(world.upstream.received) == 2
+    assert [json.loads(one.body)["model"] for one in small.sent] == ["qwen3-32b"]
+    assert len(world.upstream.sent) == 2
 
 
 def test_the_log_and_the_decisions_say_which_upstream_served_a_request(build: Any, other: Any) -> None:
@@ -64,7 +65,7 @@ def test_a_compressed_body_finds_its_upstream_too(build: Any, other: Any) -> Non
     world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])
     body = gzip.compress(json.dumps(asking("qwen3-32b")).encode())
     world.ask(body, content_encoding="gzip")  # which this model server cannot read
-    assert ([one.body for one in small.received], world.upstream.received) == ([body], [])
+    assert ([one.body for one in small.sent], world.upstream.sent) == ([body], [])
 
 
 def test_what_no_upstream_is_for_goes_to_the_one_that_is(build: Any, other: Any) -> None:
@@ -72,7 +73,7 @@ def test_what_no_upstream_is_for_goes_to_the_one_that_is(build: Any, other: Any)
     world = build(upstreams=[{"match": "*", "wire": "messages", "base_url": base_url}])
     assert world.ask(asking("claude-opus-5")).status_code == 200
     assert world.ask(b"no json", content_type="application/json").status_code == 400
-    assert (len(small.received), len(world.upstream.received)) == (0, 1)
+    assert (len(small.sent), len(world.upstream.sent)) == (0, 1)
 
 
 def test_a_key_goes_to_the_upstream_that_it_belongs_to_and_to_no_other(build: Any, other: Any) -> None:
@@ -81,7 +82,7 @@ def test_a_key_goes_to_the_upstream_that_it_belongs_to_and_to_no_other(build: An
     world = build(upstreams=[routed])
     world.ask(asking("qwen3-32b"))
     world.ask(asking("gpt-6"))
-    sent = small.received[0].headers, world.upstream.received[0].headers
+    sent = small.sent[0].headers, world.upstream.sent[0].headers
     assert [one[b"authorization"] for one in sent] == [b"Bearer sk-of-qwen", f"Bearer {KEY}".encode()]
     assert "sk-of-qwen" not in world.log_text
 
@@ -90,7 +91,7 @@ def test_without_a_key_of_its_own_an_upstream_gets_the_clients(build: Any, other
     small, base_url = other
     world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])
     world.ask(asking("qwen3-32b"))
-    assert small.received[0].headers[b"authorization"] == f"Bearer {KEY}".encode()
+    assert small.sent[0].headers[b"authorization"] == f"Bearer {KEY}".encode()
 
 
 def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: Any, other: Any) -> None:
@@ -104,7 +105,7 @@ def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: An
     assert [line["model"] for line in limits] == ["same-small"]
     again = world.ask({**long, "user": "another"})
     assert (again.status_code, again.headers["x-context-proxy-attempts"]) == (200, "1")
-    assert world.upstream.received == []
+    assert world.upstream.sent == []
     metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text
     assert f'context_proxy_learned_limit_tokens{{model="same-small",scope="window"}} {SMALL}.0' in metrics
 

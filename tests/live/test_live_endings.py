@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, ScriptedUpstream, answering, chunk, soon
 from support.sdks import openai_python
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, OK, Connection, SocketServer, answering, chunk, soon
 from support.waiting import PATIENCE_SECONDS, until
 
 CHAT = "POST /v1/chat/completions"
@@ -58,7 +58,7 @@ async def test_a_client_that_leaves_before_the_first_byte_frees_the_upstream_at_
     line: str, proxy: Any, connect: Any
 ) -> None:
     serving = Serving(begin=b"")
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(line, None if line.startswith("GET") else BODY, "x-request-id: left-early")
         await soon(serving.taken.wait())
         client.writer.close()
@@ -72,7 +72,7 @@ async def test_a_client_that_leaves_in_the_middle_frees_the_upstream_at_once(
     line: str, proxy: Any, connect: Any
 ) -> None:
     serving = Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(line, BODY, "x-request-id: left-late")
         await client.head()
         assert await client.chunk() == b"data: 1\n\n"
@@ -86,7 +86,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstre
     proxy: Any, connect: Any
 ) -> None:
     serving = Serving(begin=b"")
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask("POST /v1/files", None, "content-length: 100")
         client.writer.write(b"half")
         await soon(serving.taken.wait())
@@ -98,7 +98,7 @@ async def test_an_upstream_that_dies_in_the_middle_breaks_the_stream_and_the_log
     proxy: Any, client: Any
 ) -> None:
     serving = Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port):
+    async with SocketServer(serving, proxy.upstream_port):
         client.ask(CHAT, BODY, "x-request-id: died")
         await client.head()
         assert await client.chunk() == b"data: 1\n\n"
@@ -116,12 +116,12 @@ async def test_an_upstream_that_is_silent_is_a_504_before_the_first_byte_and_a_b
     proxy = start(UPSTREAM__FIRST_BYTE_TIMEOUT_SECONDS="0.2", UPSTREAM__IDLE_TIMEOUT_SECONDS="0.2")
     silent, stalling = Serving(begin=b""), Serving()
     async with connect(proxy) as client:
-        async with ScriptedUpstream(silent, proxy.upstream_port):
+        async with SocketServer(silent, proxy.upstream_port):
             client.ask(CHAT, BODY)
             status, _, answer = await client.answer()
             assert (status, json.loads(answer)["error"]["code"]) == (504, "upstream_timeout")
             await soon(silent.closed.wait())
-        async with ScriptedUpstream(stalling, proxy.upstream_port):
+        async with SocketServer(stalling, proxy.upstream_port):
             client.ask(CHAT, BODY, "x-request-id: stalled")
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await client.answer()
@@ -189,7 +189,7 @@ async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(
     reported: tuple[bytes, ...], mode: str, proxy: Any, connect: Any
 ) -> None:
     lingering, name = Lingering(*reported), f"hung-up-{mode}-{len(b''.join(reported))}"
-    async with ScriptedUpstream(lingering, proxy.upstream_port):
+    async with SocketServer(lingering, proxy.upstream_port):
         for number in range(2):
             async with connect(proxy) as client:
                 client.ask(CHAT, BODY, f"x-request-id: {name}-{number}", f"x-context-proxy-mode: {mode}")
@@ -208,7 +208,7 @@ async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_f
 ) -> None:
     lingering = Lingering(ANSWER, DONE)
     async with (
-        ScriptedUpstream(lingering, proxy.upstream_port),
+        SocketServer(lingering, proxy.upstream_port),
         connect(proxy) as client,
         connect(proxy) as completing,
     ):
@@ -224,7 +224,7 @@ async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_f
 async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connect: Any) -> None:
     for number, reported in enumerate([(ANSWER,), (ANSWER, FINAL), (ANSWER, USAGE)]):
         lingering = Lingering(*reported)
-        async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
+        async with SocketServer(lingering, proxy.upstream_port), connect(proxy) as client:
             client.ask(CHAT, BODY, f"x-request-id: too-early-{number}")
             await _took(client, *reported)
             await soon(lingering.closed.acquire())
@@ -234,7 +234,7 @@ async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connec
 
 async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(proxy: Any, connect: Any) -> None:
     serving = Serving(CHUNKED + chunk(ANSWER + DONE))
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY, "x-request-id: broke-late")
         await client.head()
         assert await client.chunk() == ANSWER + DONE
@@ -246,7 +246,7 @@ async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(
 def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> None:
     async def ten_streams() -> None:
         async with (
-            ScriptedUpstream(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
+            SocketServer(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
             openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
         ):
             for number in range(10):
@@ -283,7 +283,7 @@ async def a_running_stream_may_end_within_the_grace(
     start: Any, connect: Any, number: signal.Signals = signal.SIGTERM, status: int = -signal.SIGTERM
 ) -> None:
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
         await client.chunk()
@@ -301,7 +301,7 @@ async def so_it_may_after_control_c(start: Any, connect: Any) -> None:
 
 async def a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) -> None:
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="1"), Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY, "x-request-id: cut")
         await client.head()
         await client.chunk()
@@ -319,7 +319,7 @@ async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) 
     async def refuse_lists(connection: Connection) -> None:
         await answering(OK)(connection)
 
-    async with ScriptedUpstream(refuse_lists, proxy.upstream_port):
+    async with SocketServer(refuse_lists, proxy.upstream_port):
         for _ in range(6):
             async with connect(proxy) as client:
                 client.ask(CHAT, BODY)
@@ -333,7 +333,7 @@ async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) 
 
 async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
     proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
         await client.chunk()
@@ -359,7 +359,7 @@ async def busy_connections_are_told_that_their_next_answer_is_the_last(start: An
                     ended.append(await client.reader.read())
                     return
 
-    async with ScriptedUpstream(answering(OK), proxy.upstream_port), asyncio.TaskGroup() as clients:
+    async with SocketServer(answering(OK), proxy.upstream_port), asyncio.TaskGroup() as clients:
         for _ in range(16):
             clients.create_task(busy())
         for _ in range(100):
@@ -383,7 +383,7 @@ async def a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any)
 async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with (
-        ScriptedUpstream(serving, proxy.upstream_port),
+        SocketServer(serving, proxy.upstream_port),
         connect(proxy) as streaming,
         connect(proxy) as asking,
         connect(proxy) as silent,
@@ -407,7 +407,7 @@ async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(star
 
 async def a_hangup_of_the_terminal_ends_no_stream(start: Any, connect: Any, workers: int = 1) -> None:
     proxy, serving = await start("--workers", str(workers)), Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
         await client.chunk()
@@ -426,7 +426,7 @@ async def nor_does_it_of_two_workers(start: Any, connect: Any) -> None:
 
 async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
     proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
         await client.chunk()

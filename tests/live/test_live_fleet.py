@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
-from support.journey import Upstream, call, long_text, result
+from support.journey import call, long_text, model_server, result
 from support.live_proxy import Proxy, running_together
 from support.s3_server import new_bucket, s3_server
-from support.serving import serving
 from support.state_server import StateServer, needs_state_server
+from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS
 
 from live.test_live_replicas import nginx_before
@@ -32,7 +32,7 @@ KEY = "sk-of-the-fleet"
 class Fleet:
     """The replicas, and a client that talks to nginx alone."""
 
-    def __init__(self, base_url: str, replicas: list[Proxy], upstream: Upstream, state: StateServer) -> None:
+    def __init__(self, base_url: str, replicas: list[Proxy], upstream: ScriptedModel, state: StateServer) -> None:
         self.base_url = base_url
         self.replicas = replicas
         self.upstream = upstream
@@ -71,9 +71,7 @@ class Fleet:
 
     def read_back(self) -> None:
         """Everything that was cut is there, whole, whichever replica is asked."""
-        names = set(
-            re.findall(rb"tool_read_log_[0-9a-f]{16}\.txt", b"".join(one.body for one in self.upstream.received))
-        )
+        names = set(re.findall(rb"tool_read_log_[0-9a-f]{16}\.txt", b"".join(one.body for one in self.upstream.sent)))
         texts = {message["content"] for message in self.messages if message["role"] == "tool"}
         assert len(names) > 3
         for name in names:
@@ -84,12 +82,12 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    state, upstream = StateServer(tmp_path), Upstream(WINDOW, tmp_path / "nothing")
+    state, upstream = StateServer(tmp_path), model_server(WINDOW)
     with contextlib.ExitStack() as stack:
         url = new_bucket(stack.enter_context(s3_server()), tmp_path.name, monkeypatch)
         state.start()
         stack.callback(state.stop)
-        upstream_port = int(stack.enter_context(serving(upstream)).removesuffix("/v1").rpartition(":")[2])
+        upstream_port = int(stack.enter_context(listening(upstream)).removesuffix("/v1").rpartition(":")[2])
         settings = {
             "ARTIFACTS__URL": f"{url}/kept",
             "ARTIFACTS__PUBLIC_URL": "http://proxies.example",
@@ -143,6 +141,6 @@ async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_s
     await fleet.show(answers, 1, 2)
     refused = sum(int(answer.headers["x-context-proxy-attempts"]) - 1 for answer in answers)
     assert refused <= len(fleet.replicas), "at most one refusal for each replica, and the client sees none"
-    bodies = [json.loads(received.body)["messages"] for received in fleet.upstream.received]
+    bodies = [json.loads(received.body)["messages"] for received in fleet.upstream.sent]
     assert all(body[0]["content"] == "Why is build 4711 red?" for body in bodies)
     assert KEY not in "".join(replica.log() for replica in fleet.replicas)

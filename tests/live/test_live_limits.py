@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.live_proxy import Proxy, running
-from support.scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering, soon
+from support.upstream.sockets import OK, Connection, Request, SocketServer, answering, soon
 from support.waiting import PATIENCE_SECONDS
 
 CHAT = "POST /v1/chat/completions"
@@ -76,7 +76,7 @@ async def test_a_body_that_comes_slowly_is_a_408_and_frees_the_upstream_if_it_is
         left.set()
 
     proxy = start(SERVER__BODY_TIMEOUT_SECONDS="2")  # within which the upstream is connected
-    async with ScriptedUpstream(script, proxy.upstream_port), connect(proxy) as chatting, connect(proxy) as uploading:
+    async with SocketServer(script, proxy.upstream_port), connect(proxy) as chatting, connect(proxy) as uploading:
         chatting.ask(CHAT, None, "content-length: 100", "x-request-id: slow")
         chatting.writer.write(b"{")
         uploading.ask("POST /v1/files", None, "content-length: 100")
@@ -149,7 +149,7 @@ async def test_requests_sent_ahead_are_answered_in_turn(proxy: Any, connect: Any
             request = await connection.request()
             await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + request.line[15:16])
 
-    async with ScriptedUpstream(script, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(script, proxy.upstream_port), connect(proxy) as client:
         for number in range(5):
             client.ask(f"POST /v1/files/{number}", b"x" * 50_000)
         client.writer.write(b"GET /v1/models HTTP/1.1\r\nx: " + b"v" * 100_000)
@@ -165,7 +165,7 @@ async def test_a_connection_too_many_takes_the_place_of_the_longest_idle_or_is_a
         taken.release()
         await connection.until_closed()
 
-    async with ScriptedUpstream(script, proxy.upstream_port), contextlib.AsyncExitStack() as stack:
+    async with SocketServer(script, proxy.upstream_port), contextlib.AsyncExitStack() as stack:
         idle, *others = [await stack.enter_async_context(connect(proxy)) for _ in range(3)]
         async with asyncio.timeout(PATIENCE_SECONDS):
             assert await idle.reader.read() == b""
@@ -182,7 +182,7 @@ async def test_an_upgrade_is_not_offered_and_the_request_is_served(
     line: str, protocol: str, proxy: Any, connect: Any
 ) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port), connect(proxy) as client:
         for _ in range(2):  # what is left of the first would be the second
             # As java.net.http.HttpClient sends it by default.
             client.ask(line, BODY, "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}", "HTTP2-Settings: AAE")
@@ -217,7 +217,7 @@ _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, tmp_path: Path) -> None:
     file, seen = tmp_path / "Ask.java", list[Request]()
     file.write_text(JAVA)
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         try:
             java = await asyncio.create_subprocess_exec(
                 *("java", *_BRIEF, str(file), proxy.base_url + path, BODY.decode()), stdout=asyncio.subprocess.PIPE
@@ -232,7 +232,7 @@ async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, t
 @pytest.mark.parametrize("line", [CHAT, "POST /v1/files", "GET /v1/files"])
 async def test_an_upstream_that_changes_the_protocol_unasked_is_a_502(line: str, proxy: Any, client: Any) -> None:
     switched = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n"
-    async with ScriptedUpstream(answering(switched), proxy.upstream_port):
+    async with SocketServer(answering(switched), proxy.upstream_port):
         client.ask(line, None if line.startswith("GET") else BODY)
         status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (502, "upstream_unreachable")
@@ -245,7 +245,7 @@ async def test_an_upstream_that_changes_the_protocol_unasked_is_a_502(line: str,
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_no_path_leads_out_of_the_api(method: str, path: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"{method} {path}", BODY)
         status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (400, "malformed_request")
@@ -254,7 +254,7 @@ async def test_no_path_leads_out_of_the_api(method: str, path: str, proxy: Any, 
 
 async def test_dots_within_a_name_are_the_upstreams_to_judge(proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask("POST /v1/files/..a/v1.5../.x", BODY)
         assert (await client.answer())[0] == 200
     assert [request.line for request in _posted(seen)] == [b"POST /v1/files/..a/v1.5../.x HTTP/1.1"]
@@ -275,7 +275,7 @@ async def test_a_request_that_comes_back_is_a_508_at_once(proxy: Any, connect: A
             await connection.send(await client.reader.read())
             sending.cancel()
 
-    async with ScriptedUpstream(balance, proxy.upstream_port):
+    async with SocketServer(balance, proxy.upstream_port):
         for line in (CHAT, "POST /v1/files", "GET /v1/files"):
             came.clear()
             async with connect(proxy) as client:
@@ -287,7 +287,7 @@ async def test_a_request_that_comes_back_is_a_508_at_once(proxy: Any, connect: A
 
 async def test_a_chain_of_proxies_is_no_loop(proxy: Any, start: Any, connect: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         before = start(upstream_port=proxy.port)
         async with connect(before) as client:
             client.ask(CHAT, BODY)

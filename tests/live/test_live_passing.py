@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support.scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, Request, ScriptedUpstream, answering, chunk
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, OK, Connection, Request, SocketServer, answering, chunk
 
 zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 brotli: Any = importlib.import_module("brotli")
@@ -24,7 +24,7 @@ BODY = b'{"model": "m", "messages": [{"role": "user", "content": "canary-content
 JSON_OK = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{"ok": true}'[:-1]
 
 
-def upstream(proxy: Any, script: Callable[[Connection], Awaitable[None]]) -> ScriptedUpstream:
+def upstream(proxy: Any, script: Callable[[Connection], Awaitable[None]]) -> SocketServer:
     """On the port where this proxy looks for it; questions of the proxy's own are answered with a 404."""
 
     async def without_questions(connection: Connection) -> None:
@@ -36,7 +36,7 @@ def upstream(proxy: Any, script: Callable[[Connection], Awaitable[None]]) -> Scr
         else:
             await script(connection)
 
-    return ScriptedUpstream(without_questions, proxy.upstream_port)
+    return SocketServer(without_questions, proxy.upstream_port)
 
 
 async def test_each_event_reaches_the_client_before_the_next_is_sent(proxy: Any, client: Any) -> None:

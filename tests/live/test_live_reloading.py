@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, answering, chunk, soon
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, SocketServer, answering, chunk, soon
 from support.waiting import PATIENCE_SECONDS, until
 
 CHAT = "POST /v1/chat/completions"
@@ -75,7 +75,7 @@ async def test_a_stream_continues_while_the_next_request_has_the_new_settings(
     reload: Callable[[Any], Awaitable[dict[str, Any]]], config: Path, start: Any, connect: Any
 ) -> None:
     proxy, serving = start("--config", str(config)), Serving()
-    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         assert (await client.head())[0] == 200
         await client.chunk()
@@ -125,7 +125,7 @@ async def test_settings_that_cannot_work_change_nothing(config: Path, start: Any
 async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
     async with (
-        ScriptedUpstream(answering(WHOLE), proxy.upstream_port),
+        SocketServer(answering(WHOLE), proxy.upstream_port),
         httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, verify=False, timeout=PATIENCE_SECONDS
         ) as client,

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.journey import Upstream, call, long_text, result
-from support.serving import serving
+from support.journey import call, long_text, model_server, result
+from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from tools.ports import held_port
@@ -58,27 +58,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def upstream(folder: Path) -> Upstream:
-    return Upstream(WINDOW, folder / "nothing")
+def upstream(folder: Path) -> ScriptedModel:
+    return model_server(WINDOW)
 
 
 @pytest.fixture(scope="module")
-def upstream_port(upstream: Upstream) -> Iterator[int]:
-    with serving(upstream) as url:
+def upstream_port(upstream: ScriptedModel) -> Iterator[int]:
+    with listening(upstream) as url:
         yield int(url.removesuffix("/v1").rpartition(":")[2])
 
 
 @pytest.fixture(scope="module")
-def sent(upstream: Upstream) -> Callable[[Sequence[str]], list[bytes]]:
+def sent(upstream: ScriptedModel) -> Callable[[Sequence[str]], list[bytes]]:
     """Plays the conversation against these proxies in turns; what reached the upstream."""
 
     def play(base_urls: Sequence[str]) -> list[bytes]:
-        upstream.received.clear()
+        upstream.sent.clear()
         for turn, body in enumerate(conversation()):
             answer = ask(base_urls[turn % len(base_urls)], body)
             assert answer.status_code == 200, f"turn {turn}: {answer.text}"
             assert answer.headers["x-context-proxy-attempts"] == "1"
-        bodies = [received.body for received in upstream.received]
+        bodies = [received.body for received in upstream.sent]
         assert sum(before != after for before, after in zip(conversation(), bodies, strict=True)) > TURNS / 2
         return bodies
 
@@ -136,13 +136,13 @@ def test_a_conversation_stays_on_a_replica_with_the_nginx_setting(
 
 
 def test_two_workers_send_what_one_process_would_send(
-    alone: list[bytes], upstream: Upstream, upstream_port: int, folder: Path
+    alone: list[bytes], upstream: ScriptedModel, upstream_port: int, folder: Path
 ) -> None:
     from support.live_proxy import running
 
     with running(folder / "workers", "--workers", "2", upstream_port=upstream_port, **SETTINGS) as proxy:
         workers = _workers_of(proxy.process.pid)
-        upstream.received.clear()
+        upstream.sent.clear()
         for turn, body in enumerate(conversation()):
             with _stopped(workers[turn % 2]):  # so that the other one takes it
                 assert ask(proxy.base_url, body).status_code == 200
@@ -155,7 +155,7 @@ def test_two_workers_send_what_one_process_would_send(
                 reported = httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS).text
             assert counted in reported, "of both workers"
             assert "context_proxy_running_requests 0.0" in reported
-    assert [received.body for received in upstream.received] == alone
+    assert [received.body for received in upstream.sent] == alone
 
 
 def _came_since(before: list[int], replicas: list[Any], requests: int) -> list[int]:

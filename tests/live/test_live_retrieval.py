@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from support.scripted_model import scripted
-from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
 from support.sdks import openai_python
 from support.serving import serving
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, SocketServer, chunk, soon
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
@@ -131,7 +131,7 @@ class Reader:
 
 async def test_a_client_that_leaves_in_a_later_round_frees_the_upstream_at_once(proxy: Any, connect: Any) -> None:
     reader = Reader()
-    async with ScriptedUpstream(reader, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(reader, proxy.upstream_port), connect(proxy) as client:
         body = json.dumps({**request("Go."), "stream": True}).encode()
         client.ask("POST /v1/chat/completions", body, "x-request-id: left-reading")
         await client.head()
@@ -170,7 +170,7 @@ async def test_around_a_reading_each_event_reaches_the_client_before_the_next_is
                 await connection.send(chunk(call))
             await connection.send(b"".join(map(chunk, ends[is_second])) + LAST_CHUNK)
 
-    async with ScriptedUpstream(script, proxy.upstream_port), connect(proxy) as client:
+    async with SocketServer(script, proxy.upstream_port), connect(proxy) as client:
         for turn in range(2):  # the second one on the same connections
             body = json.dumps({**request(f"Go {turn}."), "stream": True}).encode()
             client.ask("POST /v1/chat/completions", body, f"x-request-id: read-{turn}")

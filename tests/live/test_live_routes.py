@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from support.scripted_upstream import OK, Request, ScriptedUpstream, answering
 from support.sdks import openai_python
+from support.upstream.sockets import OK, Request, SocketServer, answering
 
 LONG = "\n".join(f"line {number} of what the tool found" for number in range(5_000))
 CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
@@ -44,7 +44,7 @@ async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
     path: str, upstream_path: str, proxy: Any, client: Any
 ) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"POST {path}", LONG_BODY)
         status, headers, _ = await client.answer()
     (request,) = posted(seen)
@@ -60,7 +60,7 @@ async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
     seen: list[Request] = []
     address = f"http://127.0.0.1:{port}{base_path}"
     with_path = start("--upstream", address, UPSTREAM__API_KEY="sk-configured-canary", LOG__LEVEL="debug")
-    async with ScriptedUpstream(answering(OK, seen=seen), port), connect(with_path) as client:
+    async with SocketServer(answering(OK, seen=seen), port), connect(with_path) as client:
         client.ask(f"POST {DEPLOYMENT}", LONG_BODY, "api-key: azure-canary")
         status, headers, _ = await client.answer()
         named = json.dumps({"model": "gpt-other", **CONVERSATION}).encode()
@@ -95,7 +95,7 @@ async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
 )
 async def test_what_only_looks_alike_passes_untouched(line: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(line, LONG_BODY, "content-type: text/odd")
         status, headers, _ = await client.answer()
     (request,) = posted(seen)
@@ -109,7 +109,7 @@ async def test_what_only_looks_alike_passes_untouched(line: str, proxy: Any, cli
 )
 async def test_no_path_leads_out_of_the_api(path: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"POST {path}", LONG_BODY)
         status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (400, "malformed_request")
@@ -139,7 +139,7 @@ async def test_a_trace_is_not_forwarded_as_its_echo_would_show_the_operators_key
     path: str, proxy: Any, client: Any
 ) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"TRACE {path}")
         status, headers, body = await client.answer()
         client.ask("GET /healthz")
@@ -154,7 +154,7 @@ async def test_a_trace_is_not_forwarded_as_its_echo_would_show_the_operators_key
 @pytest.mark.parametrize("path", [*API_PATHS, *OTHER_PATHS, "example.com:443", "http://example.com/v1/models"])
 async def test_a_tunnel_is_refused_and_ends_the_connection(path: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"CONNECT {path}")
         client.writer.write(b"\x16\x03\x01")
         status, headers, body = await client.answer()
@@ -165,7 +165,7 @@ async def test_a_tunnel_is_refused_and_ends_the_connection(path: str, proxy: Any
 
 
 async def test_an_upgrade_to_http2_is_no_websocket(proxy: Any, client: Any) -> None:
-    async with ScriptedUpstream(answering(OK), proxy.upstream_port):
+    async with SocketServer(answering(OK), proxy.upstream_port):
         client.ask("GET /v1/files", None, "connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AA")
         assert (await client.answer())[0] == 200
 
@@ -189,7 +189,7 @@ def _completion() -> bytes:
 async def test_openais_client_for_azure_changes_nothing_but_its_endpoint(proxy: Any) -> None:
     seen: list[Request] = []
     async with (
-        ScriptedUpstream(answering(_completion(), seen=seen), proxy.upstream_port),
+        SocketServer(answering(_completion(), seen=seen), proxy.upstream_port),
         openai_python().AsyncAzureOpenAI(
             azure_endpoint=f"http://127.0.0.1:{proxy.port}",
             api_key="azure-canary",
@@ -230,7 +230,7 @@ VERTEX = "/projects/p/locations/us-east5/publishers/anthropic/models/claude-sonn
 async def test_every_path_to_claude_is_fitted(path: str, upstream_path: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     body = json.dumps({"anthropic_version": "vertex-2023-10-16", **CLAUDES}).encode()
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"POST {path}", body)
         status, headers, _ = await client.answer()
     (request,) = posted(seen)
@@ -252,7 +252,7 @@ EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventst
 async def test_bedrocks_requests_and_binary_replies_pass_byte_for_byte(action: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     path = f"/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/{action}"
-    async with ScriptedUpstream(answering(EVENT_STREAM + BINARY, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(EVENT_STREAM + BINARY, seen=seen), proxy.upstream_port):
         client.ask(f"POST {path}", CLAUDES_BODY, "authorization: AWS4-HMAC-SHA256 Credential=x")
         status, headers, body = await client.answer()
     (request,) = posted(seen)
@@ -264,7 +264,7 @@ async def test_bedrocks_requests_and_binary_replies_pass_byte_for_byte(action: s
 @pytest.mark.parametrize("line", ["GET /health", "GET /props", "GET /slots?fail_on_no_slot=1", "POST /tokenize"])
 async def test_the_own_paths_of_a_llama_server_get_through(line: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(line, LONG_BODY if line.startswith("POST") else None)
         status, headers, _ = await client.answer()
     assert status == 200
@@ -275,7 +275,7 @@ async def test_the_own_paths_of_a_llama_server_get_through(line: str, proxy: Any
 @pytest.mark.parametrize("page", ["/healthz", "/readyz", "/metrics", "/healthz/", "/readyz/", "/metrics/"])
 async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask(f"GET {page}")
         assert (await client.answer())[0] == 200
     assert [request.line for request in seen if page.encode() in request.line] == []
@@ -318,7 +318,7 @@ NOT_THERE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\nconten
 async def test_a_prefix_that_the_upstream_does_not_know_is_named_with_the_right_address(
     path: str, words: bytes, is_ours: bool, proxy: Any, client: Any
 ) -> None:
-    async with ScriptedUpstream(answering(NOT_THERE % (len(words), words)), proxy.upstream_port):
+    async with SocketServer(answering(NOT_THERE % (len(words), words)), proxy.upstream_port):
         client.ask(f"POST {path}", LONG_BODY)
         status, _, body = await client.answer()
     assert status == 404
@@ -329,7 +329,7 @@ async def test_a_prefix_that_the_upstream_does_not_know_is_named_with_the_right_
 
 async def test_blanks_at_the_end_of_a_base_url_lead_to_the_same(proxy: Any, client: Any) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
         client.ask("POST /v1%20/chat/completions", LONG_BODY)
         assert (await client.answer())[0] == 200
     assert [request.line for request in seen if b"chat" in request.line] == [b"POST /v1/chat/completions HTTP/1.1"]

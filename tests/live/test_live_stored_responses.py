@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from support.journey import KEY, World, long_text, world
-from support.keeping_server import KeepingServer
-from support.model_turns import Call, Reply
+from support.keeping_server import keeping
 from support.sdks import openai_python
+from support.upstream import Call, Reply, ScriptedModel
 
 TOOLS: Any = [{"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}]
 PAGE = "line 2500: value"
@@ -23,13 +23,13 @@ TASK: Any = [
 
 
 @pytest.fixture
-def server() -> KeepingServer:
-    return KeepingServer()
+def server() -> ScriptedModel:
+    return keeping()
 
 
 @pytest.fixture
-def proxied(tmp_path: Path, server: KeepingServer) -> Iterator[World]:
-    with world(tmp_path, 128_000, server, [{}]) as found:
+def proxied(tmp_path: Path, server: ScriptedModel) -> Iterator[World]:
+    with world(tmp_path, server, [{}]) as found:
         yield found
 
 
@@ -41,15 +41,15 @@ def client(proxied: World) -> Iterator[Any]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_openai_python_continues_from_a_response_by_its_id(
-    client: Any, proxied: World, server: KeepingServer, stream: bool
+    client: Any, proxied: World, server: ScriptedModel, stream: bool
 ) -> None:
     options = {"model": "m", "tools": TOOLS}
     previous = client.responses.create(**options, input=TASK).id
     name = next(name for name in proxied.kept if name.startswith("tool_fetch_"))
     reads = Call("read_artifact", {"id": name, "lines": "2500-2501"})
-    server.replies += [Reply("", (reads,), "hm"), Reply("Both.", (reads, Call("fetch", {}))), Reply("It is 6.")]
+    server.says += [Reply("", (reads,), "hm"), Reply("Both.", (reads, Call("fetch", {}))), Reply("It is 6.")]
     new: Any = [{"role": "user", "content": "Really?"}]
-    for text in ("Both.", "It is 6.", "Reply 6."):
+    for text in ("Both.", "It is 6.", "Reply 5."):
         options["previous_response_id"] = previous
         if not stream:
             response = client.responses.create(**options, input=new)
@@ -63,9 +63,9 @@ def test_openai_python_continues_from_a_response_by_its_id(
         calls = [item.call_id for item in response.output if item.type == "function_call"]
         results = [{"type": "function_call_output", "call_id": call, "output": "fetched"} for call in calls]
         new = [*results, {"role": "user", "content": "Go on."}]
-    assert server.refusals == []
-    assert PAGE in str(server.bodies[-2]["input"])
-    assert [item.get("name") for item in server.kept[f"resp_{server.number:024d}"] if "name" in item] == [
+    assert server.refusals == 0
+    assert PAGE in str(server.sent[-2].json["input"])
+    assert [item.get("name") for item in server.held[f"resp_{server.last.number:024d}"] if "name" in item] == [
         "fetch",
         "read_artifact",
         "read_artifact",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import support
-from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, SocketServer, chunk
 
 CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
 """Self-signed certificate of 127.0.0.1 with its key, made for these tests and public."""
@@ -42,7 +42,7 @@ async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(
     messages = [{"role": "user", "content": f"{turn} " * (300_000 if not turn else 20_000)} for turn in range(6)]
     bodies = [json.dumps({"model": "m", "messages": messages[: turn + 1]}).encode() for turn in range(len(messages))]
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    async with ScriptedUpstream(script, tls=server_side() if scheme == "https" else None) as upstream:
+    async with SocketServer(script, tls=server_side() if scheme == "https" else None) as upstream:
         proxy = start("--upstream", f"{scheme}://127.0.0.1:{upstream.port}/v1")
         async with connect(proxy) as client:
             for body in bodies:
@@ -76,7 +76,7 @@ async def test_streams_pass_event_by_event_and_their_connection_is_used_again(
             await connection.send(chunk(END) + LAST_CHUNK)
 
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    async with ScriptedUpstream(script, tls=server_side()) as upstream:
+    async with SocketServer(script, tls=server_side()) as upstream:
         proxy = start("--upstream", f"https://127.0.0.1:{upstream.port}/v1")
         async with connect(proxy) as client:
             for _ in range(3):

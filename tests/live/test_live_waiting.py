@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, ScriptedUpstream, chunk
 from support.sdks import openai_python
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, Request, SocketServer, chunk
 from support.waiting import PATIENCE_SECONDS
 
 MESSAGES: Any = [
@@ -66,7 +66,7 @@ class Waiting:
 async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: bool, start: Any) -> None:
     proxy, waiting = start(), Waiting(refusals=1)
     async with (
-        ScriptedUpstream(waiting, proxy.upstream_port),
+        SocketServer(waiting, proxy.upstream_port),
         openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -88,7 +88,7 @@ async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: 
 async def test_openai_python_raises_what_cannot_be_cured_after_a_wait(start: Any) -> None:
     proxy, waiting = start(), Waiting(refusals=2)
     async with (
-        ScriptedUpstream(waiting, proxy.upstream_port),
+        SocketServer(waiting, proxy.upstream_port),
         openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
         stream = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)

@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged, streaming
+from support.overflow_stage import Stage, staged
 from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
-from support.scripted_upstream import Connection, Request
+from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, streaming
+from support.upstream.sockets import Connection, Request
 
 from proxy.shell.models import EVERY
 from proxy.shell.relay import HELD_BYTES

@@ -9,23 +9,12 @@ from typing import Any
 
 import pytest
 from support.answer_shapes import understood
-from support.overflow_stage import (
-    COMPLETION,
-    EVENTS,
-    JSON,
-    STREAM,
-    Scene,
-    Stage,
-    Thinking,
-    accepting,
-    resetting,
-    saying,
-    staged,
-    streaming,
-)
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, too_long, window
-from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
 from support.tool_rounds import WITH_TOOLS, error_of, reading
+from support.upstream import Scene, resetting
+from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, Thinking, accepting, saying, streaming
+from support.upstream.sockets import CHUNKED, Connection, Request, chunk, soon
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.wire.streams import SSE
@@ -172,7 +161,7 @@ async def test_comments_of_a_later_round_arrive_at_once_too(tmp_path: Path) -> N
 async def test_the_second_send_requests_no_compression_once_plain_bytes_were_sent(tmp_path: Path) -> None:
     async with staged(tmp_path, **SETTINGS) as stage:
         await early(stage, STREAMED, WAITING, going_on(REFUSAL), accepting, accept_encoding="gzip, br")
-        assert [received.values(b"accept-encoding") for received in stage.model.received] == [[b"gzip"], [b"identity"]]
+        assert [received.values(b"accept-encoding") for received in stage.model.sent] == [[b"gzip"], [b"identity"]]
 
 
 @pytest.mark.parametrize(

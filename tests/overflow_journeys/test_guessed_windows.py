@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.overflow_stage import accepting, saying, staged
+from support.overflow_stage import staged
 from support.overflow_words import assert_valid, conversation, estimate, too_long
+from support.upstream.scenes import accepting, saying
 
 AT_ANOTHER_PROVIDER = "llama3.1:8b"
 """32 000 tokens at Cerebras, 128 000 elsewhere: a self-hosted server may allow any number."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from support.media_samples import base64_of, png
-from support.overflow_stage import COMPLETION, Scene, saying, staged
+from support.overflow_stage import staged
 from support.overflow_words import conversation, raw_messages, too_long, window
-from support.scripted_upstream import Connection, Request
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, saying
+from support.upstream.sockets import Connection, Request
 
 STEPS = 30
 

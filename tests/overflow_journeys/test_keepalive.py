@@ -8,24 +8,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 from support.answer_shapes import understood
-from support.overflow_stage import (
-    COMPLETION,
-    DELTA,
-    JSON,
-    STREAM,
-    Scene,
-    Stage,
-    Thinking,
-    accepting,
-    after,
-    resetting,
-    saying,
-    staged,
-    streaming,
-)
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, too_long, window
-from support.scripted_upstream import soon
 from support.tool_rounds import WITH_TOOLS, error_of, reading
+from support.upstream import Scene, resetting
+from support.upstream.scenes import COMPLETION, DELTA, JSON, STREAM, Thinking, accepting, after, saying, streaming
+from support.upstream.sockets import soon
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.wire.streams import SSE, ServerSentEvents
@@ -199,4 +187,4 @@ async def test_an_answer_after_comments_is_requested_uncompressed(tmp_path: Path
     async with staged(tmp_path, **OFTEN) as stage:
         stage.model.plays(accepting)
         await stage.ask(REQUEST, accept_encoding="gzip, br")
-        assert stage.model.received[0].values(b"accept-encoding") == [b"identity"]
+        assert stage.model.sent[0].values(b"accept-encoding") == [b"identity"]

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
+from support.overflow_stage import Received, Stage, staged
 from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long, without_numbers
-from support.scripted_upstream import Connection, Request
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 from proxy.shell.models import EVERY
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import Stage, saying, staged
-from support.scripted_upstream import Connection, Request
+from support.overflow_stage import Stage, staged
+from support.upstream.scenes import saying
+from support.upstream.sockets import Connection, Request
 
 from proxy.core.tokens import ByteClassCounter
 from proxy.shell.models import Catalogue

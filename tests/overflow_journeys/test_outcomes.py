@@ -8,21 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import (
-    DELTA,
-    EVENTS,
-    STREAM,
-    Scene,
-    Stage,
-    Thinking,
-    accepting,
-    after,
-    resetting,
-    saying,
-    staged,
-    streaming,
-)
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, too_long, window
+from support.upstream import Scene, resetting
+from support.upstream.scenes import DELTA, EVENTS, STREAM, Thinking, accepting, after, saying, streaming
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.wire.streams import SSE

@@ -13,10 +13,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.ollama_server import Ollama
-from support.overflow_stage import COMPLETION, accepting, client, saying, serving, staged
+from support.overflow_stage import client, serving, staged
 from support.overflow_words import QUESTION, SYSTEM, conversation, estimate, too_long
-from support.scripted_upstream import Connection, ScriptedUpstream
+from support.upstream.ollama_server import OllamaOverChat
+from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, SocketServer
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config import Settings
@@ -58,9 +59,9 @@ def _logged() -> Iterator[io.BytesIO]:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, server: Ollama, **settings: Any) -> AsyncIterator[World]:
+async def running(folder: Path, server: OllamaOverChat, **settings: Any) -> AsyncIterator[World]:
     """A proxy before this server."""
-    async with ScriptedUpstream(server) as upstream:
+    async with SocketServer(server) as upstream:
         made = Settings(
             **{
                 "upstream": {"base_url": upstream.base_url},
@@ -74,38 +75,38 @@ async def running(folder: Path, server: Ollama, **settings: Any) -> AsyncIterato
                 yield World(url, session, output)
 
 
-def saw_all(server: Ollama) -> bool:
+def saw_all(server: OllamaOverChat) -> bool:
     """Whether the model saw all that was sent, the question included."""
-    return server.seen[-1] == server.chats[-1]["messages"] and any(
-        message.get("content") == QUESTION for message in server.seen[-1]
+    return server.read[-1] == server.chats[-1]["messages"] and any(
+        message.get("content") == QUESTION for message in server.read[-1]
     )
 
 
 async def test_a_request_is_fitted_to_what_was_allocated_before_it_is_sent(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096)
+    server = OllamaOverChat(allocates=4_096)
     async with running(tmp_path, server) as world:
         status, headers, _ = await world.ask(LONG)
         assert (status, headers["x-context-proxy-attempts"]) == (200, "1")
         assert saw_all(server)
-        assert server.requests.count("POST /api/generate") == 1
+        assert server.others.count("POST /api/generate") == 1
         assert [line["window_tokens"] for line in world.log("window_allocated")] == [4_096]
         assert not world.log("upstream_truncated_silently")
 
 
 async def test_a_larger_window_is_used(tmp_path: Path) -> None:
-    server = Ollama(allocates=32_768)
+    server = OllamaOverChat(allocates=32_768)
     async with running(tmp_path, server) as world:
         await world.ask(LONG)
         assert len(server.chats) == 1
-        assert server.seen[-1] == json.loads(LONG)["messages"]
+        assert server.read[-1] == json.loads(LONG)["messages"]
 
 
 async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answer(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096, has_own_api=False)
+    server = OllamaOverChat(allocates=4_096, has_own_api=False)
     async with running(tmp_path, server) as world:
         status, headers, _ = await world.ask(LONG)
         assert (status, headers["x-context-proxy-attempts"], len(server.chats)) == (200, "2", 2)
-        assert server.seen[0] != server.chats[0]["messages"], "the first was cut"
+        assert server.read[0] != server.chats[0]["messages"], "the first was cut"
         assert saw_all(server)
         (cut,) = world.log("upstream_truncated_silently")
         assert (cut["window_tokens"], cut["level"]) == (4_096, "warning")
@@ -119,8 +120,8 @@ async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answe
 @pytest.mark.parametrize("left", [2_050, 2_051, 8_194, 8_195])
 async def test_half_of_a_window_is_not_the_window(tmp_path: Path, left: int) -> None:
     """Behind a gateway, where `/api/ps` cannot be asked: https://github.com/ollama/ollama/issues/17889"""
-    server = Ollama(has_own_api=False, counts=left)
-    body = conversation(40_000, model=MODEL, stream=True)
+    server = OllamaOverChat(has_own_api=False, counted=left)
+    body = conversation(40_000, model=MODEL, stream=True, stream_options={"include_usage": True})
     async with running(tmp_path, server) as world:
         await world.ask(body)
         await until(lambda: bool(world.log("request_done")))
@@ -143,20 +144,20 @@ async def test_a_user_message_that_the_server_has_cut_off_itself_is_an_overflow(
 
 
 async def test_after_a_stream_the_next_turn_knows(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096, has_own_api=False)
-    body = conversation(20_000, model=MODEL, stream=True)
+    server = OllamaOverChat(allocates=4_096, has_own_api=False)
+    body = conversation(20_000, model=MODEL, stream=True, stream_options={"include_usage": True})
     async with running(tmp_path, server) as world:
         for turn in (1, 2):
             status, headers, answer = await world.ask(body)
             assert (status, headers["x-context-proxy-attempts"]) == (200, "1")
             assert answer.endswith(b"data: [DONE]\n\n")
             await until(lambda: len(world.log("request_done")) == turn)  # noqa: B023
-        assert server.seen[0] != server.chats[0]["messages"]
+        assert server.read[0] != server.chats[0]["messages"]
         assert saw_all(server)
 
 
 async def test_the_first_answer_is_forwarded_if_the_second_send_fails(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096, has_own_api=False)
+    server = OllamaOverChat(allocates=4_096, has_own_api=False)
     async with running(tmp_path, server) as world:
         server.fails_from = 2
         status, headers, answer = await world.ask(LONG)
@@ -165,7 +166,7 @@ async def test_the_first_answer_is_forwarded_if_the_second_send_fails(tmp_path: 
 
 
 async def test_a_window_that_settings_state_is_no_reason_to_let_a_cut_pass(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096, has_own_api=False)
+    server = OllamaOverChat(allocates=4_096, has_own_api=False)
     counted_exactly = conversation(20_000, model="gpt-oss:20b")
     async with running(tmp_path, server, defaults={"context_window": 32_768}) as world:
         _, headers, _ = await world.ask(counted_exactly)
@@ -174,8 +175,8 @@ async def test_a_window_that_settings_state_is_no_reason_to_let_a_cut_pass(tmp_p
 
 
 async def test_a_low_count_within_a_window_that_is_certain_proves_nothing_against_an_estimate(tmp_path: Path) -> None:
-    server = Ollama(allocates=32_768)
-    server.counts = 700  # without what was in its cache
+    server = OllamaOverChat(allocates=32_768)
+    server.counted = 700  # without what was in its cache
     async with running(tmp_path, server) as world:
         _, headers, _ = await world.ask(LONG)
         assert headers["x-context-proxy-attempts"] == "1"
@@ -183,20 +184,20 @@ async def test_a_low_count_within_a_window_that_is_certain_proves_nothing_agains
 
 
 async def test_nor_does_it_against_a_ratio_that_other_content_has_taught(tmp_path: Path) -> None:
-    server = Ollama(allocates=32_768)
+    server = OllamaOverChat(allocates=32_768)
     async with running(tmp_path, server) as world:
         for turn in range(1, MIN_SAMPLES + 1):
             await world.ask(conversation(10_000 + turn, model=MODEL))
             await until(lambda: len(world.log("request_done")) == turn)  # noqa: B023
         assert world.log("ratio_learned")
-        server.counts = 3_300  # as of a table whose columns are padded with blanks
+        server.counted = 3_300  # as of a table whose columns are padded with blanks
         _, headers, _ = await world.ask(LONG)
         assert headers["x-context-proxy-attempts"] == "1"
         assert not world.log("limit_learned")
 
 
 async def test_no_second_send_is_made_where_they_are_off_and_the_next_turn_knows(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096, has_own_api=False)
+    server = OllamaOverChat(allocates=4_096, has_own_api=False)
     async with running(tmp_path, server, overflow={"retry": False}) as world:
         await world.ask(LONG)
         assert len(server.chats) == 1
@@ -211,7 +212,7 @@ async def test_where_even_what_has_to_stay_is_too_much_it_goes_up_as_small_as_it
 ) -> None:
     sent = json.loads(LONG)
     sent["messages"][0]["content"] = SYSTEM + " Rule." * 6_000
-    server = Ollama(allocates=4_096, has_own_api=has_own_api)
+    server = OllamaOverChat(allocates=4_096, has_own_api=has_own_api)
     async with running(tmp_path, server) as world:
         for _ in range(2):
             status, headers, _ = await world.ask(json.dumps(sent).encode())
@@ -225,26 +226,26 @@ async def test_where_even_what_has_to_stay_is_too_much_it_goes_up_as_small_as_it
 
 
 async def test_a_larger_allocation_ends_what_usage_has_taught(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096, has_own_api=False)
+    server = OllamaOverChat(allocates=4_096, has_own_api=False)
     async with running(tmp_path, server) as world:
         await world.ask(LONG)
         assert len(server.chats) == 2
         server.has_own_api, server.allocates, server.loaded = True, 64_000, None
     known = json.loads((tmp_path / "learned.json").read_text())
-    async with ScriptedUpstream(server) as upstream:
+    async with SocketServer(server) as upstream:
         (tmp_path / "learned.json").write_text(json.dumps({upstream.base_url: next(iter(known.values()))}))
         settings = Settings(upstream={"base_url": upstream.base_url}, data_dir=tmp_path)
         async with serving(settings) as url, client() as session:
             await World(url, session, io.BytesIO()).ask(LONG)
-    assert server.seen[-1] == json.loads(LONG)["messages"]
+    assert server.read[-1] == json.loads(LONG)["messages"]
 
 
 async def test_a_small_request_sets_nothing_in_motion(tmp_path: Path) -> None:
-    server = Ollama(allocates=4_096)
+    server = OllamaOverChat(allocates=4_096)
     async with running(tmp_path, server) as world:
         status, _, _ = await world.ask(conversation(1_000, model=MODEL, exchanges=2))
         assert status == 200
-        assert "POST /api/generate" not in server.requests
+        assert "POST /api/generate" not in server.others
 
 
 @dataclass
@@ -282,10 +283,10 @@ async def test_a_server_that_comes_back_with_a_larger_window_is_believed_at_once
                 async with session.post(url, data=body) as answer:
                     return answer.status
 
-            async with ScriptedUpstream(small, port):
+            async with SocketServer(small, port):
                 assert [await status_of_post(), await status_of_post()] == [200, 200]
             assert small.seen[-1] <= 4_096
             assert await status_of_post() == 502
-            async with ScriptedUpstream(large, port):
+            async with SocketServer(large, port):
                 assert [await status_of_post(), await status_of_post()] == [200, 200]
     assert large.seen == [estimate(body)] * 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
+from support.overflow_stage import Received, Stage, staged
 from support.overflow_words import (
     assert_valid,
     conversation,
@@ -18,7 +18,9 @@ from support.overflow_words import (
     too_long_with_reply,
     window,
 )
-from support.scripted_upstream import Connection, Request
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 from proxy.shell.models import Learning, profiles
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Scene, Stage, accepting, saying, staged
+from support.overflow_stage import Stage, staged
 from support.overflow_words import assert_valid, conversation, estimate, without_messages
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, accepting, saying
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from support.overflow_stage import COMPLETION, accepting, saying, staged
+from support.overflow_stage import staged
 from support.overflow_words import conversation, openai_error, window
+from support.upstream.scenes import COMPLETION, accepting, saying
 
 NO_JSON = pytest.mark.parametrize(
     "words",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.media_samples import PDF, PNG, audio_part, base64_of, file_part, image_part, mcp_block
-from support.overflow_stage import COMPLETION, accepting, saying, staged
+from support.overflow_stage import staged
+from support.upstream.scenes import COMPLETION, accepting, saying
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "shot", "arguments": "{}"}}
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, staged
+from support.overflow_stage import staged
 from support.overflow_words import (
     assert_valid,
     at_least,
@@ -21,6 +21,7 @@ from support.overflow_words import (
     without_messages,
     without_numbers,
 )
+from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, accepting, saying
 
 from proxy.shell.models import counter_for
 
@@ -267,7 +268,7 @@ async def test_a_compressed_refusal_is_read(tmp_path: Path, status: int, stream:
         )
         answer = await stage.ask(conversation(9_500, stream=stream), accept_encoding="gzip, deflate, br, zstd")
         assert (answer.status, answer.attempts) == (200, "2")
-        asked_for = [request.values(b"accept-encoding") for request in stage.model.received]
+        asked_for = [request.values(b"accept-encoding") for request in stage.model.sent]
         assert asked_for == [[b"gzip, deflate"]] * 2
 
 

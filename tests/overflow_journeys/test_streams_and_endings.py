@@ -6,20 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.overflow_stage import (
-    DELTA,
-    EVENTS,
-    STREAM,
-    Scene,
-    Thinking,
-    accepting,
-    resetting,
-    saying,
-    staged,
-    streaming,
-)
+from support.overflow_stage import staged
 from support.overflow_words import conversation, estimate, too_long, window
-from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
+from support.upstream import Scene, resetting
+from support.upstream.scenes import DELTA, EVENTS, STREAM, Thinking, accepting, saying, streaming
+from support.upstream.sockets import CHUNKED, Connection, Request, chunk, soon
 from support.waiting import PATIENCE_SECONDS
 
 REFUSAL = b"data: " + too_long(8_000, 9_500) + b"\n\n"

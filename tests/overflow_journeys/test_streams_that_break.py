@@ -11,9 +11,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.overflow_stage import STREAM, Scene, Stage, accepting, staged, streaming
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, estimate, window
-from support.scripted_upstream import CHUNKED, Connection, Request, chunk
+from support.upstream import Scene
+from support.upstream.scenes import STREAM, accepting, streaming
+from support.upstream.sockets import CHUNKED, Connection, Request, chunk
 
 LINES = b"application/x-ndjson"
 CREATED = {"type": "response.created", "response": {"id": "resp_1", "object": "response", "output": []}}

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from support.media_samples import PNG
-from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
+from support.overflow_stage import Received, Stage, staged
 from support.overflow_words import conversation
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, accepting, saying
 
 from proxy.shell.models import EVERY
 

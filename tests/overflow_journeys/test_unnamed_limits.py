@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import COMPLETION, EVENTS, STREAM, Scene, Stage, accepting, saying, staged
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, estimate, raw_messages, without_numbers
-from support.scripted_upstream import Connection, Request
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, EVENTS, STREAM, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 from proxy.shell.models import EVERY
 

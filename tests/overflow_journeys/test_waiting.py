@@ -11,20 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import (
-    COMPLETION,
-    EVENTS,
-    STREAM,
-    Scene,
-    Stage,
-    Thinking,
-    accepting,
-    after,
-    saying,
-    staged,
-    streaming,
-)
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, openai_error, too_long, window
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, EVENTS, STREAM, Thinking, accepting, after, saying, streaming
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import app

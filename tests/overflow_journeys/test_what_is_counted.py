@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import COMPLETION, JSON, Scene, accepting, saying, staged
+from support.overflow_stage import staged
 from support.overflow_words import conversation, estimate, too_long, window, without_numbers
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, JSON, accepting, saying
 
 LONG = "every field of the form has a description; " * 2_400
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "description": LONG}}}

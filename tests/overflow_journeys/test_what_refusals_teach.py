@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from support.overflow_score import counted_in, load
-from support.overflow_stage import COMPLETION, Scene, Stage, accepting, saying, serving, staged
+from support.overflow_stage import Stage, serving, staged
 from support.overflow_words import conversation, estimate, openai_error, too_long, without_numbers
-from support.scripted_upstream import Connection, Request
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 WINDOW = {"defaults": {"context_window": 20_000}}
 """The assumed window of every model, which refusals correct."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from support.media_samples import image_part
-from support.overflow_stage import COMPLETION, JSON, Received, Scene, Stage, accepting, saying, staged
+from support.overflow_stage import Received, Stage, staged
 from support.overflow_words import conversation, estimate, too_long, window
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, JSON, accepting, saying
 
 SEARCH = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 5}]
 

@@ -11,86 +11,30 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import structlog
-from starlette.types import Message, Receive, Scope, Send
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.demo import create_model_server, raise_defects
+from proxy.demo import raise_defects
+from proxy.demo.model_server import CREATED, MODEL
 from support.scripted_model import scripted
 from support.serving import serving
+from support.upstream import Over, ScriptedModel, following, listening, valid
 from support.waiting import PATIENCE_SECONDS, wait_until
 
 KEY = "sk-key-canary"
-Answer = Callable[["Received", Send], Awaitable[bool]]
-"""Answers a request itself, or says False: then the model server does. One that has a `beside` is Ollama: that answers
-whatever is no chat."""
 
 
-@dataclass(frozen=True)
-class Received:
-    """A chat request as the upstream got it."""
-
-    body: bytes
-    headers: Mapping[bytes, bytes]
-    files: Mapping[str, bytes]
-    """What was kept on disk at that moment."""
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.body)["messages"]
-        return found
-
-
-@dataclass
-class Upstream:
-    """A model server with a memory."""
-
-    window_tokens: int
-    folder: Path
-    answer: Answer | None = None
-    received: list[Received] = field(default_factory=list)
-    _contents: dict[bytes, bytes] = field(default_factory=dict)
-    """Of the files: what is read again with each request is held once."""
-
-    def __post_init__(self) -> None:
-        self._server = create_model_server(self.window_tokens, scripted)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        beside = getattr(self.answer, "beside", self._server)
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await (self._server if scope["type"] != "http" else beside)(scope, receive, send)
-            return
-        if beside is not self._server and scope["path"] != "/api/chat":
-            await beside(scope, receive, send)
-            return
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body", False):
-                break
-        files = {name: self._contents.setdefault(read, read) for name, read in kept_in(self.folder).items()}
-        request = Received(body, dict(scope["headers"]), files)
-        self.received.append(request)
-        if self.answer is not None and await self.answer(request, send):
-            return
-        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def again() -> Message:
-            return pending.pop() if pending else await receive()
-
-        await self._server(scope, again, send)
-
-    @property
-    def last(self) -> Received:
-        return self.received[-1]
+def model_server(window_tokens: int) -> ScriptedModel:
+    """A model with a window that plays the script in its newest user message."""
+    listed = {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "context-proxy"}
+    return ScriptedModel([valid, Over("total", window_tokens, "openai")], following(scripted), lists=[listed])
 
 
 @dataclass
@@ -98,7 +42,7 @@ class World:
     """One or more proxies over one data folder, before one upstream."""
 
     folder: Path
-    upstream: Upstream
+    upstream: ScriptedModel
     proxies: list[str]
     output: io.BytesIO
     client: httpx.Client
@@ -141,18 +85,14 @@ class World:
 
 @contextlib.contextmanager
 def world(
-    folder: Path,
-    window_tokens: int,
-    answer: Answer | None,
-    settings: Sequence[Mapping[str, Any]],
-    *,
-    is_broken: bool = False,
+    folder: Path, upstream: ScriptedModel, settings: Sequence[Mapping[str, Any]], *, is_broken: bool = False
 ) -> Iterator[World]:
     """A world with a proxy for each of `settings`. `is_broken`: whether the test breaks the proxy itself."""
     output, stdout, handlers = io.BytesIO(), sys.stdout, logging.getLogger().handlers[:]
-    upstream = Upstream(window_tokens, folder / "tool-output", answer)
+    contents: dict[bytes, bytes] = {}  # what is read again with each request is held once
+    upstream.watches = lambda: {name: contents.setdefault(r, r) for name, r in kept_in(folder / "tool-output").items()}
     with contextlib.ExitStack() as stack:
-        base_url = stack.enter_context(serving(upstream))
+        base_url = stack.enter_context(listening(upstream))
         sys.stdout = io.TextIOWrapper(output, write_through=True)
         try:
             built = [create_app(_settings(folder, base_url, stated)) for stated in settings]

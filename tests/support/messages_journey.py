@@ -1,47 +1,19 @@
-"""A model server of the Messages API as a journey's upstream, and an agent that works with it.
-
-Rule: the server refuses in the API's words what is not valid, and what is over its window, really tokenised.
-"""
+"""An agent that works over the Messages API."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from starlette.types import Send
 
-from support import scripted_upstream
-from support.agent_model import AgentModel
-from support.journey import Received, World
+from support.journey import World
 
 PATH = "/messages"
 MARK = {"type": "ephemeral"}
 Messages = list[dict[str, Any]]
 TOOLS = [{"name": name, "input_schema": {"type": "object"}} for name in ("read_log", "bash")]
-
-
-@dataclass
-class MessagesServer:
-    """`build(answer=…)`: what is asked is answered by a model that works step by step."""
-
-    model: AgentModel = field(default_factory=lambda: AgentModel(steps=1_000))
-
-    async def __call__(self, request: Received, send: Send) -> bool:
-        received = scripted_upstream.Request(b"", list(request.headers.items()), request.body)
-        answer = self.model.answer("POST", "/v1/messages", received)
-        headers = [(b"content-type", answer.content_type.encode())]
-        headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        pieces = [answer.body]
-        if answer.content_type.startswith("text/event-stream"):
-            pieces = [event + b"\n\n" for event in answer.body.split(b"\n\n")[:-1]]
-        for piece in pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-        return True
 
 
 def request(messages: object, **members: Any) -> dict[str, Any]:

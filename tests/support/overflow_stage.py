@@ -1,5 +1,5 @@
 """A stage for journeys of refused requests: the application on a socket of its own, between a client and a model server
-that follows a script.
+that plays scenes.
 
 Rule: nothing waits for time to pass; the model server records every chat request before it acts.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import aiohttp
 import structlog
@@ -22,118 +21,14 @@ import uvicorn
 
 from proxy.app import create_app
 from proxy.config import Settings
-from support.scripted_upstream import (
-    CHUNKED,
-    LAST_CHUNK,
-    Connection,
-    Request,
-    ScriptedUpstream,
-    chunk,
-)
 from support.serving import PromptServer
+from support.upstream import ScriptedModel, Sent, SocketServer, as_json
+from support.upstream.scenes import JSON
 from support.waiting import PATIENCE_SECONDS
 
-JSON = "application/json"
-EVENTS = "text/event-stream; charset=utf-8"
-COMPLETION = json.dumps(
-    {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
-    }
-).encode()
-DELTA = (
-    b'data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"Done."},'
-    b'"finish_reason":null}]}\n\n'
-)
-STREAM = DELTA + b"data: [DONE]\n\n"
 
-Scene: TypeAlias = Callable[[Connection, Request], Awaitable[None]]
-
-
-def saying(status: int, body: bytes, content_type: str = JSON, *headers: str) -> Scene:
-    """A whole answer."""
-    lines = [f"HTTP/1.1 {status} As Said", f"content-type: {content_type}", f"content-length: {len(body)}", *headers]
-
-    async def scene(connection: Connection, _: Request) -> None:
-        await connection.send("\r\n".join([*lines, "", ""]).encode() + body)
-
-    return scene
-
-
-def streaming(*steps: bytes | asyncio.Event, content_type: bytes = b"text/event-stream") -> Scene:
-    """A stream of these pieces; where there is an event, it waits for it."""
-
-    async def scene(connection: Connection, _: Request) -> None:
-        await connection.send(CHUNKED.replace(b"text/event-stream", content_type))
-        for step in steps:
-            if isinstance(step, bytes):
-                await connection.send(chunk(step))
-            else:
-                await step.wait()
-        await connection.send(LAST_CHUNK)
-
-    return scene
-
-
-def after(event: asyncio.Event, scene: Scene) -> Scene:
-    """The scene, once the event is set."""
-
-    async def waiting(connection: Connection, request: Request) -> None:
-        await event.wait()
-        await scene(connection, request)
-
-    return waiting
-
-
-async def resetting(connection: Connection, _: Request) -> None:
-    """A connection that breaks before a byte of an answer."""
-    connection.reset()
-
-
-class Thinking:
-    """A scene in which the model never answers."""
-
-    def __init__(self) -> None:
-        self.began, self.left = asyncio.Event(), asyncio.Event()
-
-    async def __call__(self, connection: Connection, _: Request) -> None:
-        self.began.set()
-        await connection.until_closed()
-        self.left.set()
-
-
-async def accepting(connection: Connection, request: Request) -> None:
-    """The answer of a model that accepts the request: a stream if one was requested."""
-    streams = json.loads(request.body).get("stream")
-    await saying(200, STREAM if streams else COMPLETION, EVENTS if streams else JSON)(connection, request)
-
-
-class ModelServer:
-    """The upstream: plays one scene for each chat request; one more than it has scenes for fails the test."""
-
-    def __init__(self) -> None:
-        self.received: list[Request] = []
-        self._scenes: list[Scene] = []
-
-    def plays(self, *scenes: Scene) -> None:
-        """Begin anew with these scenes."""
-        self.received, self._scenes = [], list(scenes)
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [request.body for request in self.received]
-
-    async def serve(self, connection: Connection) -> None:
-        while True:
-            request = await connection.request()
-            if request.line.startswith(b"GET "):  # the list of models, which it does not have
-                await saying(404, b"{}")(connection, request)
-                continue
-            self.received.append(request)
-            assert self._scenes, f"request {len(self.received)} was not expected"
-            await self._scenes.pop(0)(connection, request)
+def _unexpected(sent: Sent) -> None:
+    raise AssertionError(f"request {sent.number} was not expected")
 
 
 @dataclass(frozen=True)
@@ -157,7 +52,7 @@ class Received:
 class Stage:
     """The running proxy, its upstream and its client."""
 
-    model: ModelServer
+    model: ScriptedModel
     url: str
     client: aiohttp.ClientSession
     settings: Settings
@@ -176,8 +71,8 @@ class Stage:
 @contextlib.asynccontextmanager
 async def staged(folder: Path, **settings: Any) -> AsyncIterator[Stage]:
     """A stage with these settings, each a section as in YAML; `folder` is the data folder."""
-    model = ModelServer()
-    async with ScriptedUpstream(model.serve) as upstream:
+    model = ScriptedModel([_unexpected], beside=lambda *_: as_json({}, 404))  # it has no list of models
+    async with SocketServer(model) as upstream:
         made = Settings(**{"upstream": {"base_url": upstream.base_url}, "data_dir": folder, **settings})
         async with serving(made) as url, client() as session:
             yield Stage(model, url, session, made)

@@ -9,22 +9,11 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
-from proxy.demo import FLAVOURS, Completion, Load, incident
 from proxy.demo.model_server import InvalidRequest, check_messages
-from support import (
-    messages_answers,
-    messages_journey,
-    ollama_model,
-    responses_answers,
-    responses_journey,
-    valid_messages,
-    valid_ollama,
-    valid_responses,
-)
+from support import messages_journey, responses_journey, valid_messages, valid_ollama, valid_responses
 from support.media_samples import PDF, PNG, anthropic_block, data_url, file_part, image_part
-from support.model_turns import JSON, ON_EVERY_API, Answer, Refusal, Reply, Usage, as_json
 
 Json = dict[str, Any]
 Items = list[Json]
@@ -57,9 +46,6 @@ class Spelling(Protocol):
     path: str
     member: str
     """With the conversation."""
-    refusals: Mapping[str, Refusal]
-    in_streams: Sequence[str]
-    """The refusal of a whole answer, and after it those that occur in a stream only."""
 
     def user(self, text: str, media: Sequence[str] = ()) -> Items: ...
     def system(self, text: str) -> Items: ...
@@ -72,13 +58,8 @@ class Spelling(Protocol):
         """Members that switch it on, beside this reply limit."""
 
     def complaints(self, body: Json) -> Sequence[str]:
-        """What is wrong with a request."""
+        """What is wrong with a request, more than its server refuses on Ollama's API."""
 
-    def invalid(self, body: Json) -> Sequence[str]:
-        """What of that a server refuses."""
-
-    def error(self, message: str, status: int) -> Answer: ...
-    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer: ...
     def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply: ...
 
 
@@ -86,10 +67,6 @@ class Chat:
     """Chat completions."""
 
     name, path, member = "chat", "/v1/chat/completions", "messages"
-    in_streams = ("openai",)
-
-    def __init__(self) -> None:
-        self.refusals = {name: _of_flavour(name) for name in FLAVOURS} | ON_EVERY_API
 
     def user(self, text: str, media: Sequence[str] = ()) -> Items:
         parts = {"image": image_part(), "file": file_part(PDF)}
@@ -136,21 +113,6 @@ class Chat:
             return [error.message]
         return []
 
-    invalid = complaints
-
-    def error(self, message: str, status: int) -> Answer:
-        kind = "invalid_request_error" if status == 400 else "server_error"
-        return as_json({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
-
-    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
-        calls = tuple(incident.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
-        named = json.dumps([number, reply.text]).encode()
-        made = Completion.make(named, body["model"], incident.Reply(reply.text, calls), usage.prompt, 10**6)
-        if not body.get("stream"):
-            return as_json(made.whole())
-        reported = bool((body.get("stream_options") or {}).get("include_usage"))
-        return Answer(200, b"".join(made.events(reported)), "text/event-stream")
-
     def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:
         message = _put_together(body) if streamed else json.loads(body)["choices"][0]["message"]
         message.setdefault("role", "assistant")
@@ -162,8 +124,6 @@ class Messages:
     """Anthropic's API."""
 
     name, path, member = "messages", "/v1/messages", "messages"
-    refusals = messages_answers.REFUSALS
-    in_streams = ("anthropic", *messages_answers.IN_STREAM)
 
     def user(self, text: str, media: Sequence[str] = ()) -> Items:
         blocks = {"image": anthropic_block(), "file": anthropic_block(PDF, "application/pdf", "document")}
@@ -223,14 +183,6 @@ class Messages:
     def complaints(self, body: Json) -> Sequence[str]:
         return valid_messages.complaints(body)
 
-    invalid = complaints
-
-    def error(self, message: str, status: int) -> Answer:
-        return messages_answers.error(message, status, "invalid_request_error" if status == 400 else "api_error")
-
-    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
-        return messages_answers.answered(body, reply, usage, number)[0]
-
     def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:
         if streamed and b'"type": "error"' in body:
             raise ErrorInReply(body.decode())
@@ -245,8 +197,6 @@ class Responses:
     """OpenAI's newer API, of which the client keeps the conversation."""
 
     name, path, member = "responses", "/v1/responses", "input"
-    refusals = responses_answers.REFUSALS
-    in_streams = ("openai", *responses_answers.IN_STREAM)
 
     def user(self, text: str, media: Sequence[str] = ()) -> Items:
         return [{"role": "user", "content": self._parts(text, media) if media else text}]
@@ -295,14 +245,6 @@ class Responses:
     def complaints(self, body: Json) -> Sequence[str]:
         return valid_responses.complaints(body)
 
-    invalid = complaints
-
-    def error(self, message: str, status: int) -> Answer:
-        return responses_answers.error(message, status)
-
-    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
-        return responses_answers.answered(body, reply, usage, number)[0]
-
     def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:
         if streamed and b"event: response.completed" not in body:
             raise ErrorInReply(body.decode())
@@ -317,15 +259,6 @@ class Ollama:
     seals, and no server looks for calls without results."""
 
     name, path, member = "ollama", "/api/chat", "messages"
-    in_streams = ("native",)
-    refusals: ClassVar[Mapping[str, Refusal]] = {
-        "native": lambda _, sent, limit: _ollamas_error(json.dumps(ollama_model.native_refusal(sent, limit)), 400),
-        "no shift": lambda *_: _ollamas_error(ollama_model.NO_SHIFT, 400),
-        "cloud": lambda _, sent, limit: _ollamas_error(
-            f"prompt too long; exceeded max context length by {sent - limit} tokens (ref: a1b2)", 400
-        ),
-        **ON_EVERY_API,
-    }
 
     def user(self, text: str, media: Sequence[str] = ()) -> Items:
         images = [base64.b64encode(PNG).decode() for kind in media if kind == "image"]  # it takes nothing else
@@ -362,24 +295,6 @@ class Ollama:
     def complaints(self, body: Json) -> Sequence[str]:
         return valid_ollama.complaints(body)
 
-    def invalid(self, body: Json) -> Sequence[str]:
-        try:
-            ollama_model.check(body)
-        except ollama_model.Refused as refused:
-            return [str(refused)]
-        return []
-
-    def error(self, message: str, status: int) -> Answer:
-        return _ollamas_error(message, status)
-
-    def answer(self, body: Json, reply: Reply, usage: Usage, number: int) -> Answer:
-        calls = [(call.name, dict(call.given)) for call in reply.calls]  # type: ignore[arg-type] # no text
-        made = ollama_model.Completion(reply.text, reply.thought, calls)
-        head = {"model": body["model"], "created_at": "2026-11-23T10:00:00.123456789Z"}
-        lines = ollama_model.answered(head, made, usage.prompt, number, is_stream=body.get("stream", True))
-        content = b"".join(ollama_model.as_lines(lines))
-        return Answer(200, content, "application/x-ndjson" if body.get("stream", True) else JSON)
-
     def reply_in(self, body: bytes, *, streamed: bool) -> ParsedReply:  # one object is read like lines
         message: Json = {"role": "assistant", "content": ""}
         for line in map(json.loads, body.splitlines()):
@@ -393,16 +308,6 @@ class Ollama:
             call["function"].pop("index", None)
         names = [call["function"]["name"] for call in message.get("tool_calls") or ()]
         return ParsedReply([message], names, message["content"])
-
-
-def _ollamas_error(message: str, status: int) -> Answer:
-    return as_json({"error": message}, status)
-
-
-def _of_flavour(name: str) -> Refusal:
-    return lambda body, sent, limit: as_json(
-        dict(FLAVOURS[name].refusal(Load(sent, 0, body.get("max_tokens"), limit))), 400
-    )
 
 
 def _put_together(body: bytes) -> Json:

@@ -7,17 +7,13 @@ Rule: what it refuses, the public APIs refuse in these words; it reads nothing b
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from starlette.types import Send
-
-from support.journey import Received
-from support.journey_models import respond
-from support.model_turns import Reply, Usage
 from support.spellings import SEAL, SPELLINGS, Items, Json
+from support.upstream import Answer, Has, Over, Rule, ScriptedModel, Sent, well_formed, words
 
 LIMIT_TOKENS: Final = 8_000
 REASONS: Final = ("image", "seal", "pairing", "length", "unnumbered", "tool")
@@ -27,7 +23,7 @@ SAID: Final = {
     "image": "This model does not support image input.",
     "file": "This model does not support file input.",
     "seal": "messages.1.content.0: Invalid `signature` in `thinking` block",
-    "length": "This model's maximum context length is {limit} tokens. However, your messages resulted in {sent} "
+    "length": "This model's maximum context length is {limit} tokens. However, your messages resulted in {prompt} "
     "tokens.",
     "unnumbered": "Input is too long for requested model.",
     "tool": "tools: the function read_artifact is not allowed here",
@@ -41,31 +37,22 @@ MARKS: Final = {
 """Each of these marks something to refuse; in a text, such as a page of an old message, quotes are escaped."""
 
 
-@dataclass
-class StrictUpstream:
+def strict() -> ScriptedModel:
     """Refuses for the reasons of each model: its name is theirs, joined by dots, after that of the API."""
-
-    sent: list[bytes] = field(default_factory=list)
-
-    async def __call__(self, request: Received, send: Send) -> bool:
-        self.sent.append(request.body)
-        body, tokens = json.loads(request.body), len(request.body) // 4
-        api, *reasons = body["model"].split("/")[-1].split(".")
-        spelling = SPELLINGS[api]
-        answer = spelling.answer(body, Reply("Fine."), Usage(tokens, 0, 10), len(self.sent))
-        for reason in reasons:
-            found = spelling.invalid(body)[:1] if reason == "pairing" else _refused(reason, body, tokens)
-            if found:
-                answer = spelling.error(found[0].format(limit=LIMIT_TOKENS, sent=tokens), 400)
-                break
-        await respond(send, answer.body, answer.content_type.encode(), answer.status)
-        return True
+    return ScriptedModel([_named], words("Fine."), counts=lambda _, body: len(body) // 4)
 
 
-def _refused(reason: str, body: Json, tokens: int) -> Sequence[str]:
-    text = json.dumps(body)
-    is_refused = any(mark in text for mark in MARKS[reason]) if reason in MARKS else tokens > LIMIT_TOKENS
-    return [SAID[reason]] if is_refused else []
+def _named(sent: Sent) -> Answer | None:
+    _, *reasons = sent.json["model"].split("/")[-1].split(".")
+    return next((found for reason in reasons if (found := RULES[reason](sent)) is not None), None)
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    **{reason: Has(marks, SAID[reason]) for reason, marks in MARKS.items()},
+    "pairing": well_formed,
+    "length": Over("prompt", LIMIT_TOKENS, SAID["length"]),
+    "unnumbered": Over("prompt", LIMIT_TOKENS, SAID["unnumbered"]),
+}
 
 
 @dataclass

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from proxy.demo import Call, Completion, Reply
-from support.overflow_stage import Scene, streaming
 from support.overflow_words import conversation
+from support.upstream import Scene
+from support.upstream.scenes import streaming
 
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
 WITH_TOOLS = conversation(2_000, stream=True, tools=[FETCH])

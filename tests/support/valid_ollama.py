@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from support.ollama_model import Refused, check
+from support.upstream.ollama import Refused, check
 
 
 def complaints(body: Mapping[str, Any]) -> list[str]:

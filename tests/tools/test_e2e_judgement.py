@@ -13,10 +13,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.agent_model import WIRES, AgentModel, Seen
-from support.ollama_model import OllamaModel
-from support.overflow_stage import saying, streaming
-from support.scripted_upstream import ScriptedUpstream
+from support.upstream import FACES, Answer, ScriptedModel, Sent, SocketServer
+from support.upstream.ollama_server import OllamaServer
+from support.upstream.scenes import saying, streaming
 
 from tools.e2e import ollama_runs, wire_runs
 from tools.e2e.clients import end_all_at
@@ -33,20 +32,22 @@ def body_of(*words: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": word} for word in words]}
 
 
-def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[str, ...] = ()) -> Seen:
-    body = body_of(*words)
+def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[str, ...] = ()) -> Sent:
+    body = {**body_of(*words), "tools": [{"name": "read_log"}]}
     headers = [(TURN_HEADER.encode(), str(turn).encode())]
-    return Seen(MESSAGES, headers, b"", body, 10 * len(words), 0, True, complaints, refused)
+    answer = Answer(400 if refused or complaints else 200, b"")
+    found = Sent(FACES["messages"], MESSAGES, headers, b"", body, 10 * len(words), turn, answer=answer)
+    found.complaints = complaints
+    return found
 
 
-def run(*sent: Seen, exit_code: int | None = 0, output: str = GOOD_END, **exchange: Any) -> WireRun:
-    model = AgentModel(seen=list(sent))
-    model.limit = 30
+def run(*sent: Sent, exit_code: int | None = 0, output: str = GOOD_END, **exchange: Any) -> WireRun:
+    model = ScriptedModel(sent=list(sent))
     members = {"status": 200, "headers": FITTED}
     bodies = [json.dumps(body_of(*"abcdefghij"[: turn + 1])).encode() for turn in range(9)]
     made = [Exchange(number, "POST", MESSAGES, sent, **members) for number, sent in enumerate(bodies, 1)]
     made[0] = dataclasses.replace(made[0], **exchange)
-    return WireRun(exit_code, output, 1.0, tuple(made), model)
+    return WireRun(exit_code, output, 1.0, tuple(made), model, 30)
 
 
 HEALED = (seen("a"), seen("a", "b", turn=2), seen("a", "b", "c", turn=3, refused=True), seen("a", "c", turn=3))
@@ -87,16 +88,15 @@ def test_a_client_that_begins_anew_is_not_the_proxys_cut():
 
 
 def test_an_api_that_is_passed_through_is_named_as_such():
-    passed = WireRun(
-        1, "no", 1.0, (Exchange(1, "POST", MESSAGES, b"{}", 400),), AgentModel(seen=[seen("a", refused=True)])
-    )
+    exchange, model = Exchange(1, "POST", MESSAGES, b"{}", status=400), ScriptedModel(sent=[seen("a", refused=True)])
+    passed = WireRun(1, "no", 1.0, (exchange,), model)
     assert passed.proxied == "[red]passed through, not fitted[/]: 1 refusals seen, died, 1 s"
     assert not run(*HEALED).is_passed_through
 
 
 def test_a_breakpoint_that_moves_is_no_cut():
-    marked = dataclasses.replace(HEALED[0])
-    marked.body["messages"][0]["content"] = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
+    marked = seen("a")
+    marked.json["messages"][0]["content"] = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
     assert run(marked, HEALED[1]).cuts == 0
 
 
@@ -112,8 +112,9 @@ def test_directly_a_row_shows_what_becomes_of_the_client():
 
 
 def test_each_row_has_a_refusal_that_its_api_knows():
+    faces = {face.path: face for face in FACES.values()}
     for client in WIRE_CLIENTS:
-        assert client.refusal in WIRES[client.path].answers.REFUSALS
+        assert client.refusal in faces[client.path].refusals
     assert {client.path for client in WIRE_CLIENTS} == {MESSAGES, RESPONSES}
     assert len({client.name for client in WIRE_CLIENTS}) == len(WIRE_CLIENTS)
 
@@ -149,7 +150,7 @@ async def test_the_tap_passes_everything_and_keeps_it():
             await scene(connection, requests[-1])
 
     async with (
-        ScriptedUpstream(script) as upstream,
+        SocketServer(script) as upstream,
         Tap(f"http://127.0.0.1:{upstream.port}") as tap,
         aiohttp.ClientSession() as client,
     ):
@@ -164,7 +165,7 @@ async def test_the_tap_passes_everything_and_keeps_it():
 
 
 def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
-    model = OllamaModel(allocates=window)
+    model = OllamaServer(allocates=window)
     reply = {"role": "assistant", "content": "word " * 300}
     task = {"role": "user", "content": ollama_runs.TASK}
     for count in range(exchanges):

@@ -23,14 +23,10 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
-from support.agent_model import AgentModel
-from support.scripted_model import scripted
-from support.scripted_upstream import ScriptedUpstream
-from support.serving import serving
+from support.upstream import Over, SocketServer, worker
 
 from proxy.commands.agents import Agent, agent_named
 from proxy.commands.wiring import Upstream, wiring_of
-from proxy.demo.model_server import create_model_server
 from tools.e2e.clients import INSTALLED, end_all_at, install_npm, install_pip
 from tools.e2e.tap import Exchange, Tap
 
@@ -190,9 +186,10 @@ async def captured(trial: Trial, agent: Agent, *, through: bool) -> Capture:
     async with contextlib.AsyncExitStack() as stack:
         kept = tempfile.TemporaryDirectory(prefix="context-proxy-e2e-", ignore_cleanup_errors=True)
         place = Path(stack.enter_context(kept))
-        upstream = await stack.enter_async_context(ScriptedUpstream(AgentModel(steps=0)))
-        chat = stack.enter_context(serving(create_model_server(WINDOW_TOKENS, scripted)))
-        tap = await stack.enter_async_context(Tap(f"http://127.0.0.1:{upstream.port}", chat.removesuffix("/v1")))
+        model = worker(Over("total", WINDOW_TOKENS), steps=0)
+        model.lists = [{"id": MODEL, "object": "model"}]
+        upstream = await stack.enter_async_context(SocketServer(model))
+        tap = await stack.enter_async_context(Tap(f"http://127.0.0.1:{upstream.port}"))
         exit_code, output = await _run(trial, agent, place, tap.root, through=through)
         asked = [
             one for one in tap.exchanges if one.asked.get("user-agent") != "context-proxy"

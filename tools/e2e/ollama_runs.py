@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from starlette.types import Receive, Scope, Send
 from support.live_proxy import running
-from support.ollama_model import Completion, OllamaModel
-from support.serving import serving
+from support.upstream import listening
+from support.upstream.ollama import Completion
+from support.upstream.ollama_server import OllamaServer
 
 from tools.e2e.clients import HERE, INSTALLED, install_npm, install_pip, python_of
 
@@ -69,7 +69,7 @@ class OllamaRun:
 
     output: str
     seconds: float
-    model: OllamaModel
+    model: OllamaServer
 
     @property
     def ended_well(self) -> bool:
@@ -102,12 +102,8 @@ class OllamaRun:
 def work(client: OllamaClient, window: int, *, proxied: bool) -> OllamaRun:
     """One run."""
     says = [Completion(calls=[("read_log", {"number": number})]) for number in range(TURNS)]
-    model = OllamaModel(says=[*says, Completion(f"Done after {TURNS} turns.")], allocates=window)
-
-    async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        await model.serve(scope, receive, send)
-
-    with serving(served) as address, tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as place:
+    model = OllamaServer(replies=[*says, Completion(f"Done after {TURNS} turns.")], allocates=window)
+    with listening(model) as address, tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as place:
         root = address.removesuffix("/v1")
         if not proxied:
             return _run(client, root, model)
@@ -115,7 +111,7 @@ def work(client: OllamaClient, window: int, *, proxied: bool) -> OllamaRun:
             return _run(client, f"http://127.0.0.1:{proxy.port}", model)
 
 
-def _run(client: OllamaClient, root: str, model: OllamaModel) -> OllamaRun:
+def _run(client: OllamaClient, root: str, model: OllamaServer) -> OllamaRun:
     begun = time.monotonic()
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "OLLAMA_HOST": root}
     try:

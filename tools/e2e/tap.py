@@ -51,9 +51,8 @@ class Exchange:
 class Tap:
     """`async with Tap("http://127.0.0.1:1234") as tap:`, and the client is sent to `tap.root`."""
 
-    def __init__(self, target: str, chat: str | None = None) -> None:
-        """`chat`: what answers chat completions and lists models, if that is another server."""
-        self._target, self._chat = target, chat or target
+    def __init__(self, target: str) -> None:
+        self._target = target
         self.exchanges: list[Exchange] = []
 
     async def __aenter__(self) -> Self:
@@ -74,12 +73,11 @@ class Tap:
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         exchange = Exchange(len(self.exchanges) + 1, request.method, request.path, await request.read())
         exchange.asked = {name.lower(): text for name, text in request.headers.items()}
-        target = self._chat if request.path.endswith(("/chat/completions", "/models")) else self._target
         self.exchanges.append(exchange)
         headers = [(name, text) for name, text in request.headers.items() if name.lower() not in _OF_THE_CONNECTION]
         headers.append((TURN_HEADER, str(exchange.number)))
         async with self._session.request(
-            request.method, target + request.path_qs, headers=headers, data=exchange.sent or None
+            request.method, self._target + request.path_qs, headers=headers, data=exchange.sent or None
         ) as answer:
             exchange.status = answer.status
             exchange.headers = {name.lower(): text for name, text in answer.headers.items()}

@@ -1,6 +1,6 @@
 """A client of `/v1/messages` or `/v1/responses` at work: what it saw, what reached the model, and the judgement.
 
-Rule: the model takes three turns and no more in one window (tests/support/agent_model.py). Directly, the row shows what
+Rule: the model takes three turns and no more in one window (tests/support/upstream). Directly, the row shows what
 becomes of the client; it fails only if nothing was refused. Through the proxy it fails for each of: no good end, a
 refusal that the client sees, a third send in a turn, a body that is not valid, a cut where all would have fitted.
 """
@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.markup import escape
-from support.agent_model import WIRES, AgentModel, Answers, Refuses, Seen
 from support.live_proxy import running
-from support.scripted_upstream import ScriptedUpstream
+from support.upstream import Face, OverAtStep, ScriptedModel, Sent, SocketServer, worker, works_in
 
 from tools.e2e.clients import end_all_at
 from tools.e2e.tap import TURN_HEADER, Exchange, Tap
@@ -54,7 +53,9 @@ class WireRun:
     seconds: float
     exchanges: tuple[Exchange, ...]
     """Exchanges of its API: what requests a response."""
-    model: AgentModel
+    model: ScriptedModel
+    limit: int | None = None
+    """Tokens, once something was refused."""
 
     @property
     def ended_well(self) -> bool:
@@ -72,7 +73,7 @@ class WireRun:
     @property
     def most_sends(self) -> int:
         """Most sends of one client request."""
-        return max(Counter(_turn_of(seen) for seen in self.model.seen).values(), default=0)
+        return max(Counter(_turn_of(seen) for seen in self.model.sent).values(), default=0)
 
     @property
     def cuts(self) -> int:
@@ -85,17 +86,16 @@ class WireRun:
         bodies = {exchange.number: exchange.body for exchange in self.exchanges}
         needless = 0
         for early, late in self._cut_turns:
-            answers = WIRES[early.path].answers
             before, after = bodies.get(_turn_of(early), {}), bodies.get(_turn_of(late), {})
-            if _begins_with(_items(answers, after), _items(answers, before)):  # else the client itself began anew
-                whole = early.tokens + answers.counted(after) - answers.counted(before)
-                needless += whole < SURELY_FITS * (self.model.limit or 0)
+            if _begins_with(_items(early.face, after), _items(early.face, before)):  # else the client itself began anew
+                whole = early.tokens + early.face.count(after) - early.face.count(before)
+                needless += whole < SURELY_FITS * (self.limit or 0)
         return needless
 
     @property
-    def _cut_turns(self) -> list[tuple[Seen, Seen]]:
-        turns = [seen for seen in self.model.seen if seen.works and not seen.refused and not seen.complaints]
-        items = [_items(WIRES[seen.path].answers, seen.body) for seen in turns]
+    def _cut_turns(self) -> list[tuple[Sent, Sent]]:
+        turns = [sent for sent in self.model.sent if works_in(sent) and not sent.refused]
+        items = [_items(sent.face, sent.json) for sent in turns]
         return [
             (turns[number - 1], turns[number])
             for number in range(1, len(turns))
@@ -162,27 +162,28 @@ class WireRun:
     @property
     def sends(self) -> str:
         """A cell of the table: what reached the model."""
-        sizes = [seen.tokens for seen in self.model.seen]
+        sizes = [sent.tokens for sent in self.model.sent]
         return (
             f"{len(self.exchanges)} requests, {len(sizes)} sends, {self.model.refusals} refused, {self.cuts} cuts; "
-            f"limit {self.model.limit}, largest {max(sizes, default=0)}"
+            f"limit {self.limit}, largest {max(sizes, default=0)}"
         )
 
 
 async def work(client: WireClient, *, proxied: bool) -> WireRun:
     """One run in a folder and a home of its own."""
-    model = AgentModel(STEPS, Refuses(client.refusal, REFUSED_TURN), truncates=client.refusal == "openai")
+    rule = OverAtStep(client.refusal, REFUSED_TURN, is_cut_by="truncation" if client.refusal == "openai" else "")
+    model = worker(rule, steps=STEPS)
     async with contextlib.AsyncExitStack() as stack:
         kept = tempfile.TemporaryDirectory(prefix="context-proxy-e2e-", ignore_cleanup_errors=True)
         place = Path(stack.enter_context(kept))
-        upstream = await stack.enter_async_context(ScriptedUpstream(model))
+        upstream = await stack.enter_async_context(SocketServer(model))
         target = await stack.enter_async_context(_target(place, upstream.port, proxied=proxied))
         tap = await stack.enter_async_context(Tap(target))
         begun = time.monotonic()
         exit_code, output = await _run(client, place, tap.root)
         seconds = time.monotonic() - begun
     requests = tuple(e for e in tap.exchanges if e.method == "POST" and e.path == client.path)
-    return WireRun(exit_code, output, seconds, requests, model)
+    return WireRun(exit_code, output, seconds, requests, model, rule.limit)
 
 
 @contextlib.asynccontextmanager
@@ -254,14 +255,14 @@ def _picture(number: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", pixel) + part(b"IEND", b"")
 
 
-def _turn_of(seen: Seen) -> int:
+def _turn_of(sent: Sent) -> int:
     """The number of the client's request that a request to the model serves."""
-    return next((int(value) for name, value in seen.headers if name == TURN_HEADER.encode()), 0)
+    return int(sent.headers.get(TURN_HEADER.encode(), 0))
 
 
-def _items(answers: Answers, body: Mapping[str, Any]) -> list[str]:
+def _items(face: Face, body: Mapping[str, Any]) -> list[str]:
     """Messages or items, each in one spelling: without `cache_control`, which moves, and with a text as a list."""
-    return [json.dumps(_plain(item), sort_keys=True) for item in answers.items_of(body)]
+    return [json.dumps(_plain(item), sort_keys=True) for item in face.items(body)]
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ import respx
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 from support.respx_upstream import RespxUpstream
-from support.scripted_upstream import Connection, Request, ScriptedUpstream
+from support.upstream.sockets import Connection, Request, SocketServer
 from support.waiting import until
 
 from proxy.config import UpstreamSettings
@@ -263,7 +263,7 @@ async def test_a_list_is_read_from_a_real_socket_even_if_it_is_compressed_unaske
         seen.append(await connection.request())
         await connection.send(head + body)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as one:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as one:
         found = Discovery(one)
         assert await found.ask() is None
     assert found.limits("m") == ModelLimits(32768)
@@ -278,7 +278,7 @@ async def test_a_body_that_cannot_be_unpacked_is_no_answer() -> None:
         await connection.request()
         await connection.send(head + b"oops")
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as one:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as one:
         reported = await Discovery(one).ask()
     assert reported is not None
     assert reported.startswith("its answer cannot be read: ")

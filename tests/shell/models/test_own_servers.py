@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.ollama_server import Ollama
-from support.scripted_upstream import Connection, Script, ScriptedUpstream
+from support.upstream.ollama_server import OllamaOverChat
+from support.upstream.sockets import Connection, Script, SocketServer
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config import Settings, UpstreamSettings
@@ -42,7 +42,7 @@ def serving(answers: Mapping[str, Any], paths: list[str] | None = None) -> Scrip
 @asynccontextmanager
 async def discovery_for(script: Script, path: str = "/v1") -> AsyncIterator[Discovery]:
     """The result of one query."""
-    async with ScriptedUpstream(script) as upstream:
+    async with SocketServer(script) as upstream:
         settings = UpstreamSettings(base_url=f"http://127.0.0.1:{upstream.port}{path}")
         async with aclosing(Upstream(settings)) as one:
             found = Discovery(one)
@@ -73,7 +73,7 @@ async def started(base_url: str, clock: Clock | None = None, **defaults: Any) ->
 @asynccontextmanager
 async def resolving(server: Script, clock: Clock | None = None) -> AsyncIterator[ModelResolver]:
     """A resolver in front of this server, once it has the list."""
-    async with ScriptedUpstream(server) as upstream, started(upstream.base_url, clock) as found:
+    async with SocketServer(server) as upstream, started(upstream.base_url, clock) as found:
         await until(lambda: found.discovery._was_answered)
         yield found
 
@@ -168,57 +168,57 @@ async def test_a_server_that_leaves_other_questions_open_keeps_its_list(monkeypa
 
 
 async def test_an_ollama_model_is_loaded_as_the_request_would_and_then_queried() -> None:
-    server = Ollama(allocates=4096)
+    server = OllamaOverChat(allocates=4096)
     async with resolving(server) as found:
         assert found.profile("gemma3:12b").window_is_guessed
         assert await found.settle("gemma3:12b", "")
         profile = found.profile("gemma3:12b")
         assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, False, True)
         assert profile.sources["window_tokens"] == "Ollama /api/ps"
-        count = len(server.requests)
+        count = len(server.others)
         assert not await found.settle("gemma3:12b", "")
-        assert len(server.requests) == count
+        assert len(server.others) == count
 
 
 async def test_what_a_modelfile_sets_is_known_without_loading() -> None:
-    server = Ollama(num_ctx=16_384)
+    server = OllamaOverChat(num_ctx=16_384)
     async with resolving(server) as found:
         await found.settle("gemma3:12b", "")
         assert found.profile("gemma3:12b").window_tokens == 16_384
-        assert "POST /api/generate" not in server.requests
+        assert "POST /api/generate" not in server.others
 
 
 async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded() -> None:
-    async with resolving(Ollama(allocates=32_768, can_load=False)) as found:
+    async with resolving(OllamaOverChat(allocates=32_768, can_load=False)) as found:
         await found.settle("gemma3:12b", "")
         profile = found.profile("gemma3:12b")
         assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, True, True)
 
 
 async def test_an_unlisted_model_is_not_loaded() -> None:
-    server = Ollama()
+    server = OllamaOverChat()
     async with resolving(server) as found:
         assert not await found.settle("no-such-model", "")
-        assert "POST /api/show" not in server.requests
+        assert "POST /api/show" not in server.others
 
 
 async def test_requests_at_once_load_a_model_once() -> None:
-    server = Ollama()
+    server = OllamaOverChat()
     async with resolving(server) as found:
         assert all(await asyncio.gather(*(found.settle("gemma3:12b", "") for _ in range(5))))
-    assert server.requests.count("POST /api/generate") == 1
+    assert server.others.count("POST /api/generate") == 1
 
 
 async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() -> None:
-    server, clock = Ollama(allocates=4096), Clock()
+    server, clock = OllamaOverChat(allocates=4096), Clock()
     async with resolving(server, clock) as found:
         await found.settle("gemma3:12b", "")
         for loaded, allocates, expected in ((8192, 8192, 8192), (None, 32_768, 32_768)):
             server.loaded, server.allocates = loaded, allocates
             clock.now += LOADED_SECONDS
-            count = server.requests.count("GET /api/ps")
+            count = server.others.count("GET /api/ps")
             found.profile("gemma3:12b")
-            await until(lambda: server.requests.count("GET /api/ps") > count and found.discovery._question.done())  # noqa: B023
+            await until(lambda: server.others.count("GET /api/ps") > count and found.discovery._question.done())  # noqa: B023
             if loaded is None:
                 assert found.profile("gemma3:12b").window_tokens == 8192, "until it is known better"
             await found.settle("gemma3:12b", "")
@@ -231,7 +231,7 @@ async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause:
     with held_port() as port, capture_logs() as events:
         async with started(f"http://127.0.0.1:{port}/v1", clock) as found:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())
-            async with ScriptedUpstream(Ollama(), port):
+            async with SocketServer(OllamaOverChat(), port):
                 clock.now += pause
                 assert await found.settle("gemma3:12b", "")
                 assert found.profile("gemma3:12b").window_tokens == 4096
@@ -253,7 +253,7 @@ async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monke
     async def silent(connection: Connection) -> None:
         await connection.until_closed()
 
-    async with ScriptedUpstream(silent) as upstream, started(upstream.base_url) as found:
+    async with SocketServer(silent) as upstream, started(upstream.base_url) as found:
         with capture_logs() as events:
             assert not await found.settle("nobody-knows-1", "")
             monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)

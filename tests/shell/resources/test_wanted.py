@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Send
-from support.journey import Received, world
+from support.journey import world
 from support.strategies import notices, spelled, user
+from support.upstream import ScriptedModel, Sent
 
 from proxy.shell.resources import NotWanted, in_thread, threads, while_wanted
 from proxy.wire.chat_completions.message import ChatMessage
@@ -72,12 +72,11 @@ async def test_abandoned_work_stops_at_the_next_message() -> None:
 def test_each_request_that_is_served_counts_once(tmp_path: Path) -> None:
     counts: list[int] = []
 
-    async def answer(_: Received, __: Send) -> bool:
+    def note(_: Sent) -> None:
         counts.append(threads.UnderWay.count)
-        return False
 
     before = threads.UnderWay.count
-    with world(tmp_path, 128_000, answer, [{}]) as built:
+    with world(tmp_path, ScriptedModel([note]), [{}]) as built:
         built.ask(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
         built.ask(b"no JSON")
     assert counts == [before + 1]

@@ -15,13 +15,13 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import http_exceptions
-from support.scripted_upstream import (
+from support.upstream.sockets import (
     CHUNKED,
     LAST_CHUNK,
     OK,
     Connection,
     Request,
-    ScriptedUpstream,
+    SocketServer,
     answering,
     chunk,
     soon,
@@ -95,7 +95,7 @@ async def post(upstream: Upstream, body: bytes | AsyncIterator[bytes] | None = b
 async def test_a_request_goes_out_as_it_came() -> None:
     seen: list[Request] = []
     headers = [(b"x-r", b"1"), (b"authorization", b"Bearer k"), (b"x-r", b"2"), (b"user-agent", b"me/1"), (b"te", b"x")]
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         assert await post(upstream, b'{"a": 1}', [*headers, (b"content-length", b"999"), (b"host", b"proxy")]) == b"ok"
     (request,) = seen
     assert request.line == b"POST /v1/chat/completions HTTP/1.1"
@@ -110,7 +110,7 @@ async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_com
     method: str, body: bytes | None
 ) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send(method, b"/x", [], None if body is None else Outgoing(body)))
         assert {name for name, _ in seen[0].headers} <= {b"host", b"content-length", LOOP_HEADER}
         with pytest.raises(LoopDetected, match="leads back to this proxy"):
@@ -122,14 +122,14 @@ async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_com
 )
 async def test_path_and_query_are_not_normalised(target: bytes) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send("GET", target, [], None))
     assert seen[0].line == b"GET /v1" + target + b" HTTP/1.1"
 
 
 async def test_bytes_that_no_url_may_hold_are_escaped() -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send("GET", "/é".encode(), [], None))
     assert seen[0].line == b"GET /v1/%C3%A9 HTTP/1.1"
 
@@ -137,7 +137,7 @@ async def test_bytes_that_no_url_may_hold_are_escaped() -> None:
 async def test_the_bytes_of_headers_pass_both_ways() -> None:
     seen: list[Request] = []
     answer = b"HTTP/1.1 200 OK\r\nx-v: caf\xe9\r\nx-w: caf\xc3\xa9\r\ncontent-length: 0\r\n\r\n"
-    async with ScriptedUpstream(answering(answer, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(answer, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         found = await upstream.send("GET", b"/x", [(b"x-q", "café 中".encode()), (b"x-l", b"caf\xe9")], None)
         await whole(found)
     assert seen[0].values(b"x-q") == ["café 中".encode()]
@@ -148,7 +148,7 @@ async def test_the_bytes_of_headers_pass_both_ways() -> None:
 async def test_a_large_body_goes_out_whole() -> None:
     seen: list[Request] = []
     body = bytes(range(256)) * 20_000
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await post(upstream, body)
     assert seen[0].body == body
 
@@ -159,7 +159,7 @@ async def test_a_streamed_upload_keeps_its_length_when_it_was_announced() -> Non
             yield b"abc"
 
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await post(upstream, pieces(), [(b"content-length", b"9")])
         await post(upstream, pieces())
     assert [request.body for request in seen] == [b"abcabcabc"] * 2
@@ -183,7 +183,7 @@ async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads() -
         connection.writer.transport.pause_reading()  # type: ignore[attr-defined] # it is a transport for both ways
         await asyncio.Event().wait()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         sending = asyncio.create_task(post(upstream, pieces()))
         before = -1
         while taken != before:  # until two looks, with time for the sockets in between, find the same
@@ -210,7 +210,7 @@ async def test_the_environments_proxy_is_named_where_it_fails_without_its_passwo
 @pytest.mark.parametrize("scheme", ["http://", ""])
 async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted:
+    async with SocketServer(answering(OK, seen=seen)) as scripted:
         for name in ("HTTP_PROXY", "http_proxy"):
             monkeypatch.setenv(name, f"{scheme}127.0.0.1:{scripted.port}")
         async with opened("http://model.invalid/v1") as upstream:
@@ -230,7 +230,7 @@ async def test_repeated_headers_stay_and_no_cookie_is_kept() -> None:
     answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
     script = answering(answer + b"content-length: 0\r\n\r\n", seen=seen)
     async with (
-        ScriptedUpstream(script) as scripted,
+        SocketServer(script) as scripted,
         opened(scripted.base_url.replace("127.0.0.1", "localhost")) as upstream,
     ):
         found = await upstream.send("GET", b"/x", [], None)
@@ -243,7 +243,7 @@ async def test_repeated_headers_stay_and_no_cookie_is_kept() -> None:
 async def test_compressed_answers_pass_as_they_are() -> None:
     packed = gzip.compress(b"hello")
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-    async with ScriptedUpstream(answering(head + packed)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(head + packed)) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("GET", b"/x", [], None)
         assert (b"content-encoding", b"gzip") in answer.headers
         assert await whole(answer) == packed
@@ -251,7 +251,7 @@ async def test_compressed_answers_pass_as_they_are() -> None:
 
 async def test_redirects_are_the_clients_to_follow() -> None:
     answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n"
-    async with ScriptedUpstream(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
         found = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         await found.aclose()
     assert (found.status, (b"location", b"/else") in found.headers) == (307, True)
@@ -269,7 +269,7 @@ async def test_each_event_arrives_before_the_next_is_sent() -> None:
             assert await taken.get() == event
         await connection.send(LAST_CHUNK)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         pieces = []
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -285,7 +285,7 @@ async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> No
         b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n",
     )
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         found = []
         for method in ("GET", "GET", "HEAD"):
             answer = await upstream.send(method, b"/x", [], None)
@@ -297,14 +297,14 @@ async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> No
 
 async def test_interim_answers_without_end_are_a_failure() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000
-    async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable):
             await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
 
 
 async def test_interim_answers_are_passed_over() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
-    async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         assert (answer.status, await whole(answer)) == (200, b"ok")
 
@@ -312,7 +312,7 @@ async def test_interim_answers_are_passed_over() -> None:
 async def test_64_kilobytes_of_headers_pass() -> None:
     lines = b"x-long: %b\r\n" % (b"v" * 60_000) + b"".join(b"x-%d: %b\r\n" % (n, b"v" * 50) for n in range(80))
     answer = b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 0\r\n\r\n"
-    async with ScriptedUpstream(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
         found = await upstream.send("GET", b"/x", [], None)
         await found.aclose()
     assert len(found.headers) == 82
@@ -324,7 +324,7 @@ async def test_300_streams_run_at_once() -> None:
         await connection.send(CHUNKED)
         await connection.until_closed()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answers = await asyncio.gather(*(upstream.send("POST", b"/x", [], Outgoing(b"{}")) for _ in range(300)))
         assert scripted.connections == 300
         for answer in answers:
@@ -342,7 +342,7 @@ async def test_a_slow_reader_holds_the_upstream_back() -> None:
             await connection.send(b"w" * 80_000)
             sent += 80_000
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("GET", b"/x", [], None)
         pieces = answer.chunks()
         await anext(pieces)
@@ -373,7 +373,7 @@ async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again(t
             waiting.clear()
             await connection.send(LAST_CHUNK)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(2):
             answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
             answer.hand_to(taking)
@@ -407,7 +407,7 @@ async def test_what_there_is_no_room_for_waits_for_its_reader() -> None:
         assert await taking.arrived.get() == b"d"
         await connection.send(LAST_CHUNK)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         answer.hand_to(taking)
         asyncio.get_running_loop().call_soon(waiting.set)
@@ -438,7 +438,7 @@ async def test_what_cannot_be_taken_fails_its_reader_and_nothing_more_is_taken()
         await connection.until_closed()
 
     taking = Refusing()
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         answer.hand_to(taking)
         asyncio.get_running_loop().call_soon(waiting.set)
@@ -456,7 +456,7 @@ async def test_leaving_what_is_taken_closes_the_connection_at_once() -> None:
         await connection.until_closed()
         closed.set()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         answer.hand_to(taking)
         reading = asyncio.create_task(whole(answer))
@@ -471,7 +471,7 @@ async def test_leaving_what_is_taken_closes_the_connection_at_once() -> None:
 
 
 async def test_a_connection_is_used_again_after_a_whole_body() -> None:
-    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(3):
             assert await post(upstream) == b"ok"
         assert scripted.connections == 1
@@ -487,7 +487,7 @@ async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon
             await ending.wait()
             await connection.send(LAST_CHUNK)
 
-    async with ScriptedUpstream(lingering) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(lingering) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/chat/completions", [], Outgoing(b"{}"))
         reading = asyncio.create_task(whole_body(answer))
         await asyncio.sleep(0)
@@ -516,7 +516,7 @@ async def test_what_is_left_of_a_body_is_not_read_for_long(what: str, monkeypatc
         await connection.until_closed()
         closed.set()
 
-    async with ScriptedUpstream(going_on) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(going_on) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/chat/completions", [], Outgoing(b"{}"))
         await soon(answer.drain())
         await answer.aclose()
@@ -528,7 +528,7 @@ async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used(
         await connection.request()
         await connection.send(OK)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(10):
             assert await post(upstream) == b"ok"
             time.sleep(0.005)  # noqa: ASYNC251 - a busy loop is what is tried
@@ -545,7 +545,7 @@ async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(mon
             await sent.wait()
             await connection.send(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         assert await post(upstream) == b"ok"
         exchanges = upstream._exchanges
         assert exchanges is not None
@@ -571,7 +571,7 @@ async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
         await connection.request()
         requests += 1
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         await post(upstream)
         with pytest.raises(UpstreamUnreachable):
             await post(upstream)
@@ -592,7 +592,7 @@ async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_no
         await connection.until_closed()
 
     body = b"z" * 12_000_000  # more than the sockets take by themselves
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(2):
             assert await post(upstream, body) == b"ok"
         answered.set()
@@ -602,7 +602,7 @@ async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_no
 @pytest.mark.parametrize("value", [b"Bearer k\r\nx-more: 1", b"Bearer k\n", b"\rk"])
 async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
     seen: list[Request] = []
-    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable):
             await post(upstream, headers=[(b"authorization", value)])
     assert seen == []
@@ -612,7 +612,7 @@ async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
 async def test_a_post_goes_below_the_base_url(path: str) -> None:
     seen: list[Request] = []
     async with (
-        ScriptedUpstream(answering(OK, seen=seen)) as scripted,
+        SocketServer(answering(OK, seen=seen)) as scripted,
         opened(f"http://127.0.0.1:{scripted.port}{path}") as upstream,
     ):
         await post(upstream)
@@ -629,7 +629,7 @@ async def test_giving_up_before_the_head_closes_the_connection_at_once() -> None
         await connection.until_closed()
         closed.set()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         sending = asyncio.create_task(post(upstream))
         await soon(taken.wait())
         sending.cancel()
@@ -647,7 +647,7 @@ async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once() -
         await connection.until_closed()
         closed.set()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         assert await anext(aiter(answer.chunks())) == b"hi"
         await answer.aclose()
@@ -666,7 +666,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_distinguished
         await connection.until_closed()
         closed.set()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         for headers in ([], [(b"content-length", b"999")]):
             closed.clear()
             with pytest.raises(ClientLeft, match="gone"):
@@ -698,7 +698,7 @@ async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: byte
         if reset:
             connection.reset()
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], Outgoing(b"{}"))
         pieces = aiter(answer.chunks())
         assert await anext(pieces) == b"hi"
@@ -731,7 +731,7 @@ async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer: by
         await connection.request()
         await connection.send(answer)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable, match=f"the upstream http://127.0.0.1:{scripted.port}") as caught:
             await upstream.send(
                 "POST", b"/x?key=" + SECRET.encode(), [(b"authorization", SECRET.encode())], Outgoing(b"{}")
@@ -764,14 +764,14 @@ def resolving(monkeypatch: pytest.MonkeyPatch, look_up: Callable[[], int]) -> No
     monkeypatch.setattr(socket, "getaddrinfo", found)
 
 
-def port_of(scripted: ScriptedUpstream) -> int:
+def port_of(scripted: SocketServer) -> int:
     return int(scripted.base_url.split(":")[2].partition("/")[0])
 
 
 async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with ScriptedUpstream(answering(OK)) as scripted:
+    async with SocketServer(answering(OK)) as scripted:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
             ports = iter([closed.getsockname()[1], port_of(scripted)])
@@ -788,7 +788,7 @@ async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(mon
         hangs.wait(PATIENCE_SECONDS)
         return 0
 
-    async with ScriptedUpstream(answering(OK)) as scripted:
+    async with SocketServer(answering(OK)) as scripted:
         look_ups = iter([hang])
         resolving(monkeypatch, lambda: next(look_ups, lambda: port_of(scripted))())
         async with opened("http://model.test/v1") as upstream:
@@ -804,7 +804,7 @@ async def test_plain_http_behind_https_is_unreachable() -> None:
         await connection.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     async with (
-        ScriptedUpstream(script) as scripted,
+        SocketServer(script) as scripted,
         opened(scripted.base_url.replace("http:", "https:")) as upstream,
     ):
         with pytest.raises(UpstreamUnreachable):
@@ -837,7 +837,7 @@ async def test_no_first_byte_is_a_timeout_and_closes_the_connection() -> None:
         closed.set()
 
     async with (
-        ScriptedUpstream(script) as scripted,
+        SocketServer(script) as scripted,
         opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
     ):
         with pytest.raises(UpstreamTimeout, match=r"no response within 0\.05 s"):
@@ -854,7 +854,7 @@ async def test_each_request_has_a_time_of_its_own_for_its_first_byte() -> None:
         await answering.wait()
         await connection.send(OK)
 
-    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         earlier, later = (asyncio.create_task(post(upstream)) for _ in range(2))
         await soon(waiting.wait())
         exchanges = upstream._exchanges
@@ -872,7 +872,7 @@ async def test_each_request_has_a_time_of_its_own_for_its_first_byte() -> None:
 
 
 async def test_of_idle_connections_those_are_closed_that_are_too_old() -> None:
-    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         await asyncio.gather(post(upstream), post(upstream))
         exchanges = upstream._exchanges
         assert exchanges is not None
@@ -899,7 +899,7 @@ async def test_the_wait_for_an_answer_begins_when_the_upload_is_done() -> None:
             yield b"abc"
 
     async with (
-        ScriptedUpstream(answering(OK)) as scripted,
+        SocketServer(answering(OK)) as scripted,
         opened(scripted.base_url, first_byte_timeout_seconds=PATIENCE_SECONDS) as upstream,
     ):
         assert await post(upstream, pieces()) == b"ok"
@@ -914,7 +914,7 @@ async def test_no_first_byte_after_a_streamed_upload_is_a_timeout_too() -> None:
         await connection.until_closed()
 
     async with (
-        ScriptedUpstream(script) as scripted,
+        SocketServer(script) as scripted,
         opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
     ):
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -930,7 +930,7 @@ async def test_silence_in_the_middle_is_a_timeout(is_taken: bool) -> None:
         await connection.until_closed()
 
     async with (
-        ScriptedUpstream(script) as scripted,
+        SocketServer(script) as scripted,
         opened(scripted.base_url, idle_timeout_seconds=0.05) as upstream,
     ):
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
@@ -950,7 +950,7 @@ async def test_the_time_that_a_slow_reader_takes_is_no_silence() -> None:
         await connection.send(chunk(b"b") + LAST_CHUNK)
 
     async with (
-        ScriptedUpstream(script) as scripted,
+        SocketServer(script) as scripted,
         opened(scripted.base_url, idle_timeout_seconds=PATIENCE_SECONDS) as upstream,
     ):
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
@@ -997,7 +997,7 @@ async def test_every_error_of_the_client_library_becomes_one_of_ours(
 
     monkeypatch.setattr(aiohttp.ClientSession, "_request", failing)
     monkeypatch.setattr(Exchange, "run", failing)
-    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
+    async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamError) as caught:
             await upstream.send(method, b"/x", [], body)
     assert failed == 1

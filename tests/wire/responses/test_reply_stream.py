@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.answer_shapes import cut
-from support.model_turns import Call, Reply, Usage
-from support.responses_answers import answered
+from support.upstream.replies import Call, Reply, Usage
+from support.upstream.responses import answered
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire import replies as rounds

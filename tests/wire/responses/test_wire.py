@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.json_bytes import spelled_array
-from support.model_turns import Reply, Usage
-from support.responses_answers import answered
 from support.responses_items import inputs
+from support.upstream.replies import Reply, Usage
+from support.upstream.responses import answered
 
 from proxy.core.conversation import ToolCall
 from proxy.core.overflow import Counted

@@ -1,4 +1,4 @@
-"""An upstream on a real socket that does what a test's script says, byte for byte; no sleeps, no timing.
+"""A server on a real socket that does what a script says, byte for byte; no sleeps, no timing.
 
 Rule: whatever a script raises fails the test, at the end of the block at the latest.
 """
@@ -6,10 +6,12 @@ Rule: whatever a script raises fails the test, at the end of the block at the la
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -86,8 +88,8 @@ class Connection:
 Script = Callable[[Connection], Awaitable[None]]
 
 
-class ScriptedUpstream:
-    """Runs the script for every connection: `async with ScriptedUpstream(script) as upstream:`."""
+class SocketServer:
+    """Runs the script for every connection: `async with SocketServer(script) as upstream:`."""
 
     def __init__(self, script: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
@@ -139,6 +141,43 @@ class ScriptedUpstream:
             pass  # the other side has gone; a script that minds waits for it
         except Exception as failure:
             self._failures.append(failure)
+
+
+@contextlib.contextmanager
+def listening(script: Script) -> Iterator[str]:
+    """The same on a thread, for tests without a loop; yields `http://127.0.0.1:PORT/v1`."""
+    began, ends = threading.Event(), asyncio.Event()
+    found: list[SocketServer] = []
+    failures: list[BaseException] = []
+
+    async def serve() -> None:
+        async with SocketServer(script) as server:
+            found.append(server)
+            loops.append(asyncio.get_running_loop())
+            began.set()
+            await ends.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as failure:
+            failures.append(failure)
+        finally:
+            began.set()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=run, name="scripted upstream", daemon=True)
+    thread.start()
+    began.wait(PATIENCE_SECONDS)
+    try:
+        if failures:
+            raise failures[0]
+        yield found[0].base_url
+    finally:
+        loops[0].call_soon_threadsafe(ends.set)
+        thread.join(PATIENCE_SECONDS)
+    if failures:
+        raise failures[0]
 
 
 def answering(*answers: bytes, seen: list[Request] | None = None) -> Script:

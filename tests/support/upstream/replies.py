@@ -17,6 +17,9 @@ from proxy.demo import model_server as embedded
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
+LINES = "application/x-ndjson"
+_BY_LINE = (LINES, "text/x-lines")
+Json = dict[str, Any]
 _STEP = re.compile(r"Step (\d+) of \d+")
 _SUMMARY_WANTED = re.compile(r"detailed summary|handoff summary|CONTEXT CHECKPOINT|TEXT ONLY")
 """How Claude Code and Codex ask for a summary."""
@@ -42,6 +45,8 @@ class Reply:
     text: str
     calls: Sequence[Call] = ()
     thought: str = ""
+    content: Sequence[Json] | None = None
+    """In the place of all that: blocks or items as the API has them."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,22 @@ class Answer:
     body: bytes
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+    refuses: bool = False
+    """Whether it says no, wherever it says it."""
+    piece_bytes: int | None = None
+    """Of the pieces in which a stream goes out; one event each if it is not stated."""
+
+    @property
+    def is_stream(self) -> bool:
+        return self.content_type.startswith(("text/event-stream", *_BY_LINE))
+
+    def pieces(self) -> list[bytes]:
+        """A stream as it goes out."""
+        if self.piece_bytes is not None:
+            starts = range(0, len(self.body), self.piece_bytes)
+            return [self.body[start : start + self.piece_bytes] for start in starts]
+        end = b"\n" if self.content_type.startswith(_BY_LINE) else b"\n\n"
+        return [event + end for event in self.body.split(end) if event]
 
 
 Refusal = Callable[[Mapping[str, Any], int, int], Answer]

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.core.overflow import refused_twice
-from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
+from support import valid_messages
+from support.upstream.replies import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/messages"
 
@@ -41,6 +42,8 @@ def last_user(body: Mapping[str, Any]) -> str:
 
 def content_of(reply: Reply, number: int, thinking: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The blocks of an answer; `number` makes each id the only one of its kind. `thinking`: as the request wants it."""
+    if reply.content is not None:
+        return list(reply.content)
     blocks: list[dict[str, Any]] = []
     if thinking.get("type") in ("enabled", "adaptive") and reply.thought:
         shown = "" if thinking.get("display") == "omitted" else reply.thought
@@ -53,10 +56,14 @@ def content_of(reply: Reply, number: int, thinking: Mapping[str, Any]) -> list[d
     return blocks
 
 
-def answered(body: Mapping[str, Any], reply: Reply, usage: Usage, number: int) -> tuple[Answer, list[dict[str, Any]]]:
+def answered(
+    body: Mapping[str, Any], reply: Reply, usage: Usage | None, number: int
+) -> tuple[Answer, list[dict[str, Any]]]:
     """The answer as the request wants it, and its content."""
     content = content_of(reply, number, body.get("thinking") or {})
-    message = _message(body, number, usage, content, "tool_use" if reply.calls else "end_turn")
+    usage = usage or Usage(0, 0, 0)  # the API has no answer without
+    reason = "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
+    message = _message(body, number, usage, content, reason)
     return (as_events(_events(message)) if body.get("stream") else as_json(message)), content
 
 
@@ -109,19 +116,10 @@ def _deltas(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
             return {"type": "text", "text": ""}, [{"type": "text_delta", "text": p} for p in pieces(block["text"])]
 
 
-def counted_answer(body: Mapping[str, Any]) -> Answer:
-    """The answer of `/v1/messages/count_tokens`."""
-    return as_json({"input_tokens": counted(body)})
-
-
 def error(message: str, status: int = 400, kind: str = "invalid_request_error", **members: Any) -> Answer:
     """In Anthropic's envelope."""
     content = {"type": "error", "error": {"type": kind, "message": message, **members}, "request_id": "req_011CScript"}
     return as_json(content, status, **{"request-id": "req_011CScript"})
-
-
-def invalid(complaint: str) -> Answer:
-    return error(complaint)
 
 
 def _openai(code: str | None) -> Refusal:
@@ -202,3 +200,33 @@ REFUSALS: dict[str, Refusal] = {
 tools/server; `in the stream` as CLIProxyAPI, which sends `message_start` before it knows."""
 IN_STREAM: tuple[str, ...] = ("in the stream",)
 """Forms that only a stream can take; a whole answer is refused in the vendor's own form."""
+
+
+class Messages:
+    """Anthropic's API."""
+
+    name, path, member = "messages", "/v1/messages", "messages"
+    refusals = REFUSALS
+    in_streams = ("anthropic", *IN_STREAM)
+    also = ()
+    parse = staticmethod(json.loads)
+    counted_at, held_by = "/v1/messages/count_tokens", ""
+    items, count, tools, last_user = map(staticmethod, (items_of, counted, tools_of, last_user))
+    complaints, answered = staticmethod(valid_messages.complaints), staticmethod(answered)
+
+    def reply_limit(self, body: Mapping[str, Any]) -> int:
+        return int(body.get("max_tokens") or 0)
+
+    def is_stream(self, body: Mapping[str, Any]) -> bool:
+        return bool(body.get("stream"))
+
+    def error(self, message: str, status: int = 400, **members: Any) -> Answer:
+        kind = members.pop("type", "invalid_request_error" if status < 500 else "api_error")
+        return error(message, status, kind, **members)
+
+    def error_event(self, message: str, **members: Any) -> bytes:
+        reported = {"type": "error", "error": {"type": "invalid_request_error", "message": message, **members}}
+        return as_events([reported]).body
+
+    def counted(self, tokens: int) -> Answer:
+        return as_json({"input_tokens": tokens})

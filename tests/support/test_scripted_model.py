@@ -11,13 +11,25 @@ import aiohttp
 import pytest
 
 from proxy.demo import model_server as embedded
-from support import messages_answers, responses_answers
-from support.agent_model import WIRES, AgentModel, Refuses
-from support.model_turns import Answer, Reply, Usage
-from support.scripted_upstream import Request, ScriptedUpstream
+from support.spellings import SPELLINGS
+from support.upstream import (
+    FACES,
+    Answer,
+    Has,
+    Over,
+    OverAtStep,
+    Reply,
+    Request,
+    ScriptedModel,
+    SocketServer,
+    Usage,
+    once,
+    worker,
+)
 
 LOG = "line 17: took 4 ms\n" * 200
-MESSAGES, RESPONSES = messages_answers.PATH, responses_answers.PATH
+MESSAGES, RESPONSES = (FACES[name].path for name in ("messages", "responses"))
+BY_PATH = {face.path: face for face in FACES.values()}
 TOOLS = {
     MESSAGES: [{"name": "read_log", "input_schema": {"type": "object"}}],
     RESPONSES: [{"type": "function", "name": "read_log", "parameters": {"type": "object"}}],
@@ -27,7 +39,7 @@ TOOLS = {
 class Agent:
     """A client of either API: it does what the model says, and keeps the whole conversation."""
 
-    def __init__(self, model: AgentModel, path: str, **options: Any) -> None:
+    def __init__(self, model: ScriptedModel, path: str, **options: Any) -> None:
         self.model, self.path, self.options = model, path, options
         self.items: list[dict[str, Any]] = [{"role": "user", "content": "Read the logs."}]
 
@@ -110,7 +122,7 @@ WANTS_THOUGHTS = {
 @WIRE
 @pytest.mark.parametrize("stream", [False, True])
 def test_it_leads_an_agent_to_the_end_with_thoughts_beside_its_calls(path, stream):
-    model = AgentModel(steps=5)
+    model = worker(steps=5)
     agent = Agent(model, path, stream=stream, **WANTS_THOUGHTS[path])
     results = [len(agent.turn()) for _ in range(6)]
     assert results == [1, 2, 1, 1, 2, 0], "two calls in every third step"
@@ -119,12 +131,12 @@ def test_it_leads_an_agent_to_the_end_with_thoughts_beside_its_calls(path, strea
     assert model.complaints == []
     thoughts = [item for item in json.dumps(agent.items).split("{") if '"thinking"' in item or '"reasoning"' in item]
     assert len(thoughts) == 6
-    assert [seen.step for seen in model.seen] == [0, 1, 2, 3, 4, 5]
+    assert len(model.sent) == 6
 
 
 @WIRE
 def test_what_it_has_said_is_held_against_what_comes_back(path):
-    model = AgentModel()
+    model = worker(steps=8)
     agent = Agent(model, path, **WANTS_THOUGHTS[path])
     agent.turn()
     if path == MESSAGES:
@@ -139,7 +151,7 @@ def test_what_it_has_said_is_held_against_what_comes_back(path):
 
 @WIRE
 def test_no_id_comes_twice(path):
-    agent = Agent(AgentModel(steps=6), path, **WANTS_THOUGHTS[path])
+    agent = Agent(worker(steps=6), path, **WANTS_THOUGHTS[path])
     while agent.turn():
         pass
     ids = [line.split('"')[0] for line in json.dumps(agent.items).split('"id": "')[1:]]
@@ -148,18 +160,18 @@ def test_no_id_comes_twice(path):
 
 @WIRE
 def test_usage_is_what_is_counted_and_says_what_was_cached(path):
-    model = AgentModel(steps=2)
+    model = worker(steps=2)
     agent = Agent(model, path)
     agent.turn()
     usage = json.loads(agent.ask().body)["usage"]
     if path == MESSAGES:
         read, written = usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
-        assert usage["input_tokens"] + read + written == model.seen[-1].tokens
+        assert usage["input_tokens"] + read + written == model.sent[-1].tokens
     else:
         read = usage["input_tokens_details"]["cached_tokens"]
-        assert usage["input_tokens"] == model.seen[-1].tokens
-    assert read == model.seen[0].tokens
-    assert model.seen[-1].tokens - model.seen[0].tokens >= embedded.count(LOG)
+        assert usage["input_tokens"] == model.sent[-1].tokens
+    assert read == model.sent[0].tokens
+    assert model.sent[-1].tokens - model.sent[0].tokens >= embedded.count(LOG)
 
 
 @WIRE
@@ -167,35 +179,35 @@ def test_a_picture_is_counted_by_a_price_and_not_by_its_bytes(path):
     data = "iVBORw0KGgo=" * 10_000
     source = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
     part = source if path == MESSAGES else {"type": "input_image", "image_url": f"data:image/png;base64,{data}"}
-    model = AgentModel(steps=0)
+    model = worker(steps=0)
     agent = Agent(model, path)
     agent.ask()
     agent.items[0]["content"] = [part]
     agent.ask()
-    assert 1_000 < model.seen[1].tokens - model.seen[0].tokens < 2_000
+    assert 1_000 < model.sent[1].tokens - model.sent[0].tokens < 2_000
 
 
 @WIRE
 def test_counting_alone_is_kept_apart_and_agrees(path):
-    model = AgentModel()
+    model = worker(steps=8)
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": LOG}], "input": LOG}
     where = {MESSAGES: f"{MESSAGES}/count_tokens", RESPONSES: f"{RESPONSES}/input_tokens"}[path]
     answer = model.answer("POST", where, Request(b"", [], json.dumps(body).encode()))
     assert json.loads(answer.body)["input_tokens"] == embedded.count(LOG)
-    assert (len(model.counted), model.seen) == (1, [])
+    assert (len(model.others), model.sent) == (1, [])
 
 
-FORMS = [(path, form) for path in WIRES for form in WIRES[path].answers.REFUSALS]
+FORMS = [(path, form) for path in (MESSAGES, RESPONSES) for form in BY_PATH[path].refusals]
 
 
 @pytest.mark.parametrize(("path", "form"), FORMS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_it_refuses_once_at_a_turn_in_any_form(path, form, stream):
-    model = AgentModel(refuses=Refuses(form, turn=2, once=True))
+    model = worker(OverAtStep(form, 2, once=True))
     agent = Agent(model, path, stream=stream)
     agent.turn()
     refused = agent.ask()
-    assert (model.refusals, model.seen[-1].refused) == (1, True)
+    assert (model.refusals, model.sent[-1].refused) == (1, True)
     if refused.status == 200:
         reported = refused.body.decode()
         words = ("event: error", "response.failed", "incomplete", "model_context_window_exceeded")
@@ -207,35 +219,37 @@ def test_it_refuses_once_at_a_turn_in_any_form(path, form, stream):
 
 @WIRE
 def test_a_form_of_streams_is_the_vendors_own_in_a_whole_answer(path):
-    wire = WIRES[path]
-    for form in wire.answers.IN_STREAM:
+    own, *in_streams = BY_PATH[path].in_streams
+    for form in in_streams:
         refusals = {stream: refused(path, form, stream=stream) for stream in (False, True)}
         assert refusals[True].status == 200
-        assert refusals[False] == refused(path, wire.own_words, stream=False)
+        assert refusals[False] == refused(path, own, stream=False)
 
 
 def refused(path: str, form: str, *, stream: bool) -> Answer:
-    return Agent(AgentModel(refuses=Refuses(form, limit=10)), path, stream=stream).ask()
+    return Agent(worker(Over("prompt", 10, form)), path, stream=stream).ask()
 
 
 @WIRE
 def test_a_limit_holds_for_ever_and_is_reported_truthfully(path):
-    model = AgentModel(refuses=Refuses("vllm", turn=3))
+    rule = OverAtStep("vllm", 3)
+    model = worker(rule)
     agent = Agent(model, path)
     agent.turn()
     agent.turn()
     for _ in range(3):
         reported = json.loads(agent.ask().body)["error"]["message"]
-        assert f"maximum context length is {model.limit} tokens" in reported
-        assert f"has {model.seen[-1].tokens} input tokens" in reported
-    assert model.seen[1].tokens < model.limit < model.seen[2].tokens
+        assert f"maximum context length is {rule.limit} tokens" in reported
+        assert f"has {model.sent[-1].tokens} input tokens" in reported
+    assert model.sent[1].tokens < rule.limit < model.sent[2].tokens
     del agent.items[1 : 3 if path == MESSAGES else 4]  # the first exchange: it says words and calls, then the result
     assert agent.turn(), "a smaller request is accepted, and the work continues"
     assert "Step 3" in json.dumps(agent.items)
 
 
 def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
-    model = AgentModel(refuses=Refuses("openai", turn=3), truncates=True)
+    rule = OverAtStep("openai", 3, is_cut_by="truncation")
+    model = worker(rule)
     answer, previous, results = None, None, [{"role": "user", "content": "Read the logs."}]
     for _ in range(2):
         answer = Agent(model, RESPONSES, previous_response_id=previous)
@@ -247,20 +261,20 @@ def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     last = Agent(model, RESPONSES, previous_response_id=previous)
     last.items = results
     assert last.ask().status == 400
-    assert model.seen[-1].tokens > 2 * embedded.count(LOG), "with what it holds"
+    assert model.sent[-1].tokens > 2 * embedded.count(LOG), "with what it holds"
     last.options["truncation"] = "auto"
     answer = json.loads(last.ask().body)
-    assert answer["usage"]["input_tokens"] == model.limit
+    assert answer["usage"]["input_tokens"] == rule.limit
 
 
 def test_an_unknown_response_id_is_refused():
-    agent = Agent(AgentModel(), RESPONSES, previous_response_id="resp_9")
+    agent = Agent(worker(steps=8), RESPONSES, previous_response_id="resp_9")
     error = json.loads(agent.ask().body)["error"]
     assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
 
 
 def test_a_request_for_a_summary_gets_one_that_leads_on():
-    agent = Agent(AgentModel(), MESSAGES)
+    agent = Agent(worker(steps=8), MESSAGES)
     agent.turn()
     agent.items[-1]["content"].append({"type": "text", "text": "Write a detailed summary. TEXT ONLY."})
     agent.turn()
@@ -273,9 +287,9 @@ def test_a_request_for_a_summary_gets_one_that_leads_on():
 async def test_openai_reads_its_streams_and_its_refusals():
     from openai import AsyncOpenAI, BadRequestError
 
-    model = AgentModel(steps=1, refuses=Refuses("openai", turn=2))
+    model = worker(OverAtStep("openai", 2), steps=1)
     async with (
-        ScriptedUpstream(model) as upstream,
+        SocketServer(model) as upstream,
         AsyncOpenAI(base_url=upstream.base_url, api_key="k", max_retries=0) as c,
     ):
         options = {"model": "m", "tools": TOOLS[RESPONSES], "include": ["reasoning.encrypted_content"]}
@@ -294,17 +308,94 @@ def test_every_usage_adds_up():
     body = {"model": "m"}
     for prompt, cached in itertools.product((0, 2, 500), (0, 2, 400)):
         if cached <= prompt:
-            answer, _ = messages_answers.answered(body, Reply("Yes."), Usage(prompt, cached, 3), 1)
+            answer, _ = FACES["messages"].answered(body, Reply("Yes."), Usage(prompt, cached, 3), 1)
             usage = json.loads(answer.body)["usage"]
             assert sum(number for name, number in usage.items() if name != "output_tokens") == prompt
             assert min(usage.values()) >= 0
 
 
 async def test_an_upgrade_to_a_websocket_is_not_found():
-    model = AgentModel()
-    async with ScriptedUpstream(model) as upstream, aiohttp.ClientSession() as client:
+    model = worker(steps=8)
+    async with SocketServer(model) as upstream, aiohttp.ClientSession() as client:
         async with client.get(f"{upstream.base_url}/responses", headers={"upgrade": "websocket"}) as answer:
             assert answer.status == 404
         async with client.head(f"http://127.0.0.1:{upstream.port}/") as answer:
             assert answer.status == 404
     assert model.others == ["GET /v1/responses", "HEAD /"]
+
+
+def conversation_of(api: str, **sizes: int) -> dict[str, Any]:
+    """A request of an API with so many images, documents, exchanges, calls in one message, or tools."""
+    spelling = SPELLINGS[api]
+    items = spelling.user("Look.", ["image"] * sizes.get("images", 0) + ["file"] * sizes.get("documents", 0))
+    for number in range(sizes.get("exchanges", 1)):
+        calls = [f"call_{number}_{index}" for index in range(sizes.get("calls", 1))]
+        items += spelling.called([(call, {"command": "make"}) for call in calls])
+        items += spelling.results([(call, "x" * sizes.get("characters", 9)) for call in calls])
+    tools = [f"tool_{number}" for number in range(sizes.get("tools", 1))]
+    return {"model": "m", **spelling.request("You help.", items, tools, sizes.get("reply"))}
+
+
+LIMITS = [
+    ("images", {"images": 3}, 2),
+    ("media", {"images": 2, "documents": 1}, 1),
+    ("messages", {"exchanges": 9}, 6),
+    ("calls", {"calls": 5}, 4),
+    ("tools", {"tools": 9}, 8),
+    ("string", {"characters": 500}, 499),
+    ("characters", {"characters": 5_000}, 4_000),
+    ("image bytes", {"images": 1}, 9),
+    ("media bytes", {"images": 4}, 99),
+    ("pixels", {"images": 1}, 2),
+    ("bytes", {"characters": 5_000}, 5_000),
+    ("prompt", {"characters": 50_000}, 500),
+    ("reply", {"reply": 9_000}, 8_000),
+    ("total", {"reply": 9_000}, 9_000),
+]
+
+
+def answer_of(model: ScriptedModel, api: str, body: dict[str, Any]) -> Answer:
+    found = model.answer("POST", FACES[api].path, Request(b"", [], json.dumps(body).encode()))
+    assert isinstance(found, Answer)
+    return found
+
+
+@pytest.mark.parametrize("api", FACES)
+@pytest.mark.parametrize(("what", "sizes", "limit"), LIMITS, ids=[row[0] for row in LIMITS])
+def test_a_limit_refuses_what_is_over_it_and_nothing_else_in_any_api(api, what, sizes, limit):
+    rule = Over(what, limit, "too much: {seen} of {limit}, over by {excess}", 413)
+    model = ScriptedModel([rule])
+    refused = answer_of(model, api, conversation_of(api, **sizes))
+    assert (refused.status, rule.refused, model.refusals) == (413, 1, 1)
+    assert f"of {limit}" in refused.body.decode()
+    small = conversation_of(api, reply=1)
+    assert answer_of(ScriptedModel([Over(what, max(limit, 1_000_000), "no")]), api, small).status == 200
+
+
+@pytest.mark.parametrize("api", FACES)
+@pytest.mark.parametrize("arrives", ["first event", "after content"])
+def test_a_refusal_arrives_where_the_script_says_and_whole_answers_have_it_in_their_body(api, arrives):
+    rule = Over("prompt", 1, "It is {prompt} of {limit}.", arrives=arrives)
+    model = ScriptedModel([rule])
+    body = conversation_of(api)
+    streamed = answer_of(model, api, {**body, "stream": True})
+    assert (streamed.status, streamed.refuses, model.refusals) == (200, True, 1)
+    assert (b"So" in streamed.body) == (arrives == "after content")
+    assert b"of 1." in streamed.pieces()[-1]
+    assert answer_of(model, api, {**body, "stream": False}).status == 400
+
+
+def test_a_rule_of_once_refuses_once_and_a_mark_refuses_where_it_stands():
+    model = ScriptedModel([once(Over("prompt", 1, "no")), Has(['"bash"'], "no bash here", 422)])
+    plain, marked = conversation_of("chat", exchanges=0), conversation_of("chat")
+    assert [answer_of(model, "chat", plain).status for _ in range(2)] == [400, 200]
+    assert answer_of(model, "chat", marked).status == 422
+
+
+def test_what_it_counts_reports_and_cuts_is_as_told():
+    body = conversation_of("chat", characters=40_000)
+    true = FACES["chat"].count(body)
+    half, silent, dumb = ScriptedModel(counts=0.5), ScriptedModel(cuts_at=100), ScriptedModel(reports=None)
+    prompts = [json.loads(answer_of(model, "chat", body).body)["usage"]["prompt_tokens"] for model in (half, silent)]
+    assert prompts == [true // 2, 100]
+    assert "usage" not in json.loads(answer_of(dumb, "chat", body).body)

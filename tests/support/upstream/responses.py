@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from support import valid_responses
-from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
+from support.upstream.replies import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/responses"
 
@@ -53,6 +53,8 @@ def thinks(body: Mapping[str, Any]) -> bool:
 
 def output_of(reply: Reply, number: int, *, thinking: bool) -> list[dict[str, Any]]:
     """The items of an answer; `number` makes each id the only one of its kind."""
+    if reply.content is not None:
+        return list(reply.content)
     items: list[dict[str, Any]] = []
     if thinking and reply.thought:
         sealed = f"gAAAA{number:027d}=="
@@ -73,7 +75,9 @@ def output_of(reply: Reply, number: int, *, thinking: bool) -> list[dict[str, An
     return items
 
 
-def answered(body: Mapping[str, Any], reply: Reply, usage: Usage, number: int) -> tuple[Answer, list[dict[str, Any]]]:
+def answered(
+    body: Mapping[str, Any], reply: Reply, usage: Usage | None, number: int
+) -> tuple[Answer, list[dict[str, Any]]]:
     """The answer as the request wants it, and its output."""
     output = output_of(reply, number, thinking=thinks(body))
     response = _response(body, number, "completed", output, usage)
@@ -157,19 +161,10 @@ def _numbered(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
-def counted_answer(body: Mapping[str, Any]) -> Answer:
-    """The answer of `/v1/responses/input_tokens`."""
-    return as_json({"object": "response.input_tokens", "input_tokens": counted(body)})
-
-
 def error(message: str, status: int = 400, code: str | None = None, **members: Any) -> Answer:
     """In OpenAI's envelope."""
     details = {"message": message, "type": "invalid_request_error", "param": "input", "code": code, **members}
     return as_json({"error": details}, status)
-
-
-def invalid(complaint: str) -> Answer:
-    return error(complaint)
 
 
 EXCEEDED = "context_length_exceeded"
@@ -257,3 +252,35 @@ vllm/entrypoints/openai/responses/serving.py, ggml-org/llama.cpp tools/server, o
 `incomplete` as NeMo-Gym."""
 IN_STREAM: tuple[str, ...] = ("error event, flat", "error event, nested", "failed event", "context_too_large")
 """Forms that only a stream can take; a whole answer is refused in the vendor's own form."""
+
+
+class Responses:
+    """OpenAI's newer API."""
+
+    name, path, member = "responses", "/v1/responses", "input"
+    refusals = REFUSALS
+    in_streams = ("openai", *IN_STREAM)
+    also = ("/v1/responses/compact",)
+    parse = staticmethod(json.loads)
+    counted_at, held_by = "/v1/responses/input_tokens", "previous_response_id"
+    items, count, tools, last_user = map(staticmethod, (items_of, counted, tools_of, last_user))
+    answered = staticmethod(answered)
+
+    def complaints(self, body: dict[str, Any], issued: Sequence[Sequence[Any]] = ()) -> Sequence[str]:
+        return valid_responses.complaints(body, issued)
+
+    def reply_limit(self, body: Mapping[str, Any]) -> int:
+        return int(body.get("max_output_tokens") or 0)
+
+    def is_stream(self, body: Mapping[str, Any]) -> bool:
+        return bool(body.get("stream"))
+
+    def error(self, message: str, status: int = 400, **members: Any) -> Answer:
+        return error(message, status, **members)
+
+    def error_event(self, message: str, **members: Any) -> bytes:
+        reported = {"type": "error", "code": None, "message": message, "param": None, **members}
+        return as_events([reported]).body
+
+    def counted(self, tokens: int) -> Answer:
+        return as_json({"object": "response.input_tokens", "input_tokens": tokens})
