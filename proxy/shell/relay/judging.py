@@ -188,10 +188,13 @@ class Judge:
             text, seen = estimate_tokens - images, verdict.prompt - images
             self._learning.note_count(model, counted_by, text, seen, counted.tenant)
 
-    def search_after(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> Search | None:
+    def search_after(
+        self, verdict: Verdict, refused: Planned, counted: Planned | None = None, *, is_second: bool = False
+    ) -> Search | None:
         """The search for a limit after a refusal that names none, in the model's tokens; None if the size of the
-        request is unknown. `counted`: another plan for the same request, whose counter counts. A refusal that states
-        only its excess would also refuse the estimate without that."""
+        request is unknown. `counted`: another plan for the same request, whose counter counts. `is_second`: whether it
+        is a second send that was refused. A refusal that states only its excess would also refuse the estimate without
+        that."""
         if not refused.request.shape.is_whole:
             return None
         scale = 1.0
@@ -200,8 +203,8 @@ class Judge:
         reply = refused.reply_tokens or refused.request.reply_tokens or 0
         size = max(1, int(refused.tokens_after * scale))
         known = self._learning.search(refused.request.known_as, refused.tenant)
-        # Rather both together are too much, unless the reply limit is one that was lowered.
-        is_together = reply > size and refused.reply_tokens is None and (known is None or reply > known.reply)
+        # Rather both together are too much, unless the reply limit was lowered after a refusal already.
+        is_together = not is_second and reply > size and (known is None or reply > known.reply)
         size += reply if is_together else 0
         if verdict.excess is not None and verdict.unit is Unit.TOKENS:
             size = size - verdict.excess if verdict.excess < size else int(size * _LEFT_BY_AN_EXCESS)
@@ -222,10 +225,12 @@ class Judge:
         """The search for the most bytes of a request."""
         return self._learning.search(None, planned.tenant)
 
-    def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
+    def learn_search(
+        self, verdict: Verdict, refused: Planned, counted: Planned | None = None, *, is_second: bool = False
+    ) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
         smaller prompt is accepted. So is one of a prompt that cannot be compared: it bounds second sends."""
-        search = self.search_after(verdict, refused, counted)
+        search = self.search_after(verdict, refused, counted, is_second=is_second)
         if search is None:
             return
         if verdict.is_overflow and not verdict.may_be_echo and _is_comparable(refused, is_refused=True):

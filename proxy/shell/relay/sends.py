@@ -175,7 +175,7 @@ class Sends:
         attempts = () if pending.is_last else next_attempts(outcome, self._situation(pending, verdict), pending.cures)
         if not attempts:
             if verdict.names_no_limit:
-                self._judge.learn_search(verdict, refused)
+                self._judge.learn_search(verdict, refused, is_second=not sent.is_first)
             return None
         attempt, planned = attempts[0], refused
         if attempt.kind is AttemptKind.AS_KNOWN:
