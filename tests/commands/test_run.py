@@ -327,6 +327,8 @@ class Terminal:
         self.shell, self.keys = pty.fork()
         if not self.shell:
             os.chdir(place.work)
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+                signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may have them ignored, as nohup does
             command = [sys.executable, "-m", "proxy", "run", *UPSTREAM, *words]
             os.execve(sys.executable, [sys.executable, "-c", SHELL, str(self.report), *command], place.environment({}))
         os.set_blocking(self.keys, False)

@@ -164,9 +164,10 @@ class Exchanges:
         if not request.count(b"\n") == request.count(b"\r") == len(lines) + 1:
             raise ValueError("a header of several lines")
         while True:
-            exchange = Exchange(self._kept() or await self._connection(), self._keep)
+            kept = self._kept()
+            exchange = Exchange(kept or await self._connection(), self._keep)
             try:
-                if await exchange.is_open():
+                if kept is None or await exchange.is_open():  # one that a server closes at once is not opened for ever
                     self._awaited[exchange] = self._loop.time() + self._head_seconds
                     if self._clock is None:
                         self._clock = self._loop.call_later(self._head_seconds, self._give_up_late)

@@ -295,6 +295,18 @@ async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> No
     assert found == [(204, [], b""), (304, length[0], b""), (200, length[1], b"")]
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_server_that_hangs_up_at_once_gets_one_connection(method: str) -> None:
+    async def hang_up(_: Connection) -> None:
+        """End, which closes."""
+
+    async with SocketServer(hang_up) as server, opened(server.base_url) as upstream:
+        for sends in (1, 2):
+            with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
+                await upstream.send(method, b"/models", [], Outgoing(b"{}"))
+            assert server.connections == sends
+
+
 async def test_interim_answers_without_end_are_a_failure() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000
     async with SocketServer(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
