@@ -17,19 +17,19 @@ Build = Callable[..., World]
 @pytest.fixture
 def build(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Build]:
     """`build(window_tokens, *rules, setting={…})`: a world with one proxy before a model server with these rules before
-    its own; `server`: another one, `says`: another model, `proxies`: several, with settings of their own."""
+    its own; `behind`: another one, `says`: another model, `proxies`: several, with settings of their own."""
     is_broken = request.node.get_closest_marker("breaks_the_proxy") is not None
     with contextlib.ExitStack() as stack:
 
         def built(
             window_tokens: int = 128_000,
             *rules: Rule,
-            server: ScriptedModel | None = None,
+            behind: ScriptedModel | None = None,
             says: Says | None = None,
             proxies: list[Mapping[str, Any]] | None = None,
             **stated: Any,
         ) -> World:
-            model = server or model_server(window_tokens)
+            model = behind or model_server(window_tokens)
             model.rules = [*rules, *model.rules]
             model.says = says or model.says
             stated.setdefault("defaults", {"context_window": window_tokens})

@@ -59,7 +59,7 @@ KINDS = pytest.mark.parametrize(
 
 @KINDS
 def test_it_passes_untouched_whatever_its_size_as_long_as_it_is_taken(build: Any, kind: str, stream: bool) -> None:
-    world = build(2_000, server=compactor(limit=None))
+    world = build(2_000, behind=compactor(limit=None))
     body = json.dumps(wish(history(30, 4_000), kind, stream=stream), indent=1).encode()
     answer = world.ask(body, path=f"{PATH}/compact" if kind == "compact" else PATH)
     assert answer.status_code == 200
@@ -71,7 +71,7 @@ def test_it_passes_untouched_whatever_its_size_as_long_as_it_is_taken(build: Any
 def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
     build: Any, form: str, kind: str, stream: bool
 ) -> None:
-    world = build(1_000_000, server=compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
+    world = build(1_000_000, behind=compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
     items = history(30)
     body = wish(items, kind, stream=stream, tools=[])
     assert output_of(world, body, kind) == [SUMMARY]
@@ -89,7 +89,7 @@ def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
 
 @KINDS
 def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str, stream: bool) -> None:
-    world = build(1_000_000, server=compactor(limit=40_000), defaults={})
+    world = build(1_000_000, behind=compactor(limit=45_000), defaults={})
     items = history(2, 3_000)
     assert output_of(world, wish(items, kind, stream=stream), kind) == [SUMMARY]
     kept = sent(world)[-1]["input"]
@@ -100,7 +100,7 @@ def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, kind: str,
 def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -> None:
     """A request that passed uncut is not mistaken for the conversation's last send."""
     window = 12_000
-    worlds = build(window, server=compactor(limit=None), proxies=[{}, {}])
+    worlds = build(window, behind=compactor(limit=None), proxies=[{}, {}])
     items = history(20)
     for body in (wish(items[:30], "turn"), request(items)):
         worlds.ask(body, path=PATH, proxy=0)
@@ -112,7 +112,7 @@ def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -
 def test_a_compaction_of_a_conversation_held_upstream_disables_truncation(build: Any) -> None:
     server = compactor(limit=40_000)
     server.held["resp_1"] = []
-    world = build(1_000_000, server=server, defaults={})
+    world = build(1_000_000, behind=server, defaults={})
     body = wish(history(2, 3_000), "trigger", previous_response_id="resp_1")
     assert output_of(world, body, "trigger") == [SUMMARY]
     first, second = sent(world)
@@ -122,7 +122,7 @@ def test_a_compaction_of_a_conversation_held_upstream_disables_truncation(build:
 
 
 def test_one_that_cannot_be_made_to_fit_is_refused_in_the_apis_words(build: Any) -> None:
-    world = build(1_000_000, server=compactor(limit=50), defaults={})
+    world = build(1_000_000, behind=compactor(limit=50), defaults={})
     answer = world.ask(wish(history(2), "trigger"), path=PATH)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "context_length_exceeded"

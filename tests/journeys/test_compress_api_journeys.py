@@ -237,7 +237,7 @@ def test_without_the_setting_these_paths_pass_through(build: Any, stated: dict[s
     world = build(**stated)
     sent = one_call(LOG)
     compress(world, sent)
-    assert [json.loads(one.body) for one in world.upstream.sent] == [sent]
+    assert [json.loads(body) for body in world.upstream.posted] == [sent]
     retrieve(world, "0" * 24)
     assert world.log("artifact_read") == []
 

@@ -44,7 +44,7 @@ def test_items_are_healed_after_the_words_of_openai(build: Any, members: dict[st
     orphan = {"type": "function_call_output", "call_id": "call_2", "output": "of a call that is gone"}
     for items, healed in (([TASK, lacking], ["call_1"]), ([TASK, orphan], [])):
         server = keeping()
-        answer = build(server=server).ask({"model": "m", "input": items, **members}, path=PATH)
+        answer = build(behind=server).ask({"model": "m", "input": items, **members}, path=PATH)
         assert (answer.status_code, server.refusals) == (200, 1)
         assert [item["call_id"] for item in json.loads(server.bodies[-1])["input"] if "output" in item] == healed
 
@@ -103,7 +103,7 @@ LOOKING = {"type": "text", "text": "Let me look."}
     ],
 )
 def test_what_the_api_merges_is_one_message_for_pairing(history: Any, healed: int, build: Any) -> None:
-    world = build(server=ScriptedModel([valid]))
+    world = build(behind=ScriptedModel([valid]))
     messages = [TASK, *history, {"role": "user", "content": "Stop. Try again."}]
     for _ in range(2):
         answer = world.ask({"model": "m", "max_tokens": 100, "messages": messages}, path="/messages")

@@ -33,7 +33,7 @@ def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
 
     def built(window_tokens: int = 128_000, *rules: Rule, says: Says | None = None, **stated: Any) -> World:
         upstream = ScriptedModel([valid, *rules], says or words_of("> Done."), [Lines()])
-        return build(window_tokens, server=upstream, **stated)
+        return build(window_tokens, behind=upstream, **stated)
 
     return built
 

@@ -33,7 +33,7 @@ def unmarked(messages: list[dict[str, Any]]) -> Any:
 @pytest.mark.parametrize("stream", [False, True])
 def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, stream: bool) -> None:
     server = worker(Over("prompt", WINDOW, "anthropic"))
-    world = build(WINDOW, server=server)
+    world = build(WINDOW, behind=server)
     messages = work(world, 40, log_of, stream=stream)
     assert server.complaints == []
     assert server.refusals == 0
@@ -50,7 +50,7 @@ def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
     server = worker(OverAtStep(form, 4, once=True))
-    world = build(1_000_000, server=server, defaults={})
+    world = build(1_000_000, behind=server, defaults={})
     work(world, 6, log_of, stream=stream)
     assert server.complaints == []
     assert server.refusals == 1
@@ -61,7 +61,7 @@ def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: st
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_final_refusal_uses_the_words_that_claude_code_recognises(build: Any, form: str, stream: bool) -> None:
     server = worker(Over("prompt", 50, form))
-    world = build(1_000_000, server=server, defaults={})
+    world = build(1_000_000, behind=server, defaults={})
     answer = ask(world, request([{"role": "user", "content": "Read all. " * 200}], stream=stream))
     assert answer.status_code == 400
     body = answer.json()
@@ -75,7 +75,7 @@ def test_a_final_refusal_uses_the_words_that_claude_code_recognises(build: Any, 
 
 def test_what_cannot_fit_is_refused_with_the_size_that_the_client_has(build: Any) -> None:
     server = worker(Over("prompt", 1_000, "vllm"))
-    world = build(1_000, server=server)
+    world = build(1_000, behind=server)
     body = request([{"role": "user", "content": "Read all."}], system="word " * 3_000)
     reported = PROMPT_TOO_LONG.fullmatch(ask(world, body).json()["error"]["message"])
     assert reported is not None
@@ -83,7 +83,7 @@ def test_what_cannot_fit_is_refused_with_the_size_that_the_client_has(build: Any
 
 
 def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
-    world = build(128_000, server=worker())
+    world = build(128_000, behind=worker())
     messages = work(world, 1, lambda _: "x")
     content = messages[1]["content"]
     long = [*messages[:-1], {"role": "user", "content": results_of(content, long_text(9_000))}]
@@ -97,7 +97,7 @@ def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
 
 
 def test_what_needs_nothing_is_forwarded_as_the_very_bytes_with_its_headers(build: Any) -> None:
-    world = build(128_000, server=worker())
+    world = build(128_000, behind=worker())
     body = b'{ "model":"m", "max_tokens": 9,"messages" : [ {"role":"user", "content":"hi"} ], "unknown":[ 1.0 ] }'
     headers = {"x_api_key": "sk-ant-canary", "anthropic_version": "2023-06-01", "anthropic_beta": "a,b"}
     world.ask(body, path=f"{PATH}?beta=true", **headers)
@@ -107,7 +107,7 @@ def test_what_needs_nothing_is_forwarded_as_the_very_bytes_with_its_headers(buil
 
 
 def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
-    world = build(WINDOW, server=worker(), learning=NOTHING_LEARNED)
+    world = build(WINDOW, behind=worker(), learning=NOTHING_LEARNED)
     work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
     cuts, before = 0, list[Any]()
     for sent in map(unmarked, sent_by(world)):
@@ -117,7 +117,7 @@ def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
 
 
 def test_replicas_and_restarts_send_the_same(build: Any) -> None:
-    world = build(WINDOW, server=worker(), learning=NOTHING_LEARNED, proxies=[{}, {}])
+    world = build(WINDOW, behind=worker(), learning=NOTHING_LEARNED, proxies=[{}, {}])
     messages = work(world, 20, log_of)
     for proxy in (0, 1):
         said_by(world, request(marked(messages)), proxy)
@@ -127,7 +127,7 @@ def test_replicas_and_restarts_send_the_same(build: Any) -> None:
 
 def test_a_reply_limit_beyond_the_window_is_lowered_where_the_upstream_counts_it(build: Any) -> None:
     server = worker()
-    world = build(WINDOW, server=server)
+    world = build(WINDOW, behind=server)
     work(world, 3, log_of, max_tokens=32_000)
     limits = [json.loads(received.body)["max_tokens"] for received in world.upstream.sent]
     assert all(256 <= limit < WINDOW for limit in limits)
@@ -135,7 +135,7 @@ def test_a_reply_limit_beyond_the_window_is_lowered_where_the_upstream_counts_it
 
 def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_returned(build: Any) -> None:
     server = worker(Over("prompt", 50, "openai"))
-    world = build(100_000, server=server, defaults={})
+    world = build(100_000, behind=server, defaults={})
     thread = {"type": "continue", "previous_message_id": "msg_1"}
     content = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": long_text(9_000)}]
     body = request([{"role": "user", "content": content}], thread=thread)
@@ -147,7 +147,7 @@ def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_re
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, stream: bool) -> None:
     server = worker()
-    world = build(128_000, server=server)
+    world = build(128_000, behind=server)
     calls = [{"type": "tool_use", "id": name, "name": "bash", "input": {}} for name in ("toolu_a", "toolu_b")]
     results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in ("toolu_b", "toolu_lost")]
     history = [
@@ -164,7 +164,7 @@ def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, str
 
 
 def test_errors_of_the_proxy_are_the_apis(build: Any) -> None:
-    world = build(128_000, server=worker())
+    world = build(128_000, behind=worker())
     answer = world.ask(b"{", path=PATH)
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
@@ -177,7 +177,7 @@ def thought(count: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("ends_with_a_call", [False, True])
 def test_old_thinking_of_the_first_turn_goes_before_the_newest_result_does(build: Any, ends_with_a_call: bool) -> None:
-    world = build(4_000, server=worker())
+    world = build(4_000, behind=worker())
     call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}
     newest = [thought(20), {**call, "id": "toolu_2"}]
     first = [thought(600), {"type": "text", "text": "It is red."}, *([call] if ends_with_a_call else [])]
@@ -201,7 +201,7 @@ def test_old_thinking_of_the_first_turn_goes_before_the_newest_result_does(build
 
 
 def test_the_thinking_before_an_open_result_stays_whatever_a_person_says_beside_it(build: Any) -> None:
-    world = build(4_000, server=worker())
+    world = build(4_000, behind=worker())
     content = [thought(400), {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "cat log"}}]
     result = [*results_of(content, "red"), {"type": "text", "text": long_text(200)}]
     messages = [{"role": "user", "content": "Read it."}, {"role": "assistant", "content": content}]

@@ -42,7 +42,7 @@ def request_with_tool(messages: Any = None, **members: Any) -> dict[str, Any]:
 
 
 def learnt(build: Any, **stated: Any) -> tuple[World, str]:
-    world = build(server=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)), **stated)
+    world = build(behind=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)), **stated)
     said_by(world, request_with_tool())
     world.upstream.sent.clear()
     return world, next(name for name in world.kept if name.startswith("tool_fetch_"))
@@ -53,7 +53,7 @@ def teach(world: World, *contents: list[dict[str, Any]]) -> None:
 
 
 def test_the_tool_is_last_after_the_clients_cache_mark(build: Any) -> None:
-    world = build(server=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)))
+    world = build(behind=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)))
     said_by(world, request_with_tool())
     tools = json.loads(world.upstream.last.body)["tools"]
     assert tools[0] == FETCH

@@ -38,7 +38,7 @@ def ollama(build: Build) -> Build:
     """`build` for an upstream that is an Ollama and states its windows itself."""
 
     def built(answer: OllamaServer | None = None, **stated: Any) -> World:
-        return build(server=answer or OllamaServer(), **{"defaults": {}, **stated})
+        return build(behind=answer or OllamaServer(), **{"defaults": {}, **stated})
 
     return built
 

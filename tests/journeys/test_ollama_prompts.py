@@ -26,7 +26,7 @@ def ollama(build: Build) -> Build:
     """`build` for an upstream that is an Ollama and states its windows itself."""
 
     def built(answer: OllamaServer, **stated: Any) -> World:
-        return build(server=answer, **{"defaults": {}, **stated})
+        return build(behind=answer, **{"defaults": {}, **stated})
 
     return built
 

@@ -29,7 +29,7 @@ def header_sizes(header: str) -> dict[str, int]:
 
 def taught(build: Any, share: float) -> World:
     """A world whose model counts otherwise than the estimate, and has taught it."""
-    world: World = build(server=counting(share), models=[{"match": "*", "context_window": WINDOW}])
+    world: World = build(behind=counting(share), models=[{"match": "*", "context_window": WINDOW}])
     for _ in range(4):
         world.ask(prose(3_000))
     assert [line["ratio"] for line in world.logged("ratio_learned")] != [1.0]

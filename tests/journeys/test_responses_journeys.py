@@ -31,7 +31,7 @@ def inputs(world: World) -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize("stream", [False, True])
 def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, stream: bool) -> None:
     server = worker(Over("prompt", WINDOW, "openai"))
-    world = build(WINDOW, server=server)
+    world = build(WINDOW, behind=server)
     items = work(world, 40, log_of, stream=stream, **THINKS)
     assert server.complaints == []
     assert server.refusals == 0
@@ -47,7 +47,7 @@ def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
     server = worker(OverAtStep(form, 4, once=True))
-    world = build(1_000_000, server=server, defaults={})
+    world = build(1_000_000, behind=server, defaults={})
     work(world, 6, log_of, stream=stream, **THINKS)
     assert server.complaints == []
     assert server.refusals == 1
@@ -58,7 +58,7 @@ def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: st
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_final_refusal_uses_the_words_that_codex_recognises(build: Any, form: str, stream: bool) -> None:
     server = worker(Over("prompt", 50, form))
-    world = build(1_000_000, server=server, defaults={})
+    world = build(1_000_000, behind=server, defaults={})
     answer = world.ask(request([{"role": "user", "content": "Read all. " * 200}], stream=stream), path=PATH)
     assert answer.status_code == 400
     error = answer.json()["error"]
@@ -72,7 +72,7 @@ def test_a_final_refusal_uses_the_words_that_codex_recognises(build: Any, form: 
 
 def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
     server = worker()
-    world = build(128_000, server=server)
+    world = build(128_000, behind=server)
     items = work(world, 1, lambda _: "x")
     long = [*items[:-1], *results_of(items, long_text(9_000))]
     output_of(world, request(long))
@@ -85,7 +85,7 @@ def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
 
 
 def test_what_needs_nothing_is_forwarded_as_the_very_bytes(build: Any) -> None:
-    world = build(128_000, server=worker())
+    world = build(128_000, behind=worker())
     body = b'{ "model":"m", "input" : [ {"role":"user", "content":"hi"} ,{"id":"rs_1","odd":1.0} ], "unknown":[ 1 ] }'
     for text in (body, b'{"input": "hi",  "model":"m","max_output_tokens": 9}'):
         world.ask(text, path=PATH)
@@ -94,7 +94,7 @@ def test_what_needs_nothing_is_forwarded_as_the_very_bytes(build: Any) -> None:
 
 def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
     server = worker()
-    world = build(WINDOW, server=server, learning=NOTHING_LEARNED)
+    world = build(WINDOW, behind=server, learning=NOTHING_LEARNED)
     work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
     cuts, before = 0, list[Any]()
     for sent in inputs(world):
@@ -105,7 +105,7 @@ def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
 
 def test_replicas_and_restarts_send_the_same(build: Any) -> None:
     server = worker()
-    world = build(WINDOW, server=server, learning=NOTHING_LEARNED, proxies=[{}, {}])
+    world = build(WINDOW, behind=server, learning=NOTHING_LEARNED, proxies=[{}, {}])
     items = work(world, 20, log_of, **THINKS)
     for proxy in (0, 1):
         output_of(world, request(items, **THINKS), proxy)
@@ -123,7 +123,7 @@ class TestTheUpstreamHoldsTheConversation:
         return reply
 
     def test_nothing_is_left_out_and_only_what_is_new_is_cut(self, build: Any) -> None:
-        world = build(6_000, server=worker())
+        world = build(6_000, behind=worker())
         self.chain(world, 6, long_text(3_000))
         for sent in inputs(world)[1:]:
             assert {item["type"] for item in sent} == {"function_call_output"}
@@ -131,7 +131,7 @@ class TestTheUpstreamHoldsTheConversation:
 
     def test_a_refusal_is_answered_by_asking_the_upstream_to_cut_once(self, build: Any) -> None:
         server = worker(OverAtStep("openai", 4, is_cut_by="truncation"))
-        world = build(1_000_000, server=server, defaults={})
+        world = build(1_000_000, behind=server, defaults={})
         self.chain(world, 6, long_text(100))
         bodies = [json.loads(received.body) for received in world.upstream.sent]
         assert [body.get("truncation") for body in bodies[-8:]].count("auto") >= 3
@@ -144,7 +144,7 @@ class TestTheUpstreamHoldsTheConversation:
         self, build: Any, stream: bool
     ) -> None:
         server = worker(OverAtStep("openai", 4, is_cut_by="truncation"))
-        world = build(1_000_000, server=server, defaults={})
+        world = build(1_000_000, behind=server, defaults={})
         reply, attempts, edits = None, [], []
         for _ in range(8):
             items = results_of(reply["output"], long_text(100)) if reply else "Read all."
@@ -172,7 +172,7 @@ class TestTheUpstreamHoldsTheConversation:
             return as_json(found, 400 if "error" in found else 200)
 
         server = ScriptedModel([changes_its_mind], held={"resp_1": [], "resp_2": []})
-        world = build(1_000_000, server=server, defaults={})
+        world = build(1_000_000, behind=server, defaults={})
         assert world.ask(chained("Go on.", "resp_1"), path=PATH).status_code == 200
         answers["refuses"] = True
         last = world.ask(chained("Go on.", "resp_2"), path=PATH)
@@ -182,7 +182,7 @@ class TestTheUpstreamHoldsTheConversation:
 
     def test_an_upstream_that_does_not_cut_ends_in_the_canonical_error(self, build: Any) -> None:
         server = worker(Over("prompt", 900, "openai"))
-        world = build(1_000_000, server=server, defaults={})
+        world = build(1_000_000, behind=server, defaults={})
         reply = world.ask(chained("Read all."), path=PATH).json()
         refused = world.ask(chained(results_of(reply["output"], long_text(100)), reply["id"]), path=PATH)
         assert refused.status_code == 400
@@ -191,7 +191,7 @@ class TestTheUpstreamHoldsTheConversation:
         assert len(world.upstream.sent) == 3
 
     def test_nothing_is_learned_from_what_the_upstream_counts(self, build: Any) -> None:
-        world = build(128_000, server=worker())
+        world = build(128_000, behind=worker())
         self.chain(world, 8, long_text(300))
         assert world.log("ratio_learned") == []
 
@@ -208,7 +208,7 @@ def chained(items: object, response: str | None = None) -> dict[str, Any]:
 
 
 def test_an_image_in_an_output_stays_there(build: Any) -> None:
-    world = build(128_000, server=worker(), models=[{"match": "m", "input": ["text", "vision"]}])
+    world = build(128_000, behind=worker(), models=[{"match": "m", "input": ["text", "vision"]}])
     picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
     call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c", "output": [picture]}
@@ -218,7 +218,7 @@ def test_an_image_in_an_output_stays_there(build: Any) -> None:
 
 
 def test_a_model_without_eyes_gets_a_description_in_its_place(build: Any) -> None:
-    world = build(128_000, server=worker(), models=[{"match": "m", "input": ["text"]}])
+    world = build(128_000, behind=worker(), models=[{"match": "m", "input": ["text"]}])
     picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
     call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c", "output": [picture]}

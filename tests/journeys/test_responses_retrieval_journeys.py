@@ -55,7 +55,7 @@ def spoken(output: Sequence[dict[str, Any]]) -> list[str]:
 
 @STREAMED
 def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None:
-    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
+    world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="400-401")
     world.upstream.says = in_turn(Reply("Let me look.", (call,), thought="hm"), Reply("It is 401.", thought="ah"))
     response = answer_to(world, stream=stream, **THINKS)
@@ -79,7 +79,7 @@ def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None
 @STREAMED
 @pytest.mark.parametrize("spoken", [0, 2])
 def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, stream: bool, spoken: int) -> None:
-    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
+    world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="7-8")
     world.upstream.says = in_turn(
         *[Reply("Look.", (call,), thought="ah")] * spoken,
@@ -104,7 +104,7 @@ def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, strea
 def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
     said: str, failure: str, build: Any, stream: bool
 ) -> None:
-    world = build(128_000, server=ScriptedModel())
+    world = build(128_000, behind=ScriptedModel())
     world.upstream.says = in_turn(Reply(said, (reads(world, lines="7-8"),)))
     world.upstream.rules = [FailsLater(failure)]
     response = answer_to(world, stream=stream)
@@ -116,7 +116,7 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
 
 @STREAMED
 def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: bool) -> None:
-    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
+    world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="7-8")
     world.upstream.says = in_turn(Reply("", (call,)))
     response = answer_to(world, stream=stream)
@@ -136,13 +136,13 @@ def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: 
     ],
 )
 def test_it_is_not_offered(build: Any, members: dict[str, Any]) -> None:
-    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
+    world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     world.ask(request(**members), path=PATH)
     assert "read_artifact" not in json.dumps(json.loads(world.upstream.last.body).get("tools"))
 
 
 def test_it_is_not_offered_where_tools_are_an_item(build: Any) -> None:
-    world = build(128_000, server=ScriptedModel(reports=Usage(100, 0, 10)))
+    world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
     world.ask(request(input=[added, *request()["input"]]), path=PATH)
     assert "read_artifact" not in world.upstream.last.body.decode().split('"input"')[1].split("tools")[-1]

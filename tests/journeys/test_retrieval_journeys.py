@@ -74,7 +74,7 @@ def tools_in(received: Sent) -> list[str]:
 
 def learnt(build: Any, **stated: Any) -> tuple[World, str]:
     """A world, and the name of the artifact in it; its model is taught later, and counts a thousand tokens for ever."""
-    world = build(server=ScriptedModel(says=words("Hm."), reports=Usage(1_000, 0, 10)), **stated)
+    world = build(behind=ScriptedModel(says=words("Hm."), reports=Usage(1_000, 0, 10)), **stated)
     return world, name_of(world)
 
 

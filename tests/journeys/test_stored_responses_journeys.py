@@ -71,7 +71,7 @@ class Chain:
 def started(build: Any, window: int = 128_000, **stated: Any) -> tuple[World, ScriptedModel, Call]:
     """A world in which a long result is kept, and a call that reads two lines of it."""
     server = keeping(Reply("First."))
-    world = build(window, server=server, **stated)
+    world = build(window, behind=server, **stated)
     world.ask(request(task()), path=PATH)
     server.sent.clear()
     name = next(name for name in world.kept if name.startswith("tool_fetch_"))
@@ -305,7 +305,7 @@ def test_later_rounds_of_a_conversation_too_long_for_its_upstream_request_trunca
 def test_it_is_not_offered(build: Any, members: dict[str, Any]) -> None:
     server = keeping()
     server.held["resp_1"] = []
-    world = build(128_000, server=server)
+    world = build(128_000, behind=server)
     body = json.dumps(request(user("Look."), **members)).encode()
     world.ask(body, path=PATH)
     assert world.upstream.last.body == body

@@ -33,7 +33,7 @@ def sends(world: World, upstream: ScriptedModel, session: Session, turns: int) -
 def test_no_turn_is_lost_for_two_reasons_in_any_order(build: Any, api: str, configured: int | None) -> None:
     upstream = strict()
     models = [] if configured is None else [{"match": "*", "context_window": configured}]
-    world = build(server=upstream, models=models, defaults={})
+    world = build(behind=upstream, models=models, defaults={})
     for pair in PAIRS:
         found = sends(world, upstream, Session(api, pair, name="-".join(pair)), turns=3)
         assert [status for status, _ in found] == [200, 200, 200], pair
@@ -44,7 +44,7 @@ def test_no_turn_is_lost_for_two_reasons_in_any_order(build: Any, api: str, conf
 
 def test_a_window_that_an_exact_refusal_corrects_is_adopted_and_logged(build: Any) -> None:
     upstream = strict()
-    world = build(server=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
+    world = build(behind=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
     found = sends(world, upstream, Session("chat", ["length"]), turns=3)
     assert found == [(200, 2), (200, 1), (200, 1)]
     (line,) = world.log("configured_window_corrected")
@@ -55,10 +55,10 @@ def test_a_window_that_an_exact_refusal_corrects_is_adopted_and_logged(build: An
 
 def test_a_window_under_what_a_refusal_prints_stays_as_it_is_configured(build: Any) -> None:
     upstream = strict()
-    world = build(server=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
+    world = build(behind=upstream, models=[{"match": "*", "context_window": 2 * LIMIT_TOKENS - 2}], defaults={})
     sends(world, upstream, Session("chat", ["length"]), turns=1)
     smaller = build(
-        server=upstream,
+        behind=upstream,
         models=[{"match": "*", "context_window": LIMIT_TOKENS // 2}],
         defaults={},
         data_dir=world.folder,
@@ -73,7 +73,7 @@ def test_half_of_what_was_refused_holds_the_task_and_the_newest_words(build: Any
     session = Session(api, ["unnumbered"])
     session.messages[0]["content"] += " It matters." * 600
     session.messages[0]["content"] += " The task ends here."
-    world = build(server=upstream, defaults={})
+    world = build(behind=upstream, defaults={})
     assert sends(world, upstream, session, turns=1)[0][0] == 200
     messages = json.dumps(upstream.last.messages)
     assert "The task ends here." in messages
@@ -83,7 +83,7 @@ def test_half_of_what_was_refused_holds_the_task_and_the_newest_words(build: Any
 def test_the_error_says_what_was_done(build: Any) -> None:
     upstream = strict()
     session = Session("chat", ["image", "pairing", "unnumbered"])
-    answer = build(server=upstream, defaults={}).ask(session.body())
+    answer = build(behind=upstream, defaults={}).ask(session.body())
     assert (answer.status_code, len(upstream.sent)) == (400, 3)
     message = answer.json()["error"]["message"]
     assert "its media had been replaced by text and its calls and results had been made to pair up;" in message

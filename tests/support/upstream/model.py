@@ -48,6 +48,8 @@ class ScriptedModel:
     """What arrived."""
     others: list[str] = field(default_factory=list)
     """Method and path of what else was asked."""
+    posted: list[bytes] = field(default_factory=list)
+    """Of that, the bodies that were posted."""
     held: dict[str, list[Any]] = field(default_factory=dict)
     """Response → the items that lead to it, and its own."""
     _scenes: list[Scene] = field(default_factory=list)
@@ -103,6 +105,7 @@ class ScriptedModel:
             return counting.counted(self._tokens(counting, json.loads(request.body), request.body))
         if face is None:
             self.others.append(f"{method} {path}")
+            self.posted += [request.body] if method == "POST" else []
             return self._beside(method, path, request.body)
         return self._taken(face, path, request)
 
