@@ -227,8 +227,8 @@ class ContextWindow(Struct, eq=False):
         message, role = entry.message, entry.message.role
         is_result, is_later = role in TOOL_ROLES, entry.is_later_system_message
         before = self._units[-1] if self._units else None
-        begins = before is None or before.stop < entry.index or not self._waits(before)
-        if entry.is_instruction and begins and not message.is_companion:
+        is_alone = entry.is_instruction and not message.is_companion
+        if is_alone and (before is None or before.stop < entry.index or not self._waits(before)):
             self._units.append(ToolExchange(entry.index, entry.index + 1, role, message.must_stay))
             return
         is_companion = message.is_companion or is_later
