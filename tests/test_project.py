@@ -200,7 +200,7 @@ PRIVATE_NAMES = {
     "tools/test_build_hooks.py": 1,
 }
 """Imports of private names in tests. It only shrinks."""
-PAST_A_FACE = 494
+PAST_A_FACE = 269
 """The most imports in tests of what a package holds and does not offer. Lower it with each that goes."""
 
 

@@ -1,5 +1,6 @@
 """Translates between bytes and the core's types. Pure, like the core."""
 
+from proxy.wire.error_bodies import judge_answer, report_of
 from proxy.wire.model_list import (
     LARGEST_TOKENS,
     MAX_NAME_CHARS,
@@ -10,7 +11,7 @@ from proxy.wire.model_list import (
     as_tokens,
     modalities_from,
 )
-from proxy.wire.protocol import Refusal, Reply, Wire, error_body, repaired
+from proxy.wire.protocol import Refusal, Reply, Wire, error_body, error_in_body, repaired
 from proxy.wire.registry import (
     DEFAULT,
     VERSION,
@@ -24,8 +25,8 @@ from proxy.wire.registry import (
     wire_of_body,
     wire_over,
 )
-from proxy.wire.request import Request
-from proxy.wire.streams import TAIL_BYTES, Splitter, Tail
+from proxy.wire.request import Request, RequestOptions, RequestShape
+from proxy.wire.streams import SSE, TAIL_BYTES, EventSplitter, Framing, ServerSentEvents, Splitter, Tail
 
 __all__ = [
     "DEFAULT",
@@ -33,24 +34,33 @@ __all__ = [
     "MAX_NAME_CHARS",
     "NOTHING",
     "SMALLEST_WINDOW_TOKENS",
+    "SSE",
     "TAIL_BYTES",
     "VERSION",
     "WIRES",
+    "EventSplitter",
+    "Framing",
     "ModelLimits",
     "ModelList",
     "PathMatch",
     "Refusal",
     "Reply",
     "Request",
+    "RequestOptions",
+    "RequestShape",
+    "ServerSentEvents",
     "Splitter",
     "Tail",
     "Wire",
     "as_tokens",
     "error_body",
+    "error_in_body",
+    "judge_answer",
     "like",
     "match_path",
     "modalities_from",
     "repaired",
+    "report_of",
     "strange_prefix",
     "whose_key",
     "wire_beside",

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from proxy.core.compaction import Compressed
 from proxy.core.text import Raw, jsontext
 from proxy.errors import MalformedRequest, ProxyError
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, SHAPE
 from proxy.wire.model_list import LARGEST_TOKENS
 from proxy.wire.request import Request
 

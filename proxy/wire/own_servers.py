@@ -24,7 +24,7 @@ from proxy.wire.model_list import (
     as_tokens,
     limits_of,
 )
-from proxy.wire.ollama.wire import OLLAMA
+from proxy.wire.ollama import OLLAMA
 
 OLLAMAS_OWN: Final = OLLAMA.name
 """The wire that is its own API."""

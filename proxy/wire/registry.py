@@ -17,11 +17,11 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct
 
 from proxy.core.text import jsontext
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.ollama.wire import OLLAMA, OLLAMA_PROMPTS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.ollama import OLLAMA, OLLAMA_PROMPTS
 from proxy.wire.protocol import Wire
-from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
+from proxy.wire.responses import COMPACTIONS, RESPONSES
 
 DEFAULT: Final[Wire] = CHAT_COMPLETIONS
 """Its keys and errors also serve every path that belongs to no wire."""

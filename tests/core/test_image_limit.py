@@ -17,7 +17,7 @@ from proxy.core.conversation import Size, size_of
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 SEEING = frozenset({Modality.TEXT, Modality.VISION})
 

@@ -41,7 +41,8 @@ from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import AgentFileAccess, Modality, ToolImages
 from proxy.core.notices import Notices
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage, texts_of
+from proxy.wire.chat_completions import ChatMessage
+from proxy.wire.chat_completions.message import texts_of
 
 ARTIFACT = re.compile(ARTIFACT_NAME)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -9,7 +9,7 @@ from fuzz.requests import RequestRules
 from hypothesis import strategies as st
 from support.strategies import ODD_MESSAGES, any_histories, pairing_faults, valid_histories
 
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 _PICTURE: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"

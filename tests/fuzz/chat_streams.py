@@ -9,8 +9,8 @@ from fuzz.streams import StreamRules, damaged_cases
 from support.answer_shapes import messages, streams
 
 from proxy.core.text.jsontext import listed, object_in
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 from proxy.wire.chat_completions.replies import called, choice_of
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 _ODD_EVENTS: Final = (
     b'data: {"choices":[],"prompt_filter_results":[{}]}\n\n',

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.messages_conversations import histories
 from support.valid_messages import complaints
 
-from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.messages import MESSAGES
 
 _TOOL: Final = {"name": "Read", "input_schema": {"type": "object"}}
 _MEMBERS: Final = st.fixed_dictionaries(

@@ -12,7 +12,7 @@ from support.upstream.replies import Call, Reply, Usage
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in
-from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.messages import MESSAGES
 
 _ODD_EVENTS: Final = (
     b'event: content_block_delta\ndata: {"type": "content_block_delta", "index": 0, "delta": {"type": '

@@ -12,7 +12,7 @@ from support.media_samples import PNG
 from support.upstream.ollama import Refused, check
 from support.valid_ollama import complaints
 
-from proxy.wire.ollama.wire import OLLAMA, OLLAMA_PROMPTS
+from proxy.wire.ollama import OLLAMA, OLLAMA_PROMPTS
 
 _IMAGE: Final = base64.b64encode(PNG).decode()
 _TOOLS: Final = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]

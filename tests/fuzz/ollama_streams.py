@@ -13,8 +13,8 @@ from support.upstream.ollama_server import OllamaServer
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text.jsontext import string_in
+from proxy.wire.ollama import OLLAMA
 from proxy.wire.ollama.replies import LINES
-from proxy.wire.ollama.wire import OLLAMA
 
 _ODD_LINES: Final = (
     b"\n",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.overflow import Sent, Verdict
-from proxy.wire.error_bodies import judge_answer
+from proxy.wire import judge_answer
 
 _STATUSES: Final = (200, 400, 401, 413, 422, 429, 500)
 _AROUND: Final = ((b"", b"\n"), (b" \r\n\t", b""), (b"\n\n", b" " * 400))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.responses_items import inputs
 from support.valid_responses import complaints
 
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.responses import RESPONSES
 
 _MEMBERS: Final = st.fixed_dictionaries(
     {},

@@ -11,7 +11,7 @@ from support.upstream.replies import Reply
 from support.upstream.responses import answered
 
 from proxy.core.text.jsontext import string_in
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.responses import RESPONSES
 
 _ODD_EVENTS: Final = (
     b'event: response.output_item.added\ndata: {"type": "response.output_item.added", "output_index": 0, "item": '

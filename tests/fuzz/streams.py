@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.shell.relay import PeekedResponse
-from proxy.wire import Wire
-from proxy.wire.streams import SSE, Framing
+from proxy.wire import SSE, Framing, Wire
 
 _LINE_ENDS_IN: Final = re.compile(rb"[\r\n]+")
 _LINE_ENDS: Final = (b"\n", b"\n", b"\n", b"\r\n", b"\r")

@@ -17,7 +17,7 @@ from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, Thinking, 
 from support.upstream.sockets import CHUNKED, Connection, Request, chunk, soon
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.wire.streams import SSE
+from proxy.wire import SSE
 
 WAITING = b": OPENROUTER PROCESSING\n\n"
 """https://openrouter.ai/docs/api-reference/streaming"""

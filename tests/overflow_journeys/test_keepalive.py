@@ -16,7 +16,7 @@ from support.upstream.scenes import COMPLETION, DELTA, JSON, STREAM, Thinking, a
 from support.upstream.sockets import soon
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.wire.streams import SSE, ServerSentEvents
+from proxy.wire import SSE, ServerSentEvents
 
 COMMENT = SSE.comment
 OFTEN = window(12_000, overflow={"keepalive_seconds": 0.02})

@@ -14,7 +14,7 @@ from support.upstream import Scene, resetting
 from support.upstream.scenes import DELTA, EVENTS, STREAM, Thinking, accepting, after, saying, streaming
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.wire.streams import SSE
+from proxy.wire import SSE
 
 SMALL = conversation(100)
 STREAMED = conversation(100, stream=True)

@@ -33,10 +33,7 @@ from proxy.core.overflow import Counted, Sent, Verdict, judge
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage, OwnCall, RetrievalPolicy, is_offered
 from proxy.core.text import Raw
 from proxy.errors import MalformedRequest, ProxyError
-from proxy.wire import Reply, Request, Splitter, Wire
-from proxy.wire.error_bodies import report_of
-from proxy.wire.request import RequestOptions, RequestShape
-from proxy.wire.streams import Framing
+from proxy.wire import Framing, Reply, Request, RequestOptions, RequestShape, Splitter, Wire, report_of
 from support.line_wire import LineMessage, assistant, meant_by, paired
 
 _BLANK: Final = b"\n\n"

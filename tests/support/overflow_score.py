@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.overflow import Sent, Verdict
-from proxy.wire.error_bodies import judge_answer
+from proxy.wire import judge_answer
 
 
 @dataclass

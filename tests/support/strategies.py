@@ -15,7 +15,7 @@ from proxy.core.notices import ArtifactAccess, Language, Notices
 from proxy.core.text import ExcerptLimits
 from proxy.core.tokens import ByteClassCounter, Counter
 from proxy.core.truncation import TruncateToolOutput
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 UNITS = st.sampled_from(
     [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.core.conversation import Edit
 from proxy.core.text import Direction, ExcerptLimits
 from proxy.core.truncation import TruncateToolOutput
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 from support.strategies import notices, spelled
 
 LIMITS = st.builds(

@@ -20,10 +20,10 @@ from proxy.core.compaction import Pipeline, plan
 from proxy.core.conversation import TOOL_ROLES, Conversation, Size
 from proxy.core.text import Direction, ExcerptLimits
 from proxy.core.truncation import Sanitise, SanitiseText
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.ollama.wire import OLLAMA
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.ollama import OLLAMA
+from proxy.wire.responses import RESPONSES
 
 WIRES = {
     CHAT_COMPLETIONS: lambda body: body,

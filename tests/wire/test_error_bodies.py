@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, VerdictKind
-from proxy.wire import error_bodies
+from proxy.wire import error_bodies, judge_answer, report_of
 from proxy.wire.error_bodies import (
     MAX_BODY_BYTES,
     MAX_FOUND,
@@ -19,9 +19,7 @@ from proxy.wire.error_bodies import (
     collect_text,
     holds_nothing,
     joined,
-    judge_answer,
     opened,
-    report_of,
     snake,
 )
 

@@ -10,9 +10,9 @@ from proxy.core.content_types import media_type
 from proxy.core.conversation import Attachment, Carried, Route, Shape, Shown, Words
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 from proxy.wire.json_messages import OwnTool, as_one_text
-from proxy.wire.responses.message import ResponsesMessage
+from proxy.wire.responses import ResponsesMessage
 
 TEXT = {"type": "text", "text": "a"}
 MEDIA = Attachment(Shape.IMAGE, "AAAA")

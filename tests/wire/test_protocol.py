@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from proxy.core.overflow import VerdictKind
 from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.errors import BodyTooLarge, ContextOverflow
-from proxy.wire import error_body, repaired
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.protocol import error_in_body
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire import error_body, error_in_body, repaired
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.responses import RESPONSES
 
 CALLED = {
     "role": "assistant",

@@ -13,14 +13,13 @@ from support.request_bodies import bodies, joined, next_bodies
 from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import Request
+from proxy.wire import RequestOptions as Options
 from proxy.wire import request as request_module
-from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.ollama.wire import OLLAMA
-from proxy.wire.request import RequestOptions as Options
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, SHAPE, ChatMessage
+from proxy.wire.messages import MESSAGES
+from proxy.wire.ollama import OLLAMA
 from proxy.wire.request import limiting, read_request
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.responses import RESPONSES
 
 
 def outcome(body, known=None):

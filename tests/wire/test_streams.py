@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire import Tail, streams
-from proxy.wire.ollama.wire import OLLAMA
-from proxy.wire.streams import SSE, EventSplitter, data_of
+from proxy.wire import SSE, EventSplitter, Tail, streams
+from proxy.wire.ollama import OLLAMA
+from proxy.wire.streams import data_of
 
 QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])

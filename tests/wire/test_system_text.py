@@ -12,9 +12,9 @@ from proxy.core.compaction import Budget, plan
 from proxy.core.compaction.window import MAX_SYSTEM_RUN
 from proxy.core.conversation import SYSTEM_ROLES, Size
 from proxy.core.truncation import LEAST_SYSTEM_BYTES
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.responses import RESPONSES
 
 WIRES = (CHAT_COMPLETIONS, MESSAGES, RESPONSES)
 LONG = "line of tool output\n" * 60

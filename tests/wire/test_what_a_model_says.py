@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from proxy.core.overflow import Sent, VerdictKind
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.ollama.wire import OLLAMA, OLLAMA_PROMPTS
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.ollama import OLLAMA, OLLAMA_PROMPTS
+from proxy.wire.responses import RESPONSES
 
 WORDS = [
     "error",

@@ -21,7 +21,7 @@ from proxy.core.models import AgentFileAccess, ModelProfile
 from proxy.core.notices import ArtifactAccess
 from proxy.core.tokens import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 from tools.bench.fidelity import Chat, History, Tally
 
 CONVERSATIONS = 12

@@ -26,7 +26,7 @@ from proxy.core.compaction import Pipeline, Progress, plan
 from proxy.core.conversation import Conversation, Size
 from proxy.core.text import LineIndex, jsontext, names_in
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 from tools.bench.fidelity import Chat, History, lines_of
 from tools.bench.recall import CONVERSATIONS, Turn, pipeline_for, turns
 

@@ -1,1 +1,13 @@
 """Chat completions: requests, messages and responses of OpenAI's API and of all compatible ones."""
+
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
+
+__all__ = [
+    "CHAT_COMPLETIONS",
+    "SHAPE",
+    "AnswerBody",
+    "AnswerStream",
+    "ChatMessage",
+]

@@ -1,1 +1,12 @@
 """Anthropic's Messages API, which other servers speak too: its requests, messages and responses."""
+
+from proxy.wire.messages.message import ApiMessage
+from proxy.wire.messages.replies import AnswerBody, AnswerStream
+from proxy.wire.messages.wire import MESSAGES
+
+__all__ = [
+    "MESSAGES",
+    "AnswerBody",
+    "AnswerStream",
+    "ApiMessage",
+]

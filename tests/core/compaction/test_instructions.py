@@ -13,7 +13,7 @@ from support.strategies import exchange, pairing_faults, pipeline, planned, syst
 
 from proxy.core.compaction import Budget
 from proxy.core.text import jsontext
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 RULES = "".join(f"Rule {number}: mind the permissions of folder_{number}.\n" for number in range(110))
 """About 1 700 tokens."""

@@ -12,7 +12,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.compaction.line_pool import MAX_LINES, Line, LinePool, Sight, Trace, _bounded, _forget, traces_of
 from proxy.core.conversation import TrackedMessage
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 
 def calling(*arguments):

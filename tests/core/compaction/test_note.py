@@ -8,7 +8,7 @@ from proxy.core.compaction.note import NoteRoom, OmissionNote, extended, fitting
 from proxy.core.conversation import NOTHING, Reason, Size, TrackedMessage, size_of
 from proxy.core.text import jsontext
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 COUNTER = ByteClassCounter()
 KEY = "sk-" + "a1B2" * 8

@@ -38,7 +38,7 @@ from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
 from proxy.core.text import ExcerptLimits, jsontext
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 thorough = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 LANGUAGES = st.sampled_from(["en", "zh"])

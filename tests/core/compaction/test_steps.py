@@ -43,7 +43,7 @@ from proxy.core.models import ToolImages
 from proxy.core.notices import MARK
 from proxy.core.text import ExcerptLimits
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
 UNCUT = ExcerptLimits(10**9, 10**9)

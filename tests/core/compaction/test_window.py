@@ -16,7 +16,7 @@ from proxy.core.compaction.window import (
 )
 from proxy.core.conversation import Carried, Change, Edit, Moved, Reason, Size, TrackedMessage, size_of
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 
 def cuts_up_to(messages: int, is_desperate) -> list[int]:

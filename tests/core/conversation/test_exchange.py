@@ -30,9 +30,8 @@ from proxy.core.conversation import (
 from proxy.core.conversation.exchange import Unanswered
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire import repaired as wire_repaired
-from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
+from proxy.wire.responses import RESPONSES
 
 ROLES = st.lists(st.sampled_from(["user", "assistant", "assistant", "system", "developer", "tool"]), max_size=14)
 

@@ -10,7 +10,7 @@ from support.strategies import any_histories, conversation
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import Origin, Reference, references_in
 from proxy.core.conversation.references import MAX_ADDRESS_CHARACTERS, MAX_REFERENCES
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 URL = "https://example.org/a.png"
 ID = Artifact(b"image", "Read", "png").id

@@ -11,7 +11,7 @@ from support.json_bytes import VALUES, messages
 from proxy.core.conversation import MESSAGE_TOKENS, Size, size_of, size_of_tools
 from proxy.core.conversation.tracked_message import OTHER_MEDIA_TOKENS
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 
 class Letters:

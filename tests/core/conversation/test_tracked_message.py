@@ -25,7 +25,7 @@ from proxy.core.conversation import (
 )
 from proxy.core.conversation.tracked_message import MAX_ROLE_CHARACTERS, MAX_TOOL_CHARACTERS
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 COUNTER = ByteClassCounter()
 

@@ -14,7 +14,7 @@ from proxy.core.media import Routes, modalities_in
 from proxy.core.media.descriptions import OmissionReason
 from proxy.core.media.placement import MAX_TEXT_BYTES, MediaPlacement, modality_claimed, not_here, place
 from proxy.core.models import Modality, ModelProfile
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 ALL = Routes(frozenset(Modality))
 TEXT_ONLY = Routes(frozenset({Modality.TEXT}))

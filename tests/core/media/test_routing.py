@@ -34,7 +34,7 @@ from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
 from proxy.core.notices import NOWHERE, ArtifactAccess, Notices
 from proxy.wire import media
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 TEXT = frozenset({Modality.TEXT})
 SEEING = TEXT | {Modality.VISION}

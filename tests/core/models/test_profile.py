@@ -7,7 +7,7 @@ from hypothesis import given
 from support.json_bytes import VALUES
 
 from proxy.core.models import AgentFileAccess, Certainty, Modality, ModelProfile, offers_subagent, reach_with
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 @pytest.mark.parametrize(

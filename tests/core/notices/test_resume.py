@@ -21,7 +21,7 @@ from proxy.core.retrieval_tool import RETRIEVAL_TOOL, wanted_by
 from proxy.core.text import Direction, ExcerptLimits, LineIndex
 from proxy.core.tokens import ByteClassCounter
 from proxy.core.truncation import TruncateToolOutput
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 NAME = "tool_run_0123456789abcdef.txt"
 COUNTER = ByteClassCounter()

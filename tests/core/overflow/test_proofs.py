@@ -24,7 +24,7 @@ from proxy.core.overflow import (
 )
 from proxy.core.overflow.proofs import LARGEST_IMAGE_TOKENS, SMALLEST_WINDOW_TOKENS, may_be_echoed
 from proxy.core.tokens import ByteClassCounter, image_key, tokens_of_image, with_images_of
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 SENTENCE = "This model's maximum context length is {limit} tokens. However, your messages resulted in {count} tokens."
 

@@ -21,7 +21,8 @@ from proxy.core.retrieval_tool import (
     mark_of_name,
 )
 from proxy.core.retrieval_tool.hidden_calls import mark_of
-from proxy.wire.chat_completions.message import ChatMessage, meant_by
+from proxy.wire.chat_completions import ChatMessage
+from proxy.wire.chat_completions.message import meant_by
 from proxy.wire.chat_completions.replies import reply_in as read_reply
 
 OWN = OwnCall(0, "c1", "SECRET", b"SECRET")

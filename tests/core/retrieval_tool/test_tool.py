@@ -15,7 +15,7 @@ from proxy.core.retrieval_tool import tool as own
 from proxy.core.retrieval_tool.tool import MAX_HITS_OF_ONE
 from proxy.core.text import ExcerptLimits
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery, RangeOutside
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 NAME = "tool_bash_0123456789abcdef.txt"
 

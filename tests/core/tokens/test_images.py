@@ -12,7 +12,7 @@ from support.media_samples import png as whole_png
 from proxy.core.conversation import size_of
 from proxy.core.tokens import ByteClassCounter, ImageCounter, image_size, tokens_of_image, with_images_of
 from proxy.core.tokens.images import image_tokens
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 TEXTS = ByteClassCounter()
 

@@ -29,7 +29,7 @@ from proxy.core.notices import MARK, is_ours
 from proxy.core.text import Direction, ExcerptLimits, count_lines, utf8_length
 from proxy.core.truncation import Sanitise, SanitiseText, TruncateToolOutput
 from proxy.core.truncation.tool_output import REPLACEMENT
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 KINDS = st.frozensets(st.sampled_from(Sanitise))
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.planners import TENANT, planner
 
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.responses import RESPONSES
 
 OUTPUT = "".join(f"line {number}: value {number * 7919 % 10007}\n" for number in range(300))
 

@@ -18,7 +18,7 @@ from proxy.config import Settings
 from proxy.core.conversation import Edit
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.resources import threads
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 def planner_for(folder: Path, window: int) -> Planner:

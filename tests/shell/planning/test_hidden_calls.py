@@ -11,9 +11,9 @@ from proxy.core.retrieval_tool import Continuation, HiddenToolCalls, OwnCall, be
 from proxy.core.retrieval_tool.hidden_calls import mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import HiddenCallMemory, hidden_calls
-from proxy.wire.chat_completions.message import ChatMessage, meant_by
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
+from proxy.wire.chat_completions.message import meant_by
+from proxy.wire.responses import RESPONSES
 
 
 class Kept:

@@ -11,10 +11,9 @@ from support.request_bodies import MEMBERS, bodies, joined, next_bodies
 from proxy.errors import MalformedRequest
 from proxy.shell.planning.memory import HEAD_BYTES, MAX_TOGETHER, NEARLY_ALL, ConversationMemory, beginning_like
 from proxy.wire import Request
-from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
+from proxy.wire.messages import MESSAGES
+from proxy.wire.responses import RESPONSES
 
 ALICE, BOB = b"alice", b"bob"
 PLENTY = 10_000_000

@@ -10,8 +10,7 @@ from proxy.core.overflow import Attempt, AttemptKind
 from proxy.shell.planning import Planned, share_kept
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
 
 MESSAGES = st.lists(st.binary(min_size=1, max_size=9).map(ChatMessage), max_size=6).map(tuple)
 

@@ -11,7 +11,7 @@ from proxy.core.conversation import Reason
 from proxy.core.models import ModelProfile
 from proxy.errors import MalformedRequest
 from proxy.shell.planning import Pipelines, Planner
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 async def unkept(one: Planner, raw: bytes):

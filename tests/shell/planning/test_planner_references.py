@@ -11,7 +11,7 @@ from support.strategies import exchange, user
 from proxy.core.conversation import Fetched, FetchError, Reference, Unfetched
 from proxy.shell.planning import Planner
 from proxy.shell.planning import planner as planning
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 TENANT = b"owner"
 FETCHED = Fetched(b"\x89PNG", "image/png", "a.png")

@@ -12,8 +12,8 @@ from proxy.core.overflow import Outcome, Verdict, VerdictKind
 from proxy.shell.planning import HeldConversations, Planned, memory
 from proxy.shell.planning.memory import RefusedHistories
 from proxy.wire import Request
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.responses import RESPONSES
 
 ASKED = {"role": "user", "content": "Go on."}
 

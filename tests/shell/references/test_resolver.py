@@ -30,7 +30,7 @@ from proxy.shell.references.resolver import (
     address_sha256,
     host_of,
 )
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 PNG = png()

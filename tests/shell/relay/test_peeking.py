@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.relay import HELD_BYTES, PeekedResponse
 from proxy.shell.relay.peeking import QUIET_BYTES
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.responses import RESPONSES
 
 JSON = ((b"content-type", b"application/json"),)
 EVENTS = ((b"content-type", b"Text/Event-Stream; charset=utf-8"),)

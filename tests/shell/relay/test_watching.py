@@ -12,7 +12,7 @@ from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.shell.relay import StreamedResponse
 from proxy.shell.relay.peeking import NotingConsumer
 from proxy.wire import Tail
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 class Arriving:

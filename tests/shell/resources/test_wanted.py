@@ -11,7 +11,7 @@ from support.strategies import notices, spelled, user
 from support.upstream import ScriptedModel, Sent
 
 from proxy.shell.resources import NotWanted, in_thread, threads, while_wanted
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions import ChatMessage
 
 MESSAGE = ChatMessage.read(spelled(user("words")))
 

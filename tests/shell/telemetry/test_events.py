@@ -14,7 +14,7 @@ from proxy.core.models import ModelProfile
 from proxy.shell.planning import Pipelines, Planned, Planner
 from proxy.shell.telemetry import recorder
 from proxy.shell.telemetry.recorder import MAX_RANGES, described_changes, edit_lines, ranges
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 def conversation(turns: int, lines: int = 120) -> list[dict[str, Any]]:

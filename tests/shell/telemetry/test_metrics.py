@@ -18,7 +18,7 @@ from proxy.errors import ClientLeft
 from proxy.shell.models import Learning, Price
 from proxy.shell.telemetry import Recorder, RequestOutcome, RequestRecord
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS
 from proxy.shell.telemetry.recorder import system_tokens
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))
 

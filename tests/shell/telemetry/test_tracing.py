@@ -24,7 +24,7 @@ from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.tracing import Tracer
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

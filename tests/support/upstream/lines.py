@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from proxy.demo import model_server as embedded
-from proxy.wire.request import Request
+from proxy.wire import Request
 from support.line_api import LINES, ended
 from support.upstream.replies import Answer, Json, Refusal, Reply, Usage
 

@@ -11,9 +11,9 @@ import pytest
 from support import chat_as_messages, chat_as_responses, valid_messages, valid_responses
 
 from proxy.wire import Wire
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES as MESSAGES_WIRE
-from proxy.wire.responses.wire import RESPONSES as RESPONSES_WIRE
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES as MESSAGES_WIRE
+from proxy.wire.responses import RESPONSES as RESPONSES_WIRE
 from tools.bench.apis import APIS, CHAT, MESSAGES, RESPONSES, TEXT, Api
 from tools.bench.bodies import WORKLOADS, chat, new_conversations
 

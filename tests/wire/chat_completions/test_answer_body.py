@@ -7,7 +7,8 @@ from hypothesis import given
 from support.answer_shapes import body, is_own, messages, read
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.wire.chat_completions.replies import AnswerBody, reply_in
+from proxy.wire.chat_completions import AnswerBody
+from proxy.wire.chat_completions.replies import reply_in
 
 OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
 

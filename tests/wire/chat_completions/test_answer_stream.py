@@ -9,8 +9,7 @@ from support.answer_shapes import body, choice, chunk, cut, is_own, messages, re
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire import replies as rounds
-from proxy.wire.chat_completions import replies
-from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream
+from proxy.wire.chat_completions import AnswerBody, AnswerStream, replies
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
 USAGE = {

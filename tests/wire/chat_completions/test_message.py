@@ -11,16 +11,9 @@ from support.messages_conversations import PNG
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Carried, Part, Parts, Route, Shown, ToolCall, Words
 from proxy.core.text import jsontext
+from proxy.wire.chat_completions import ChatMessage
 from proxy.wire.chat_completions import message as chat_message
-from proxy.wire.chat_completions.message import (
-    ChatMessage,
-    calls_in,
-    meant_by,
-    name_of,
-    part_of,
-    texts_of,
-    texts_of_call,
-)
+from proxy.wire.chat_completions.message import calls_in, meant_by, name_of, part_of, texts_of, texts_of_call
 
 # Calls
 

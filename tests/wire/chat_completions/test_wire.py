@@ -14,7 +14,8 @@ from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
 from proxy.wire import TAIL_BYTES, Tail
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, OWN_TOOL
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.chat_completions.wire import OWN_TOOL
 
 # Tools
 

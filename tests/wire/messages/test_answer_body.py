@@ -9,7 +9,7 @@ from support.answer_shapes import read
 from support.messages_conversations import text, use
 from support.messages_rounds import START_USAGE, body_of_answer
 
-from proxy.wire.messages.replies import AnswerBody
+from proxy.wire.messages import AnswerBody
 
 OWN = use(1, "read_artifact", id="a")
 THOUGHT = {"type": "thinking", "thinking": "read_artifact", "signature": "s=="}

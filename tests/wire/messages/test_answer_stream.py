@@ -9,7 +9,7 @@ from support.messages_journey import message_of
 from support.messages_rounds import END, START, block, call_block, event, fed, text_block
 
 from proxy.wire import replies
-from proxy.wire.messages.replies import AnswerStream
+from proxy.wire.messages import AnswerStream
 
 SIZES = st.lists(st.integers(1, 200), max_size=20)
 OUR_CALL = call_block(0, "read_artifact", {"id": "a"})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.messages_conversations import DOCUMENT, IMAGE, MARK, PNG, histories, result, spelled, text, use
 
 from proxy.core.text import jsontext
+from proxy.wire.messages import ApiMessage
 from proxy.wire.messages.blocks import (
     brings_tools,
     heads_in,
@@ -20,7 +21,6 @@ from proxy.wire.messages.blocks import (
     text_in,
     texts_of,
 )
-from proxy.wire.messages.message import ApiMessage
 
 # Blocks
 

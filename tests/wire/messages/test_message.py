@@ -23,15 +23,8 @@ from support.messages_conversations import (
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Attachment, Carried, Parts, Route, Shape, Shown, Words
-from proxy.wire.messages import reading
-from proxy.wire.messages.message import (
-    ApiMessage,
-    attachment_of,
-    block_of,
-    is_image,
-    mark_in,
-    markable,
-)
+from proxy.wire.messages import ApiMessage, reading
+from proxy.wire.messages.message import attachment_of, block_of, is_image, mark_in, markable
 
 # Blocks with media
 

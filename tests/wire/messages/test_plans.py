@@ -29,7 +29,7 @@ from proxy.core.conversation import Reason, Size, size_of
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.messages import MESSAGES
 
 
 def planned(body, made):

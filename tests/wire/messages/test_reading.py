@@ -19,8 +19,7 @@ from support.messages_conversations import (
 )
 
 from proxy.core.text import jsontext
-from proxy.wire.messages import reading
-from proxy.wire.messages.message import ApiMessage
+from proxy.wire.messages import ApiMessage, reading
 from proxy.wire.messages.reading import (
     begins_with_thinking,
     changes_what_was_read,

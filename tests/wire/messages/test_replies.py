@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from support.messages_rounds import END, START, START_USAGE, block, body_of_answer, call_block, event, text_block
 
 from proxy.core.overflow import Counted
-from proxy.wire.messages.message import ApiMessage
+from proxy.wire import EventSplitter
+from proxy.wire.messages import ApiMessage
 from proxy.wire.messages.replies import (
     AnswerUsage,
     blocks_of,
@@ -22,7 +23,6 @@ from proxy.wire.messages.replies import (
     rewritten,
 )
 from proxy.wire.replies import content_of
-from proxy.wire.streams import EventSplitter
 
 # Counts
 

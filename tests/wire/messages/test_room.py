@@ -12,7 +12,7 @@ from proxy.core.conversation import Conversation, Size
 from proxy.core.models import ModelProfile
 from proxy.core.overflow import Unit, Verdict, VerdictKind, sizes_of
 from proxy.shell.planning import Match, Remembered
-from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.messages import MESSAGES
 
 
 def planned(tokens, words=3_000):

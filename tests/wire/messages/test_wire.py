@@ -25,9 +25,7 @@ from proxy.errors import (
     UpstreamUnreachable,
 )
 from proxy.wire import TAIL_BYTES
-from proxy.wire.messages.wire import (
-    MESSAGES,
-)
+from proxy.wire.messages import MESSAGES
 
 # Tools
 

@@ -11,8 +11,8 @@ from support.media_samples import PNG
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Carried, Parts, Route, Shown, ToolCall, Words, unpaired
 from proxy.core.text import jsontext
-from proxy.wire.ollama.message import OllamaMessage, may_hold_images, paired
-from proxy.wire.ollama.wire import OLLAMA
+from proxy.wire.ollama import OLLAMA, OllamaMessage
+from proxy.wire.ollama.message import may_hold_images, paired
 
 IMAGE = base64.b64encode(PNG).decode()
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.ollama.replies import LINES, AnswerBody, AnswerStream, LineSplitter
+from proxy.wire.ollama import AnswerBody, AnswerStream
+from proxy.wire.ollama.replies import LINES, LineSplitter
 
 HEAD = {"model": "m", "created_at": "2026-11-23T10:00:00Z"}
 COUNTS = {"total_duration": 9, "prompt_eval_count": 26, "eval_count": 5, "eval_duration": 4}

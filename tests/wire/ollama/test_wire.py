@@ -7,7 +7,7 @@ import pytest
 from proxy.core.overflow import Counted, Sent, VerdictKind
 from proxy.core.retrieval_tool import SPEC
 from proxy.errors import MalformedRequest
-from proxy.wire.ollama.wire import OLLAMA
+from proxy.wire.ollama import OLLAMA
 
 TASK = {"role": "user", "content": "Go."}
 

@@ -23,14 +23,9 @@ from proxy.core.conversation import (
     Words,
 )
 from proxy.errors import MalformedRequest
+from proxy.wire.responses import RESPONSES, ResponsesMessage
 from proxy.wire.responses.items import Kind
-from proxy.wire.responses.message import (
-    ResponsesMessage,
-    content_of,
-    may_hold_images,
-    part_of,
-)
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.responses.message import content_of, may_hold_images, part_of
 
 # Parts with media
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.responses.message import ResponsesMessage, read_held, read_items
+from proxy.wire.responses import ResponsesMessage
+from proxy.wire.responses.message import read_held, read_items
 
 USER = {"role": "user", "content": "go"}
 INSTRUCTIONS = {"role": "developer", "content": "be brief"}

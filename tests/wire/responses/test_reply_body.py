@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from support.answer_shapes import read
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.wire.responses.replies import ReplyBody, said_by_us, shown_of
+from proxy.wire.responses import ReplyBody
+from proxy.wire.responses.replies import said_by_us, shown_of
 
 OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": "{}"}
 FETCH = {"type": "function_call", "call_id": "f", "name": "fetch", "arguments": "{}"}

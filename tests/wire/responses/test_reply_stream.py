@@ -11,8 +11,8 @@ from support.upstream.responses import answered
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire import replies as rounds
-from proxy.wire.responses import replies
-from proxy.wire.responses.replies import ReplyStream, written
+from proxy.wire.responses import ReplyStream, replies
+from proxy.wire.responses.replies import written
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
 FETCHES = Call("fetch", {"n": 1})

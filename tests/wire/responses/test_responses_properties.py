@@ -16,7 +16,8 @@ from proxy.core.compaction import plan
 from proxy.core.conversation import Size, size_of
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire import Request
-from proxy.wire.responses.wire import HELD, RESPONSES
+from proxy.wire.responses import RESPONSES
+from proxy.wire.responses.wire import HELD
 
 
 def body_of(items: Any, **members: Any) -> bytes:

@@ -17,17 +17,8 @@ from proxy.core.retrieval_tool import RETRIEVAL_TOOL, OwnCall
 from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
 from proxy.wire import TAIL_BYTES
-from proxy.wire.responses.wire import (
-    COMPACTED,
-    COMPACTIONS,
-    HELD,
-    OWN_TOOL,
-    PART_UNSEEN,
-    RESPONSES,
-    SHAPE,
-    is_kept,
-    tool_names,
-)
+from proxy.wire.responses import COMPACTIONS, RESPONSES
+from proxy.wire.responses.wire import COMPACTED, HELD, OWN_TOOL, PART_UNSEEN, SHAPE, is_kept, tool_names
 
 # Tools
 
