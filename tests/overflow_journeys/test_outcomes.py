@@ -167,11 +167,8 @@ async def test_a_client_that_had_its_200_for_a_comment_is_counted_with_it(
         assert (answer.status, one["status"], one["outcome"]) == (200, 200, outcome)
 
 
-async def test_a_stream_that_times_out_after_a_comment_was_no_504_for_its_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CONTEXT_PROXY_UPSTREAM__IDLE_TIMEOUT_SECONDS", "0.2")
-    async with staged(tmp_path) as stage:
+async def test_a_stream_that_times_out_after_a_comment_was_no_504_for_its_client(tmp_path: Path) -> None:
+    async with staged(tmp_path, upstream={"idle_timeout_seconds": 0.2}) as stage:
         stage.model.plays(streaming(SSE.comment, asyncio.Event()))
         async with stage.client.post(stage.url, data=STREAMED) as answer:
             assert b"upstream_timeout" in await answer.read()

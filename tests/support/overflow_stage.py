@@ -73,7 +73,8 @@ async def staged(folder: Path, **settings: Any) -> AsyncIterator[Stage]:
     """A stage with these settings, each a section as in YAML; `folder` is the data folder."""
     model = ScriptedModel([_unexpected], beside=lambda *_: as_json({}, 404))  # it has no list of models
     async with SocketServer(model) as upstream:
-        made = Settings(**{"upstream": {"base_url": upstream.base_url}, "data_dir": folder, **settings})
+        where = {"base_url": upstream.base_url, **settings.pop("upstream", {})}
+        made = Settings(**{"upstream": where, "data_dir": folder, **settings})
         async with serving(made) as url, client() as session:
             yield Stage(model, url, session, made)
 
