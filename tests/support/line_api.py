@@ -166,7 +166,7 @@ class Lines(Wire):
         return evidence.startswith(b"assistant\n") and b"refused: " not in evidence
 
     def says_something(self, data: bytes) -> bool:
-        return data not in (b"", b"assistant")
+        return data not in (b"", b"assistant") and not data.startswith(b"refused: ")  # its words are the next line
 
     def counted(self, end: bytes) -> Counted | None:
         found = _COUNTED.findall(end)
