@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from proxy.core.overflow import words
 from proxy.core.overflow.numbers import merged, read, read_rate, skeleton
-from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
+from proxy.core.overflow.patterns import ALLOWED_AND_REQUESTED, WINDOW_AS_REPLY_BOUND
 from proxy.core.overflow.proofs import may_be_echoed
 from proxy.core.overflow.report import (
     NEAR_FULL,
@@ -35,6 +35,7 @@ from proxy.core.overflow.sentences import (
     Strength,
     TextEvidence,
     is_about_the_model,
+    is_unread,
     normalised,
     refused_media,
     says_nothing,
@@ -138,7 +139,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
         evidence = replace(evidence, refusals=evidence.refusals | {VerdictKind.FIELD})
     elif _is_overflow(report, evidence):
         return _overflow(report, evidence)
-    if report.status in _REFUSED_WITHOUT_WORDS and not report.asks_to_wait and _is_bare(report):
+    if report.status in _REFUSED_WITHOUT_WORDS and not report.asks_to_wait and _is_bare(report, evidence):
         is_suspect = sent.is_long and not sent.window_is_certain
         return Verdict(VerdictKind.UNKNOWN, confidence=0.7, is_suspect=is_suspect)
     kind = _other_kind(report, evidence)
@@ -160,7 +161,7 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
         case VerdictKind.RATE:
             return _of_rate(verdict, evidence)
         case VerdictKind.BYTES:
-            return _of_bytes(verdict, evidence)
+            return plausible(_of_bytes(verdict, evidence), sent)
     return verdict
 
 
@@ -172,10 +173,11 @@ def _states_our_count(report: ErrorReport, evidence: Evidence, sent: Sent) -> bo
     return any(counted_beside_a_limit(text.source.text, sent) for text in evidence.texts)
 
 
-def _is_bare(report: ErrorReport) -> bool:
-    """Whether it names no cause, whatever it is wrapped in."""
+def _is_bare(report: ErrorReport, evidence: Evidence) -> bool:
+    """Whether it names no cause, whatever it is wrapped in, or one in a language of which no word is known."""
     causes = (code.text for code in report.codes if code.place is not Place.TEXT)
-    return all(map(says_nothing, (*causes, *(text.text for text in report.texts))))
+    known = (text.text for text in report.texts if evidence.vetoes or not is_unread(text.text))
+    return all(map(says_nothing, (*causes, *known)))
 
 
 def _names_another_fault(report: ErrorReport) -> bool:
@@ -277,13 +279,19 @@ def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
     """The allowed and the requested tokens if the request alone exceeds the rate; otherwise waiting helps."""
     for one in evidence.readings:
         found = read_rate(one.text) if one.kind is VerdictKind.RATE else None
-        if found is not None and found[1] > found[0]:
+        if found is not None:
             return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
     return verdict
 
 
 def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """The least size in bytes that is stated: the limit, if the size of the body stands beside it."""
+    """The least size in bytes that is stated: the limit, if the size of the body stands beside it. Numbers that are
+    allowed and requested without a unit are tokens, as Groq prints them: `Limit 16000, Requested 36123`."""
+    for one in evidence.readings:
+        if (found := read_rate(one.text, ALLOWED_AND_REQUESTED)) is not None and not words.BYTES.search(one.text):
+            return replace(
+                verdict, kind=VerdictKind.PROMPT, limit=found[0], requested=found[1], unit=Unit.TOKENS, confidence=0.8
+            )
     stated = [found for one in evidence.readings for found in words.STATED_BYTES.findall(one.text)]
     sizes = [int(float(number.replace(",", "").replace("_", "")) * _IN_BYTES[unit]) for number, unit in stated]
     return replace(verdict, limit_bytes=min((size for size in sizes if size >= _LEAST_BYTES), default=None))
@@ -358,15 +366,15 @@ def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply
 
 
 def counted_beside_a_limit(text: str, sent: Sent) -> tuple[int, int] | None:
-    """(prompt, limit) of a text about tokens whose only two numbers are the prompt that we have sent, alone or with its
-    reply limit, as far as an estimate can tell, and a smaller one.
+    """(prompt, limit) of a text whose only two numbers are the prompt that we have sent, alone or with its reply limit,
+    as far as an estimate can tell, and a smaller one, whatever its word for tokens.
 
     >>> counted_beside_a_limit("入力トークン数 9712 が 8192 を超えています", Sent(tokens=9_500))
     (9712, 8192)
     """
     plain = normalised(text)
     numbers = sorted({number.value for number in skeleton(plain)[1] if not number.is_magnitude})
-    if len(numbers) != 2 or not sent.tokens or sent.reply_tokens in numbers or words.TOKEN.search(plain) is None:
+    if len(numbers) != 2 or not sent.tokens or sent.reply_tokens in numbers or words.CHARACTERS.search(plain):
         return None
     least, most = sent.tokens / _RATIO_OF_OURS, (sent.tokens + (sent.reply_tokens or 0)) * _RATIO_OF_OURS
     return (numbers[1], numbers[0]) if least <= numbers[1] <= most else None

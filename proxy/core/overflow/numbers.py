@@ -144,14 +144,16 @@ def merged(stated: Figures, printed: Figures) -> Figures:
     )
 
 
-def read_rate(text: str) -> tuple[int, int] | None:
-    """(allowed by a rate, requested by this request alone), in tokens, from a normalised sentence that prints both.
+def read_rate(text: str, printed: re.Pattern[str] = RATE) -> tuple[int, int] | None:
+    """(allowed, requested by this request alone), in tokens, from a normalised sentence that prints both and the
+    request's is the larger: by a rate, or by whatever is `printed`.
 
     >>> read_rate("on tokens per minute (tpm): limit 6000, requested 14810, please reduce your message size")
     (6000, 14810)
     """
-    found = RATE.search(text)
-    return None if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
+    found = printed.search(text)
+    numbers = (0, 0) if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
+    return numbers if numbers[1] > numbers[0] else None
 
 
 def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]:

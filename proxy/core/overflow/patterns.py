@@ -129,6 +129,11 @@ EQUATIONS: Final = (
         "Range of input length should be [1, 204800]", "DashScope",
     ),
     _equation(
+        r"<requested>\W{0,3}(?:which )?(?:is|was|must be)? ?(?:outside|out|not in|not within|in|within)(?: of)?"
+        r"(?: the)?(?: allowed| valid)? (?:range|interval)…<nothing> ?(?:,|-|~|to|and) ?<limit>", "input",
+        "text length is 45011, which is outside the range (0, 27000]", "YandexGPT",
+    ),
+    _equation(
         r"between <nothing> and <limit>", "input",
         "Input length must be between 1 and 30720", "DashScope, earlier",
     ),
@@ -265,9 +270,11 @@ WINDOW: Final = re.compile(
 INPUT: Final = re.compile(r"input|prompt|输入|提示")
 """Beside a limit: it applies to the prompt alone."""
 
-RATE: Final = re.compile(
-    r"tokens?\b.{0,60}\blimit:? ([0-9][0-9,]{0,12}),? (?:used:? [0-9][0-9,]{0,12},? )?requested:? ([0-9][0-9,]{0,12})"
+ALLOWED_AND_REQUESTED: Final = re.compile(
+    r"\blimit:? ([0-9][0-9,]{0,12}),? (?:used:? [0-9][0-9,]{0,12},? )?requested:? ([0-9][0-9,]{0,12})"
+    r"(?! ?(?:[kmg]i?)?b)"
 )
+RATE: Final = re.compile(rf"tokens?\b.{{0,60}}{ALLOWED_AND_REQUESTED.pattern}")
 """Groq with a 413, OpenAI with a 429: `on tokens per minute (TPM): Limit 6000, Requested 14810`.
 github.com/continuedev/continue/issues/10218, github.com/vanna-ai/vanna-flask/issues/11"""
 WINDOW_AS_REPLY_BOUND: Final = re.compile(r"(?:cannot|must not|can not) (?:be greater than|exceed) max_model_len")

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from proxy.core.models import Modality
 from proxy.core.overflow import words
+from proxy.core.overflow.languages import in_english
 from proxy.core.overflow.numbers import read
 from proxy.core.overflow.patterns import NOISE
 from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Figures, VerdictKind
@@ -70,7 +71,12 @@ _NUMBER: Final = re.compile(r"\d{3}|\d ?[km]\b|万")
 
 
 def normalised(text: str) -> str:
-    """Lower case, plain quotes and spaces, without addresses and the text that relays append."""
+    """Lower case, plain quotes and spaces, the words of refusals in English, without addresses and the text that relays
+    append."""
+    return in_english(_plain(text))
+
+
+def _plain(text: str) -> str:
     text = _SPACES.sub(" ", _ADDRESS.sub(" ", text.translate(_PLAIN).lower()))
     if tail := _TAIL.search(text, 1):
         text = text[: tail.start()]
@@ -217,6 +223,8 @@ def _strength(sentence: _Sentence) -> Strength:
             return Strength.STRONG if request else Strength.FAIR
         if (measure and request) or (prompt and (sentence.has(words.BOUND) or sentence.has(words.TOO_LARGE))):
             return Strength.FAIR
+        if request and sentence.has(words.LENGTH) and (sentence.has(words.BOUND) or sentence.has(words.OUT_OF_RANGE)):
+            return Strength.FAIR
     if sentence.has(words.TOO_MANY_TOKENS) or (request and sentence.has(words.TOO_LONG)):
         return Strength.FAIR
     if sentence.has(words.EXCEED) and sentence.has(words.LENGTH) and words.BARE_LIMIT.fullmatch(sentence.text):
@@ -254,6 +262,18 @@ def says_nothing(text: str) -> bool:
         return False
     plain = NOISE.sub(" ", normalised(_WORD_INSIDE.sub(" ", text)))
     return all(words.WITHOUT_MEANING.fullmatch(word) for word in _WORD.findall(_PATH.sub(" ", plain)))
+
+
+def is_unread(text: str) -> bool:
+    """Whether a text is in a language of which no word is read here.
+
+    >>> is_unread("ความยาวเกินขีดจำกัด"), is_unread("Café closed by the owner"), is_unread("参数 role 非法")
+    (True, False, False)
+    """
+    foreign = [letter for letter in text if letter.isalpha() and not letter.isascii()]
+    plain = _plain(text)
+    is_read = in_english(plain) != plain or words.ENGLISH.search(plain) is not None
+    return bool(foreign) and not is_read and not any("\u4e00" <= letter <= "\u9fff" for letter in foreign)
 
 
 def refused_media(text: str) -> frozenset[Modality]:

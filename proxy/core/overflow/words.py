@@ -64,12 +64,15 @@ EXCEED: Final = _any(
     "(?:over|above|beyond)(?= (?:the |its |your |our |this )?(?:model|max|limit|context|allowed|token|"
     "budget|permitted|window|[0-9]))",
     "too (?:long|large|big|many|much|lengthy)", "(?:not|cannot|[a-z]{2,6}n't) fit", "unable to fit",
-    "(?:run|ran|running|runs) out of (?:context|tokens|room|space)", "out of (?:context|range)", "exhausted",
+    "(?:run|ran|running|runs) out of (?:context|tokens|room|space)", "out of (?:context|range)",
+    "outside (?:of )?(?:the )?(?:(?:allowed|valid) )?range", "exhausted",
     "(?:is|was|window|length|size) full", "(?:reach(?:es|ed)?|hit) (?:the |its )?(?:max(?:imum)?|limit)", ">=?", "≥",
     "cannot truncate", "supports? only (?:[a-z0-9.-]{1,40} up to )?[0-9]{1,4} ?[km] (?:tokens? )?(?:of )?context",
     "超过", "超出", "超长", "过长", "太长", "超限", "溢出", "过多", "过大", "大于", "超越", "太大",
     "太多", "已达",
 )  # fmt: skip
+
+OUT_OF_RANGE: Final = _any("out of range", "outside (?:of )?(?:the )?(?:(?:allowed|valid) )?range")
 
 BARE_LIMIT: Final = re.compile(
     r"\W*(?:error: ?)?(?:the )?(?:(?:max(?:imum)?|length|limit|exceeds?|exceeded|is|was|has been|allowed)\W*){3,8}"
@@ -143,6 +146,11 @@ WITHOUT_MEANING: Final = re.compile(
 OpenAI's client (github.com/QwenLM/qwen-code/issues/646), OpenRouter's `Provider returned error`
 (github.com/diegosouzapw/OmniRoute/issues/3044), Google's `Request contains an invalid argument.`, which it says "when
 the input is too long", too (github.com/google-gemini/gemini-cli/issues/15366)."""
+
+ENGLISH: Final = _any(
+    "the", "is", "are", "was", "of", "to", "for", "and", "not", "with", "must", "should", "this", "by"
+)
+"""Words of nearly every English sentence, and of no other language."""
 
 NO_USER_MESSAGE: Final = re.compile(
     r"\b(?:no|at least one|without a|requires an?|missing) user (?:query|message|turn|prompt|input)s?\b|没有用户消息"
