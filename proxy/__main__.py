@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from proxy import __version__
 from proxy.config import WIRE_PATHS, Settings, SettingsError, load, meant
@@ -184,88 +184,56 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="context-proxy", description="Fits chat requests into the model's context window.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    serve = commands.add_parser("serve", help="run the proxy")
-    _add_settings_flags(serve)
-    _add_listening_flags(serve)
-    serve.add_argument("--until-closed", type=int, metavar="FD", help=argparse.SUPPRESS)  # of `run`
-    serve.set_defaults(run=_serve)
-
-    _add_run(
-        commands.add_parser("run", help="run an agent, or any command, behind a proxy that lives as long as it does")
-    )
-    _add_env(commands.add_parser("env", help="print the shell lines that send an agent to the proxy"))
-
-    status = commands.add_parser("status", help="show what the running proxies of this user say about themselves")
-    _add_settings_flags(status)
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(run=_status)
-
-    init = commands.add_parser(
-        "init", help="write a settings file from what can be found out: upstream, models, windows"
-    )
-    _add_settings_flags(init)
-    init.set_defaults(run=_init)
-
-    check = commands.add_parser("check", help="validate the settings; one line for each mistake")
-    _add_settings_flags(check)
-    _add_listening_flags(check)
-    check.set_defaults(run=_check)
-
-    doctor = commands.add_parser("doctor", help="send a test request; if it fails, say what to do")
-    _add_settings_flags(doctor)
-    doctor.add_argument("--model", metavar="NAME", help="model to test (default: the first one listed)")
-    doctor.add_argument("--agent", metavar="AGENT", help="agent that is to work with it: whether its tools fit as well")
-    doctor.add_argument("--api", choices=WIRE_PATHS, help="API to test (default: chat_completions)")
-    doctor.set_defaults(run=_doctor)
-
-    _add_demo(commands.add_parser("demo", help="run one agent with and without the proxy; needs no key and no network"))
-
-    explain = commands.add_parser("explain", help="show what would be done to a chat request; sends and stores nothing")
-    _add_settings_flags(explain)
-    explain.add_argument("file", metavar="FILE", help="request body as JSON; - reads standard input")
-    explain.add_argument("--model", metavar="NAME", help="plan for this model instead of the one in the body")
-    forms = explain.add_mutually_exclusive_group()
-    forms.add_argument("--diff", action="store_true", help="show each changed message, before and after side by side")
-    forms.add_argument("--json", action="store_true", help="print JSON")
-    explain.set_defaults(run=_explain)
-
-    models = commands.add_parser("models", help="show or forget the limits of models, and where they come from")
-    _add_settings_flags(models)
-    models.add_argument("name", nargs="?", metavar="NAME", help="model to show (default: all that are known)")
-    models.add_argument("--forget", action="store_true", help="forget what was learned about NAME from its upstreams")
-    models.add_argument("--all", action="store_true", help="with --forget: forget what was learned about all models")
-    models.add_argument("--json", action="store_true", help="print JSON")
-    models.set_defaults(run=_models)
-
-    _add_artifacts(commands.add_parser("artifacts", help="list, show or remove what was taken out of requests"))
-
-    mcp = commands.add_parser(
-        "mcp", help="serve artifacts to an agent on this machine, over MCP on standard input and output"
-    )
-    _add_settings_flags(mcp)
-    mcp.set_defaults(run=_mcp)
-
+    for one in _COMMANDS:
+        command = commands.add_parser(one.name, help=one.does)
+        for add in one.flags:
+            add(command)
+        command.set_defaults(run=one.run)
     return parser
 
 
+def _add_until_closed(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("--until-closed", type=int, metavar="FD", help=argparse.SUPPRESS)  # of `run`
+
+
 def _add_run(run: argparse.ArgumentParser) -> None:
-    _add_settings_flags(run)
     run.add_argument("--port", help="port to listen on (default: any free one)")
     run.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="AGENT-OR-COMMAND [ARGS...]", help="`--` may stand before it"
     )
-    run.set_defaults(run=_run)
 
 
 def _add_env(env: argparse.ArgumentParser) -> None:
-    _add_settings_flags(env)
     env.add_argument("agent", metavar="AGENT", help="its name or its command")
     forms = env.add_mutually_exclusive_group()
     for form in ("fish", "powershell", "json"):
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=f"for {form}")
     env.add_argument("--off", action="store_true", help="print the lines that undo it")
-    env.set_defaults(run=_env, form="posix")
+    env.set_defaults(form="posix")
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("--model", metavar="NAME", help="model to test (default: the first one listed)")
+    doctor.add_argument("--agent", metavar="AGENT", help="agent that is to work with it: whether its tools fit as well")
+    doctor.add_argument("--api", choices=WIRE_PATHS, help="API to test (default: chat_completions)")
+
+
+def _add_explain(explain: argparse.ArgumentParser) -> None:
+    explain.add_argument("file", metavar="FILE", help="request body as JSON; - reads standard input")
+    explain.add_argument("--model", metavar="NAME", help="plan for this model instead of the one in the body")
+    forms = explain.add_mutually_exclusive_group()
+    forms.add_argument("--diff", action="store_true", help="show each changed message, before and after side by side")
+    forms.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_models(models: argparse.ArgumentParser) -> None:
+    models.add_argument("name", nargs="?", metavar="NAME", help="model to show (default: all that are known)")
+    models.add_argument("--forget", action="store_true", help="forget what was learned about NAME from its upstreams")
+    models.add_argument("--all", action="store_true", help="with --forget: forget what was learned about all models")
 
 
 def _add_artifacts(command: argparse.ArgumentParser) -> None:
@@ -289,7 +257,6 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
 
     for one in (listing, show, remove):
         _add_settings_flags(one)
-        one.set_defaults(run=_artifacts)
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
@@ -311,7 +278,6 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
     )
     flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="port of the proxy (default: any free one)")
     flag("--once", action="store_true", help="exit when the work is done; the default if output is not a terminal")
-    demo.set_defaults(run=_demo)
 
 
 def _between(least: int, most: int) -> Callable[[str], int]:
@@ -344,6 +310,56 @@ def _add_listening_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     command.add_argument("--port", help="port to listen on (default 8787; 0 picks a free one)")
     command.add_argument("--workers", metavar="N", help="worker processes that share the port (default 1)")
+
+
+class _Command(NamedTuple):
+    """A row of the table of commands."""
+
+    name: str
+    does: str
+    run: Callable[[argparse.Namespace], int]
+    flags: Sequence[Callable[[argparse.ArgumentParser], None]] = (_add_settings_flags,)
+
+
+_COMMANDS: Final = (
+    _Command("serve", "run the proxy", _serve, (_add_settings_flags, _add_listening_flags, _add_until_closed)),
+    _Command(
+        "run",
+        "run an agent, or any command, behind a proxy that lives as long as it does",
+        _run,
+        (_add_settings_flags, _add_run),
+    ),
+    _Command("env", "print the shell lines that send an agent to the proxy", _env, (_add_settings_flags, _add_env)),
+    _Command(
+        "status",
+        "show what the running proxies of this user say about themselves",
+        _status,
+        (_add_settings_flags, _add_json),
+    ),
+    _Command("init", "write a settings file from what can be found out: upstream, models, windows", _init),
+    _Command(
+        "check",
+        "validate the settings; one line for each mistake",
+        _check,
+        (_add_settings_flags, _add_listening_flags),
+    ),
+    _Command("doctor", "send a test request; if it fails, say what to do", _doctor, (_add_settings_flags, _add_doctor)),
+    _Command("demo", "run one agent with and without the proxy; needs no key and no network", _demo, (_add_demo,)),
+    _Command(
+        "explain",
+        "show what would be done to a chat request; sends and stores nothing",
+        _explain,
+        (_add_settings_flags, _add_explain),
+    ),
+    _Command(
+        "models",
+        "show or forget the limits of models, and where they come from",
+        _models,
+        (_add_settings_flags, _add_models, _add_json),
+    ),
+    _Command("artifacts", "list, show or remove what was taken out of requests", _artifacts, (_add_artifacts,)),
+    _Command("mcp", "serve artifacts to an agent on this machine, over MCP on standard input and output", _mcp),
+)
 
 
 if __name__ == "__main__":
