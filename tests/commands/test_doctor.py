@@ -18,13 +18,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from support.scripted_model import scripted
 from support.serving import serving
+from support.upstream import listening, model_server
 
 from proxy.commands.agents import Agent
 from proxy.commands.doctor import Diagnosis, doctor, examined
 from proxy.config import Settings
-from proxy.demo import create_model_server
 
 CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
 KEY = "sk-key-canary"
@@ -57,7 +56,7 @@ def upstream(
 
 def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
-    with serving(create_model_server(8_000, scripted)) as url:
+    with listening(model_server(8_000)) as url:
         assert doctor(settings_for(url, tmp_path), None, console) == 0
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
@@ -97,7 +96,7 @@ def test_the_window_is_shown_with_its_source(tmp_path: Path) -> None:
 
 
 def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_path: Path) -> None:
-    with serving(create_model_server(8_000, scripted)) as url:
+    with listening(model_server(8_000)) as url:
         pass
     found = list(examined(settings_for(url, tmp_path)))
     assert states(found) == {"upstream": "wrong", "store": "ok", "request": "skipped"}
@@ -356,7 +355,7 @@ def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_o
     tmp_path: Path, window: int, state: str
 ) -> None:
     agent = Agent(name="big", version="1.0", prompt_tokens=20_000, at_maker={"FEWER_TOOLS": "true"})
-    with serving(create_model_server(window, scripted)) as url:
+    with listening(model_server(window)) as url:
         stated = {"upstream": {"base_url": url}, "data_dir": tmp_path, "defaults": {"context_window": window}}
         settings = Settings(**stated)  # type: ignore[arg-type] # pydantic's work
         found = {one.about: one for one in examined(settings, agent=agent)}
@@ -368,6 +367,6 @@ def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_o
 
 
 def test_of_an_agent_that_was_not_measured_it_says_so(tmp_path: Path) -> None:
-    with serving(create_model_server(8_000, scripted)) as url:
+    with listening(model_server(8_000)) as url:
         found = {one.about: one for one in examined(settings_for(url, tmp_path), agent=Agent(name="new"))}
     assert (found["agent"].state, found["agent"].text) == ("note", "how much room new needs is unknown")

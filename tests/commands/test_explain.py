@@ -14,15 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from support.scripted_model import scripted
-from support.serving import serving
 from support.strategies import exchange, system, user
+from support.upstream import listening, model_server
 
 from proxy.__main__ import main
 from proxy.commands.explain import create_explainer, number, plain
 from proxy.commands.models import print_models
 from proxy.config import Settings
-from proxy.demo import FLAVOURS, create_model_server
 from proxy.shell.models import ModelResolver, counter_for
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -191,8 +189,7 @@ def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
 
 
 def test_the_upstream_is_queried_for_the_window_as_a_proxy_does(explain):
-    server = create_model_server(9_000, scripted, FLAVOURS["vllm"])
-    with serving(server) as url:
+    with listening(model_server(9_000, "vllm")) as url:
         found = json.loads(
             explain(conversation(2), "--json", "--model", "embedded-model", window=None, upstream=url)[1]
         )

@@ -3,14 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.scripted_model import scripted
-from support.serving import serving
+from support.upstream import listening, model_server
 
 from proxy.commands import init as command
 from proxy.commands.agents import API_OF
 from proxy.commands.init import init
 from proxy.config import Settings, load
-from proxy.demo.model_server import FLAVOURS, create_model_server
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +22,7 @@ def test_it_writes_the_upstream_and_the_windows_that_it_states(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "config.yaml"
-    with serving(create_model_server(8_000, scripted, FLAVOURS["vllm"])) as url:
+    with listening(model_server(8_000, "vllm")) as url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         assert init(Settings(data_dir=tmp_path), path) == 0
         found = load(path)
@@ -52,7 +50,7 @@ def test_a_key_in_the_environment_names_its_provider_and_is_not_written(
 
 
 def test_a_server_on_this_machine_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(create_model_server(8_000, scripted)) as url:
+    with listening(model_server(8_000)) as url:
         port = int(url.removesuffix("/v1").rpartition(":")[2])
         monkeypatch.setattr(command, "LOCAL_SERVERS", {1: "nobody", port: "somebody"})
         assert command._base_url(Settings(data_dir=tmp_path)) == url

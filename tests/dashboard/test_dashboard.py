@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 from support.browser import CHROMIUM, Page, browser
-from support.journey import KEY, World, call, long_text, model_server, result, world
-from support.upstream import Answer, Sent
+from support.journey import KEY, World, call, long_text, result, world
+from support.upstream import Answer, Sent, model_server
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from support.demo_server import WINDOW
-from support.scripted_model import scripted
 from support.serving import serving
+from support.upstream import scripted
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo import create_model_server

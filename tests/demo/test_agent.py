@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
-from support.scripted_model import scripted
 from support.serving import serving
+from support.upstream import scripted
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo import (

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from support.demo_server import HELLO, TOO_LONG, WINDOW, ask
-from support.scripted_model import scripted
 from support.serving import serving
+from support.upstream import scripted
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo import FLAVOURS, Load, create_model_server

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from support.strict_upstream import RULES, SAID
 from support.upstream import (
     FACES,
     Answer,
@@ -26,6 +25,7 @@ from support.upstream import (
     resetting,
     well_formed,
 )
+from support.upstream.strict import RULES, SAID
 
 from drawn.case import Case, Turn
 from proxy.core.artifact import ARTIFACT_NAME

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journey import World, model_server, world
-from support.upstream import Rule, Says, ScriptedModel
+from support.journey import World, world
+from support.upstream import Rule, Says, ScriptedModel, model_server
 
 Build = Callable[..., World]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from support.journey import call, long_text, result
-from support.keeping_server import keeping
 from support.responses_journey import PATH
 from support.upstream import Answer, ScriptedModel, valid
+from support.upstream.keeping import keeping
 
 TASK = {"role": "user", "content": "Look at the log."}
 ABORTED = {"model": "m", "messages": [TASK, call(1), {"role": "user", "content": "Stop. Try again."}]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.answer_shapes import understood
-from support.journey import KEY, World, long_text, model_server, one_call
+from support.journey import KEY, World, long_text, one_call
 from support.upstream import (
     FAILURES,
     Answer,
@@ -23,6 +23,7 @@ from support.upstream import (
     Usage,
     as_json,
     in_turn,
+    model_server,
     reads,
     words,
 )

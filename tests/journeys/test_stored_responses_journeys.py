@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from support.journey import World, long_text
-from support.keeping_server import at_most, keeping, without_our_tool
 from support.responses_journey import PATH
 from support.upstream import Call, Reply, ScriptedModel
+from support.upstream.keeping import at_most, keeping, without_our_tool
 
 LONG = long_text(5_000)
 PAGE = "line 2500: value"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.journey import World
 from support.spellings import SPELLINGS
-from support.strict_upstream import LIMIT_TOKENS, REASONS, Session, strict
 from support.upstream import ScriptedModel
+from support.upstream.strict import LIMIT_TOKENS, REASONS, Session, strict
 
 LENGTHS = frozenset({"length", "unnumbered"})
 PAIRS = [pair for pair in itertools.permutations(REASONS, 2) if set(pair) != LENGTHS]

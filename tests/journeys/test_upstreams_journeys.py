@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import time
@@ -10,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from support.journey import KEY, model_server, one_call
-from support.serving import serving
-from support.upstream import ScriptedModel, listening
+from support.journey import KEY, one_call
+from support.upstream import Connection, ScriptedModel, as_json, listening, model_server
+from support.upstream.model import deliver
+from support.upstream.sockets import Script
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import main
@@ -110,12 +108,8 @@ def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: An
     assert f'context_proxy_learned_limit_tokens{{model="same-small",scope="window"}} {SMALL}.0' in metrics
 
 
-def models_of(*names: str, status: int = 200, window: int | None = None) -> Starlette:
-    async def listed(_: Request) -> Response:
-        data = [{"id": name, "of": names[0], "context_length": window} for name in names]
-        return JSONResponse({"object": "list", "data": data}, status)
-
-    return Starlette(routes=[Route("/v1/models", listed)])
+def models_of(*names: str, window: int | None = None) -> ScriptedModel:
+    return ScriptedModel(lists=[{"id": name, "of": names[0], "context_length": window} for name in names])
 
 
 def listed(world: Any) -> Any:
@@ -123,7 +117,7 @@ def listed(world: Any) -> Any:
 
 
 def test_the_list_of_models_is_that_of_all_upstreams(build: Any) -> None:
-    with serving(models_of("one", "both")) as first, serving(models_of("two", "both")) as second:
+    with listening(models_of("one", "both")) as first, listening(models_of("two", "both")) as second:
         world = build(upstream={"base_url": second}, upstreams=[{"match": "one", "base_url": first}])
         found = listed(world).json()
     assert found["object"] == "list"
@@ -131,7 +125,7 @@ def test_the_list_of_models_is_that_of_all_upstreams(build: Any) -> None:
 
 
 def test_an_upstream_without_a_list_is_left_out_and_none_at_all_is_an_error(build: Any) -> None:
-    with serving(models_of("one")) as first, serving(models_of("two", status=500)) as second:
+    with listening(models_of("one")) as first, listening(ScriptedModel(beside=lambda *_: as_json({}, 500))) as second:
         world = build(upstream={"base_url": second}, upstreams=[{"match": "one", "base_url": first}])
         assert [entry["id"] for entry in listed(world).json()["data"]] == ["one"]
     assert listed(world).status_code == 502
@@ -141,20 +135,18 @@ def test_a_list_of_models_takes_a_clients_key_only_where_it_belongs(build: Any) 
     """The upstream of Claude for Anthropic's clients, the default for all others; a setting opens another."""
     seen: list[tuple[str, dict[str, str]]] = []
 
-    def noting(name: str) -> Starlette:
-        async def listed(request: Request) -> Response:
-            seen.append((name, dict(request.headers)))
-            return JSONResponse({"object": "list", "data": [{"id": name}]})
+    def noting(name: str) -> Script:
+        async def listed(connection: Connection) -> None:
+            while True:
+                pairs = (await connection.request()).headers
+                seen.append((name, {name.decode(): value.decode() for name, value in pairs}))
+                await deliver(connection, as_json({"object": "list", "data": [{"id": name}]}))
 
-        return Starlette(routes=[Route("/v1/models", listed)])
+        return listed
 
     names = ("default", "claude", "own", "open")
-    with (
-        serving(noting(names[0])) as default,
-        serving(noting(names[1])) as claude,
-        serving(noting(names[2])) as own,
-        serving(noting(names[3])) as opened,
-    ):
+    with contextlib.ExitStack() as stack:
+        default, claude, own, opened = (stack.enter_context(listening(noting(name))) for name in names)
         routed = [
             {"match": "claude-*", "base_url": claude},
             {"match": "own-*", "base_url": own, "api_key": "sk-own"},
@@ -196,7 +188,7 @@ def test_without_any_upstream_it_is_not_ready(build: Any) -> None:
 @pytest.fixture
 def two_lists() -> Iterator[list[str]]:
     """Two upstreams that state another window for the same models."""
-    with serving(models_of("a", "b", window=SMALL)) as small, serving(models_of("a", "b", window=LARGE)) as large:
+    with listening(models_of("a", "b", window=SMALL)) as small, listening(models_of("a", "b", window=LARGE)) as large:
         yield [small, large]
 
 

@@ -8,38 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-from support.scripted_model import scripted
+from support.live_proxy import running_before
 from support.sdks import openai_python
-from support.serving import serving
+from support.upstream import Answer, as_json, model_server
 from support.waiting import PATIENCE_SECONDS
-
-from proxy.demo import create_model_server
 
 MESSAGES: Any = [{"role": "user", "content": "Say hello."}]
 NODE = Path(__file__).parent / "node"
 
 
-async def _files(request: Request) -> JSONResponse:
+def _files(method: str, path: str, body: bytes) -> Answer | None:
     """The subset of OpenAI's /v1/files that the clients need; test files are all zeros, forms have none."""
-    body = await request.body()
+    if (method, path) != ("POST", "/v1/files"):
+        return None
     described = {"id": "file-1", "object": "file", "created_at": 1, "purpose": "assistants", "status": "processed"}
     name = "big.bin" if b'filename="big.bin"' in body else ""
-    return JSONResponse({**described, "filename": name, "bytes": body.count(0)})
+    return as_json({**described, "filename": name, "bytes": body.count(0)})
 
 
 @pytest.fixture(scope="module")
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from support.live_proxy import running
-
-    app = create_model_server(8_000, scripted)
-    app.router.routes.append(Route("/v1/files", _files, methods=["POST"]))
-    with serving(app) as url:
-        port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])
-        with running(tmp_path_factory.mktemp("clients"), upstream_port=port) as proxy:
-            yield proxy.base_url
+    model = model_server(8_000)
+    model.beside = _files
+    with running_before(model, tmp_path_factory.mktemp("clients")) as proxy:
+        yield proxy.base_url
 
 
 def test_openai_python_gets_answers_streams_lists_and_uploads(base_url: str) -> None:

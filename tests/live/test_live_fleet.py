@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
-from support.journey import call, long_text, model_server, result
+from support.journey import call, long_text, result
 from support.live_proxy import Proxy, running_together
 from support.s3_server import new_bucket, s3_server
 from support.state_server import StateServer, needs_state_server
-from support.upstream import ScriptedModel, listening
+from support.upstream import ScriptedModel, listening, model_server
 from support.waiting import PATIENCE_SECONDS
 
 from live.test_live_replicas import nginx_before

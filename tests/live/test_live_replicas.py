@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.journey import call, long_text, model_server, result
-from support.upstream import ScriptedModel, listening
+from support.journey import call, long_text, result
+from support.upstream import ScriptedModel, listening, model_server
 from support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from tools.ports import held_port

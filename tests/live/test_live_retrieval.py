@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scripted_model import scripted
+from support.live_proxy import running_before
 from support.sdks import openai_python
-from support.serving import serving
+from support.upstream import model_server
 from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, SocketServer, chunk, soon
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.demo import create_model_server
 
 TOOLS: Any = [
     {
@@ -41,12 +40,8 @@ def request(script: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from support.live_proxy import running
-
-    with serving(create_model_server(8_000, scripted)) as url:
-        port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])
-        with running(tmp_path_factory.mktemp("retrieval"), upstream_port=port) as proxy:
-            yield proxy.base_url
+    with running_before(model_server(8_000), tmp_path_factory.mktemp("retrieval")) as proxy:
+        yield proxy.base_url
 
 
 @pytest.mark.parametrize("script", [PURE, MIXED], ids=["pure", "mixed"])

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from support.journey import KEY, World, long_text, world
-from support.keeping_server import keeping
 from support.sdks import openai_python
 from support.upstream import Call, Reply, ScriptedModel
+from support.upstream.keeping import keeping
 
 TOOLS: Any = [{"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}]
 PAGE = "line 2500: value"

@@ -22,19 +22,11 @@ import structlog
 from proxy.app import create_app
 from proxy.config import Settings
 from proxy.demo import raise_defects
-from proxy.demo.model_server import CREATED, MODEL
-from support.scripted_model import scripted
 from support.serving import serving
-from support.upstream import Over, ScriptedModel, following, listening, valid
+from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS, wait_until
 
 KEY = "sk-key-canary"
-
-
-def model_server(window_tokens: int) -> ScriptedModel:
-    """A model with a window that plays the script in its newest user message."""
-    listed = {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "context-proxy"}
-    return ScriptedModel([valid, Over("total", window_tokens, "openai")], following(scripted), lists=[listed])
 
 
 @dataclass

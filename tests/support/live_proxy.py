@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from proxy.demo import raise_defects
+from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS
 from tools.ports import held_port
 
@@ -62,6 +64,13 @@ Start = Callable[..., Proxy]
 def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) -> Iterator[Proxy]:
     """A proxy that listens; `settings` are environment variables without their prefix."""
     with running_together([folder], *flags, upstream_port=upstream_port, **settings) as (proxy,):
+        yield proxy
+
+
+@contextlib.contextmanager
+def running_before(model: ScriptedModel, folder: Path, *flags: str, **settings: str) -> Iterator[Proxy]:
+    """The same before a scripted model."""
+    with listening(model) as url, running(folder, *flags, upstream_port=urlsplit(url).port or 0, **settings) as proxy:
         yield proxy
 
 

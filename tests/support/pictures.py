@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.demo import Incident, Reply, Toolbox, create_model_server, make_incident
+from proxy.demo import Incident, Toolbox, make_incident
 from support.browser import CHROMIUM, Page, browser
 from support.serving import serving
+from support.upstream import Answer, Sent, listening, model_server, words
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 WIDE, PHONE = (1440, 900), (390, 844)
@@ -48,22 +48,9 @@ AGENTS: Final = (
 IN_THE_PICTURE: Final = AGENTS[-1].model
 
 
-class Busy:
-    """A model server that sometimes refuses for a rate."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._count = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._count += scope["path"].endswith("/completions")
-        if self._count % 40 != 39 or not scope["path"].endswith("/completions"):
-            await self._app(scope, receive, send)
-            return
-        body = b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}'
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 429, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+def busy(sent: Sent) -> Answer | None:
+    """Refuse for a rate, sometimes."""
+    return sent.face.error("Rate limit reached", 429, code="rate_limit_exceeded") if sent.number % 40 == 39 else None
 
 
 def requests_of(agent: Agent, incident: Incident, folder: Path) -> Iterator[dict[str, Any]]:
@@ -124,9 +111,10 @@ def main() -> int:
         print("no Chromium is installed; on Debian: apt-get install chromium", file=sys.stderr)
         return 2
     folder = Path(tempfile.mkdtemp(prefix="context-proxy-pictures-"))
-    model = Busy(create_model_server(max(WINDOWS.values()), lambda _: Reply("I read on.")))
+    model = model_server(max(WINDOWS.values()))
+    model.rules, model.says = [busy, *model.rules], words("I read on.")
     try:
-        with serving(model) as upstream:
+        with listening(model) as upstream:
             models = [{"match": name, "context_window": tokens} for name, tokens in WINDOWS.items()]
             given = {"upstream": {"base_url": upstream}, "data_dir": folder / "data", "models": models}
             with serving(create_app(Settings(**given))) as url:

@@ -25,13 +25,10 @@ from typing import Final, TypeVar
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from support.scripted_model import scripted
-from support.serving import serving
+from support.upstream import listening, model_server
 
 from proxy.commands.run import LOG_NAME
 from proxy.demo.agent import HasDefect, raise_defects
-from proxy.demo.model_server import create_model_server
 from tools.e2e import captures, ollama_runs, wire_runs
 from tools.e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
@@ -51,21 +48,6 @@ class Run:
     well: bool
     seconds: float
     last_words: str
-
-
-@dataclass
-class CountedModel:
-    """The model server, and how many requests it has refused."""
-
-    app: ASGIApp
-    refusals: int = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def counted(message: Message) -> None:
-            self.refusals += message.get("status") == 400
-            await send(message)
-
-        await self.app(scope, receive, counted)
 
 
 def work(client: Client, base_url: str, before: Sequence[str] = ()) -> Run:
@@ -154,19 +136,19 @@ def chosen(clients: Sequence[T], names: list[str]) -> list[T]:
 def chat_rows(names: list[str], console: Console, table: Table) -> int:
     """The clients of chat completions; returns how many rows are not as they should be."""
     failed = 0
-    counted = CountedModel(create_model_server(WINDOW_TOKENS, scripted))
+    upstream = model_server(WINDOW_TOKENS)
     with (
         tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as kept,
-        serving(counted) as model,
+        listening(upstream) as model,
     ):
         for client in chosen(CLIENTS, names):
             console.print(f"{client.name} …", style="dim")
             client.install()
             folder = Path(kept, client.name)
             folder.mkdir()
-            counted.refusals = 0
-            direct, refusals = work(client, model), counted.refusals
-            counted.refusals = 0
+            upstream.sent.clear()
+            direct, refusals = work(client, model), upstream.refusals
+            upstream.sent.clear()
             flags = ["--upstream", model, "--context-window", str(WINDOW_TOKENS), "--data-dir", str(folder)]
             proxied = work(client, model, [sys.executable, "-m", "proxy", "run", *flags, "--"])
             try:
@@ -179,7 +161,7 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
                 client.name,
                 in_short(direct, refusals),
                 in_short(proxied),
-                f"{len(requests)} requests, {counted.refusals} refused; window {WINDOW_TOKENS}, "
+                f"{len(requests)} requests, {upstream.refusals} refused; window {WINDOW_TOKENS}, "
                 f"the largest {largest.get('tokens_before')} tokens, sent as {largest.get('tokens_after')}",
             )
             failed += not refusals or not proxied.well

@@ -1,6 +1,7 @@
 """The scripted upstream of all tests: a model server behind any API that counts, refuses, says and delivers as told."""
 
 from support.upstream.faces import FACES as FACES
+from support.upstream.mind import scripted as scripted
 from support.upstream.model import ScriptedModel as ScriptedModel
 from support.upstream.model import breaking_off as breaking_off
 from support.upstream.model import resetting as resetting
@@ -36,6 +37,7 @@ from support.upstream.sockets import answering as answering
 from support.upstream.sockets import listening as listening
 from support.upstream.work import OverAtStep as OverAtStep
 from support.upstream.work import following as following
+from support.upstream.work import model_server as model_server
 from support.upstream.work import worker as worker
 from support.upstream.work import working as working
 from support.upstream.work import works_in as works_in

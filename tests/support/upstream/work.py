@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from proxy.demo.incident import Policy
+from proxy.demo.model_server import CREATED, FLAVOURS, MODEL
+from support.upstream.mind import scripted
 from support.upstream.model import ScriptedModel
 from support.upstream.replies import Answer, Call, calls_of, next_reply, steps_done
 from support.upstream.script import Over, Reply, Rule, Says, Sent, valid
@@ -70,3 +72,10 @@ def following(policy: Policy) -> Says:
         return Reply(reply.text, [Call(call.name, call.arguments) for call in reply.calls])
 
     return says
+
+
+def model_server(window_tokens: int, flavour: str = "openai") -> ScriptedModel:
+    """The demo's model server: a model with a window that plays the script in its newest user message."""
+    listed = {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "context-proxy"}
+    lists = [listed | dict(FLAVOURS[flavour].model_fields(window_tokens))]
+    return ScriptedModel([valid, Over("total", window_tokens, flavour)], following(scripted), lists=lists)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from support.upstream import Answer, Json, Over, Replies, Reply, Rule, ScriptedModel, Sent
+from support.upstream.model import ScriptedModel
+from support.upstream.replies import Answer, Json, Reply
+from support.upstream.script import Over, Replies, Rule, Sent
 
 
 def keeping(*replies: Reply) -> ScriptedModel:

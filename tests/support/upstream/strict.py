@@ -13,7 +13,9 @@ from itertools import count
 from typing import Any, Final
 
 from support.spellings import SEAL, SPELLINGS, Items, Json
-from support.upstream import Answer, Has, Over, Rule, ScriptedModel, Sent, well_formed, words
+from support.upstream.model import ScriptedModel
+from support.upstream.replies import Answer
+from support.upstream.script import Has, Over, Rule, Sent, well_formed, words
 
 LIMIT_TOKENS: Final = 8_000
 REASONS: Final = ("image", "seal", "pairing", "length", "unnumbered", "tool")
