@@ -115,6 +115,8 @@ class ModelLimits(Struct, frozen=True):
     """The bytes of the request; set only by learning."""
     input_chars: int | None = None
     """The characters of the prompt; set only by learning."""
+    at_most: Mapping[str, int] | None = None
+    """Every other limit, by its name."""
 
 
 NOTHING: Final = ModelLimits()

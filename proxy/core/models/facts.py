@@ -35,6 +35,8 @@ RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
 CONFIRMED: Final = "confirmed "
 """Followed by a counter: the same, as far as a refusal has confirmed it."""
+AT_MOST: Final = "at most "
+"""Followed by the name of any other limit that a refusal has stated."""
 IMAGE: Final = "image "
 """Followed by an `image_key`: the tokens of such an image."""
 

@@ -104,6 +104,8 @@ class ModelProfile(Struct, frozen=True):
     """Limit of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
     """Limit of the prompt alone, where an upstream limits its characters."""
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    """Every other limit, by its name: of several sources, the smallest."""
     suffix: str = ""
     """Suffix of the name under which lessons about it are kept, if its requests select a window."""
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -144,6 +144,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
             taken_tokens=None if taken is None else int(taken.value),
             rate_tokens=None if rate is None else int(rate.value),
             prompt_rate_tokens=None if of_prompts is None else int(of_prompts.value),
+            at_most={name: int(most) for name, most in facts.values(self.facts, facts.AT_MOST, by).items()} or None,
             cuts_silently=cut is not None or None,
             certainty=Certainty.INFERRED if is_inferred else Certainty.STATED if window is None else Certainty.LEARNED,
         )

@@ -328,6 +328,11 @@ class Learning:
         if is_rate and self._learn(model, by, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: tokens}):
             logger().info("limit_learned", model=key_of(model), limit_tokens=tokens, per="minute")
 
+    def note_limit(self, model: str, name: str, value: int, by: str = "") -> None:
+        """Keep any other limit that a refusal has stated."""
+        if self._learn(model, by, {f"{facts.AT_MOST}{name}": value}):
+            logger().info("limit_learned", model=key_of(model), limit=name, at_most=value)
+
     def note_tool_refused(self, model: str, by: str = "") -> None:
         """Keep that an upstream does not accept the proxy's own tool."""
         if self._learn(model, by, {facts.REFUSES_OUR_TOOL: 1}):

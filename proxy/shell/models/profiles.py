@@ -264,6 +264,7 @@ class ModelResolver:
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
         values |= _inputs(one[0] for one in (*first, *sources) if one is not None)
+        values["at_most"] = _smallest((one[0].at_most or {}) for one in (*first, *sources) if one is not None)
         if certainty is Certainty.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
         return ModelProfile(
@@ -314,6 +315,14 @@ def _inputs(stated: Iterable[ModelLimits]) -> Mapping[str, frozenset[Modality]]:
             reads |= limits.modalities & unstated
             unstated &= limits.unstated or frozenset()
     return {} if unstated == frozenset(Modality) else {"modalities": reads, "unstated": unstated}
+
+
+def _smallest(stated: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    """By name, the smallest that any source states."""
+    found: dict[str, int] = {}
+    for limits in stated:
+        found |= {name: min(most, found.get(name, most)) for name, most in limits.items()}
+    return found
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:

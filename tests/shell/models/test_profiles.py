@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,8 +16,8 @@ from support.waiting import until
 
 from proxy.config import Settings
 from proxy.core.models import Certainty, Modality, ModelProfile, stating
-from proxy.shell.models import Catalogue, ModelResolver
-from proxy.shell.models.profiles import MAX_PROFILES
+from proxy.shell.models import Catalogue, Learning, ModelResolver
+from proxy.shell.models.profiles import MAX_PROFILES, _smallest
 from proxy.wire import ModelLimits
 
 BASE = "https://llm.example.org/v1"
@@ -57,12 +58,12 @@ class Taught:
         return ""
 
 
-def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings: Any) -> ModelResolver:
+def resolver(learned: tuple[ModelLimits, str] | Taught | Learning | None = None, **settings: Any) -> ModelResolver:
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
     return ModelResolver(
         made,
         upstream=RespxUpstream(made.upstream),
-        learning=learned if isinstance(learned, Taught) else Taught(learned),
+        learning=learned if isinstance(learned, Taught | Learning) else Taught(learned),
         catalogue=Catalogue(made.upstream.base_url, lambda: CATALOGUE),
     )
 
@@ -362,3 +363,13 @@ async def test_what_a_server_has_allocated_says_nothing_of_requests_that_state_t
         made = resolver(Lessons(models=("m", stating("m", 50_000))), upstream={"base_url": "http://127.0.0.1:8000/v1"})
         assert await made.discovery.ask() is None
     assert compared == ["m"]
+
+
+def test_every_other_limit_reaches_the_profile_and_the_smallest_counts(tmp_path: Path) -> None:
+    found = resolver(Learning(tmp_path, BASE))
+    found.learning.note_limit("gpt-5", "images", 100, "k1")
+    found.learning.note_limit("gpt-5", "images", 50, "k1")
+    found.learning.note_limit("gpt-5", "pages", 100, "k1")
+    assert found.profile("gpt-5", "k1").at_most == {"images": 50, "pages": 100}
+    assert found.profile("gpt-5", "k2").at_most == {}
+    assert _smallest([{"images": 20}, found.profile("gpt-5", "k1").at_most]) == {"images": 20, "pages": 100}
