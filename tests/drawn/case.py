@@ -147,8 +147,6 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Limit of all artifacts together."""
     replicas: bool = False
     """Whether two proxies serve it in turn, which share what they learn through Redis."""
-    tries: bool = False
-    """Whether every second request that has to be cut tries if a learned limit still binds."""
 
 
 def drawn(draw: random.Random) -> Case:
@@ -175,7 +173,6 @@ def drawn(draw: random.Random) -> Case:
         has_bucket=draw.random() < 0.25,
         quota_bytes=draw.choice((None, None, 30_000)),
         replicas=draw.random() < 0.25,
-        tries=draw.random() < 0.25,
     )
 
 

@@ -33,7 +33,7 @@ from drawn.case import SETTINGS, Case, Turn
 from drawn.upstream import DrawnUpstream
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.shell.models import calibration, shared_state
+from proxy.shell.models import shared_state
 from proxy.shell.planning import planner
 from proxy.shell.relay import Relay
 
@@ -149,7 +149,6 @@ async def started(case: Case, folder: Path, *, remembers: bool = True) -> AsyncI
             stack.enter_context(mock.patch.dict(os.environ, {f"AWS_{name}": given for name, given in found.items()}))
         if not remembers:
             stack.enter_context(mock.patch.object(planner, "MEMORY_BYTES", -1))
-        stack.enter_context(mock.patch.object(calibration, "EVERY", 2 if case.tries else calibration.EVERY))
         stack.enter_context(mock.patch.object(shared_state, "COMPARE_SECONDS", 0.01))
         apps, secret = [], os.urandom(32)
         for place in ("one", "two")[: 1 + (case.replicas and PROGRAM is not None)]:

@@ -12,7 +12,6 @@ from support.overflow_words import assert_valid, conversation, estimate, openai_
 from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, streaming
 from support.upstream.sockets import Connection, Request
 
-from proxy.shell.models import EVERY
 from proxy.shell.relay import HELD_BYTES
 
 EMPTY_BODIES = pytest.mark.parametrize(
@@ -266,19 +265,6 @@ async def counting(connection: Connection, request: Request) -> None:
     tokens = estimate(request.body)
     usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
     await saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode())(connection, request)
-
-
-async def test_what_is_taken_in_full_later_refutes_a_400_without_a_word(tmp_path: Path) -> None:
-    """A gateway that fails now and then, at any length: https://github.com/earendil-works/pi/issues/9482"""
-    body, sent = conversation(9_500, exchanges=60, model="m"), list[int]()
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, b""), counting)
-        assert (await stage.ask(body)).attempts == "2"
-        while not sent or sent[-1] < estimate(body):
-            assert len(sent) < 3 * EVERY
-            stage.model.plays(counting)
-            assert (await stage.ask(body)).attempts == "1"
-            sent.append(estimate(stage.model.bodies[0]))
 
 
 async def test_a_400_with_a_word_passes_after_one_send(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The proxy learns the cost of a model's images: a loop of screenshots is refused once, not at every turn."""
+"""Images that cost more than they should: a loop of screenshots is refused once, not at every turn."""
 
 from __future__ import annotations
 

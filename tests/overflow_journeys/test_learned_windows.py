@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from support.overflow_stage import Received, Stage, staged
-from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long, without_numbers
+from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
 from support.upstream.sockets import Connection, Request
-
-from proxy.shell.models import EVERY
 
 WORDS = "the unit started and wrote its state, then it waited for the next message to arrive; "
 GPT = "gpt-4o"
@@ -80,40 +78,16 @@ async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_t
         assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
 
 
-@pytest.mark.parametrize(
-    ("refusal", "sightings"), [(saying(400, too_long(6_000, 15_000)), 2), (saying(400, without_numbers()), 1)]
-)
-async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(
-    tmp_path: Path, refusal: Scene, sightings: int
-) -> None:
-    async with staged(tmp_path, **window(20_000)) as stage:
-        body = conversation(15_000, model="m")
-        for _ in range(sightings):
-            assert (await answer_to(stage, body, refusal, accepting)).status == 200
-        sent = []
-        while not sent or sent[-1] < 14_000:
-            assert len(sent) < 3 * EVERY, sent
-            assert (await answer_to(stage, body, counting(128_000))).attempts == "1"
-            sent.append(estimate(stage.model.bodies[0]))
-        if sightings == 2:  # a search continues from each trial
-            assert sum(tokens > sent[0] for tokens in sent) <= 3
-
-
-async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_the_prefix_stays(tmp_path: Path) -> None:
+async def test_a_learned_window_costs_no_further_send_and_the_prefix_stays(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(20_000)) as stage:
         body = conversation(15_000, model=GPT)
         await answer_to(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         await answer_to(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
-        tried, kept = [], []
-        for number in range(3 * EVERY + 2):
-            answer = await answer_to(stage, body, *[counting(6_000)] * 2)
-            assert answer.status == 200
-            kept.append(stage.model.bodies[-1])
-            if answer.attempts == "2":
-                tried.append(number)
-        assert len(tried) == 2
-        assert all(kept[number] == kept[number - 1] for number in tried)
-        assert len(set(kept)) <= 3  # as the ratio of the estimate is adopted in finer steps while little was seen
+        kept = set()
+        for _ in range(70):
+            assert (await answer_to(stage, body, counting(6_000))).attempts == "1"
+            kept.add(stage.model.bodies[0])
+        assert len(kept) <= 2  # as the ratio of the estimate is adopted in finer steps while little was seen
 
 
 async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from support.overflow_words import (
     conversation,
     estimate,
     openai_error,
-    too_long,
     too_long_with_reply,
     window,
 )
@@ -253,16 +252,6 @@ async def test_a_second_send_has_a_reply_that_fits_whatever_the_settings_leave(
             answer = await stage.ask(conversation(9_500, max_tokens=reply))
             assert answer.status == 200
             assert answer.attempts == "1" or turn == 0 or reply < 8_000
-
-
-async def test_a_window_is_not_tried_while_a_rate_is_smaller(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        await answer_to(stage, conversation(9_500), 6_000)
-        body = conversation(20_000)
-        stage.model.plays(saying(400, too_long(8_000, 9_000)), allowing(6_000))
-        await stage.ask(body, authorization="Bearer one")
-        seen = [(await answer_to(stage, body, 6_000)).attempts for _ in range(40)]
-        assert seen == ["1"] * 40
 
 
 async def test_a_rate_is_no_evidence_of_a_full_window(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, EVENTS, STREAM, accepting, saying
 from support.upstream.sockets import Connection, Request
 
-from proxy.shell.models import EVERY
-
 
 @dataclass
 class Unnamed:
@@ -78,29 +76,9 @@ async def test_a_growing_session_meets_few_refusals_and_then_none(tmp_path: Path
             call = {"id": f"c{turn}", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
             result = {"role": "tool", "tool_call_id": f"c{turn}", "content": f"{turn}: " + "it waited and wrote; " * 70}
             body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
-    trials = [tokens for tokens in server.refused[1:] if tokens > server.refused[0]]
-    assert len(trials) <= len(attempts) // EVERY
-    assert len(server.refused) - len(trials) <= 3, server.refused
+    assert len(server.refused) <= 3, server.refused
+    assert attempts.count("1") >= len(attempts) - 3
     assert max(server.taken[-30:]) > 0.85 * server.limit, "and the limit is found nearly"
-
-
-@SAYINGS
-async def test_a_refused_trial_of_a_larger_window_leaves_the_ordinary_send_its_cure(
-    tmp_path: Path, refusal: bytes
-) -> None:
-    server, attempts = Unnamed(20_000, refusal), list[str | None]()
-    async with staged(tmp_path) as stage:
-        for number in range(3 * EVERY):
-            tried = len(server.refused)
-            stage.model.plays(server, server, server)
-            answer = await stage.ask(conversation(40_000 + 10 * number, exchanges=60, model="m"))
-            assert answer.status == 200, server.refused
-            attempts.append(answer.attempts)
-            if number > 6 and len(server.refused) > tried + 1:
-                break
-            if number == 6:  # by now the limit is learned; it shrinks with the next trial
-                server.shrinks_over = max(server.taken)
-    assert attempts[-1] == "3"
 
 
 @SAYINGS

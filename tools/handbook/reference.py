@@ -191,7 +191,6 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "a refusal printed a window smaller than the configured one; requests are fitted to the smaller one until it "
         "is refuted or forgotten",
     ),
-    (("window_tried",), "a learned limit may have grown: to find out, this request is cut less and sent larger"),
     (
         ("upstream_truncated_silently", "cut_retried"),
         "the upstream counted far less than was sent; what it certainly reads whole was sent next",

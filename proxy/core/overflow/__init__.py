@@ -6,7 +6,7 @@ knows how an error is encoded.
 
 from __future__ import annotations
 
-from proxy.core.overflow.proofs import costs_seen, images_in, may_be_of_a_cut, window_of_a_cut
+from proxy.core.overflow.proofs import images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.refusal import (
     does_not_fit,
     empty_twice,
@@ -67,7 +67,6 @@ __all__ = [
     "Unit",
     "Verdict",
     "VerdictKind",
-    "costs_seen",
     "does_not_fit",
     "empty_twice",
     "fixed_tokens",

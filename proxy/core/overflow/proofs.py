@@ -1,20 +1,18 @@
-"""Proofs beside the words of a refusal: the client's own words, silent cuts of prompts, costs of images.
+"""Proofs beside the words of a refusal: the client's own words, silent cuts of prompts, images in them.
 
 Rule: words that a client may have written are no evidence of a model's limit: other clients would pay for it. A count
-that a different tokenizer may explain proves nothing, and one that cannot be an image's cost is ignored.
+that a different tokenizer may explain proves nothing.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from proxy.core.conversation import Message, seen
 from proxy.core.overflow.report import Counted, SentText, Verdict
-from proxy.core.tokens import Counter, ImageCounter, image_key, tokens_of_image
 
 _BESIDE: Final = r"[^\s\d]{1,40}"
 """A word beside a number: by itself, a number such as 4096 occurs in many conversations."""
@@ -107,50 +105,7 @@ def window_of_a_cut(
     return window if window < expected else None
 
 
-LARGEST_IMAGE_TOKENS: Final = 32_768
-"""Twice the largest cost that any rule gives for one image (`max_pixels` of Qwen2-VL: 16 384)."""
-_STEP_TOKENS: Final = 16
-"""A cost is rounded up to a multiple of this: frames and a slightly low count of the text are no news."""
-_TOO_LOW: Final = 1.02
-_TOO_HIGH: Final = 0.85
-"""Times the known cost: a cost that is too low ends in refusals, one that is too high only wastes context."""
-_TEXT_MAY_BE_OFF: Final = 0.3
-"""Largest error, as a share, of an unconfirmed estimate of text."""
-_OF_IMAGES: Final = 0.15
-"""Largest share of the images' assumed cost that an error in the text's count may account for."""
-
-
 def images_in(messages: Iterable[Message]) -> dict[tuple[tuple[int, int] | None, str | None], int]:
     """How many images of each size in pixels and detail the messages contain."""
     found = (image for message in messages if message.images for image in message.media())
     return dict(Counts(seen(image) for image in found if image is not None))
-
-
-def costs_seen(
-    images: Mapping[tuple[tuple[int, int] | None, str | None], int],
-    counter: Counter,
-    estimate_tokens: int,
-    prompt_tokens: int,
-    ratio: float | None,
-) -> dict[str, int]:
-    """The cost of images, by `image_key`, where it differs from the counter's; empty if it does not, or if nothing can
-    be concluded.
-
-    `estimate_tokens`: of the whole prompt by this counter; `prompt_tokens`: as the upstream counted it; `ratio`: its
-    tokens of text per token of ours, None if nothing has confirmed it.
-    """
-    costs = {image: tokens_of_image(counter, *image) for image in images}
-    held = sum(costs[image] * count for image, count in images.items())
-    text = (estimate_tokens - held) * (1.0 if ratio is None else ratio)
-    known = dict(counter.learned) if isinstance(counter, ImageCounter) else {}
-    new = {image for image in images if image_key(*image) not in known} or set(images)
-    surely = sum(costs[image] * count for image, count in images.items() if image not in new)
-    held, seen = held - surely, prompt_tokens - text - surely
-    if not held or seen <= 0 or (ratio is None and text * _TEXT_MAY_BE_OFF > seen * _OF_IMAGES):
-        return {}
-    if held * _TOO_HIGH <= seen <= held * _TOO_LOW:
-        return {}
-    # One sum cannot tell several new sizes apart, so all of them are scaled alike.
-    steps = {image: math.ceil(round(costs[image] * seen / held / _STEP_TOKENS, 6)) for image in new}
-    found = {image_key(*image): count * _STEP_TOKENS for image, count in steps.items()}
-    return found if all(cost <= LARGEST_IMAGE_TOKENS for cost in found.values()) else {}

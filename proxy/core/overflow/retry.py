@@ -57,7 +57,6 @@ class AttemptKind(StrEnum):
     """The kind of a send."""
 
     FIRST = "first"
-    AS_KNOWN = "as_known"
     REPEATED = "repeated"
     SHORTER_REPLY = "shorter_reply"
     EMERGENCY = "emergency"
@@ -69,8 +68,6 @@ class AttemptKind(StrEnum):
     REPAIRED = "repaired"
 
 
-_UNCHANGED: Final = frozenset({AttemptKind.AS_KNOWN, AttemptKind.REPEATED})
-"""Sends that answer what was the proxy's own idea, or an accident: the request has not used its cure."""
 _CURED: Final = {
     AttemptKind.REPEATED: VerdictKind.EMPTY,
     AttemptKind.FEWER_BYTES: VerdictKind.BYTES,
@@ -150,13 +147,11 @@ class Situation(Struct, frozen=True):
     original_could_fit: bool
     """Whether the original request fits the window by our estimate."""
     terms: Terms = Terms()
-    """Terms of its plan, or of the known size if this is a larger one."""
+    """Terms of its plan."""
     search: Search | None = None
     """The search for the limit if this is refused without a number; None: its size is unknown."""
     guess_tokens: int | None = None
     """The size of a prompt, by our estimate, that is sent next in that case; None: nothing is known to fit."""
-    tried_over_tokens: int | None = None
-    """The learned window, if what was sent is larger to find out whether that window still holds."""
     has_our_tool: bool = False
     """Whether the proxy's own tool is in its list."""
     fixed_tokens: int = 0
@@ -232,7 +227,7 @@ def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attemp
         return ()
     kinds = {cure.kind for cure in cures}
     found = _cure(outcome, situation, may_be_accident=AttemptKind.REPEATED not in kinds)
-    if not found or kinds <= _UNCHANGED or found[0].kind is AttemptKind.REPEATED:
+    if not found or kinds <= {AttemptKind.REPEATED} or found[0].kind is AttemptKind.REPEATED:
         return found
     cure = found[0]
     if cure.kind is AttemptKind.ORIGINAL and kinds == {AttemptKind.WITHOUT_TOOL}:
@@ -255,9 +250,6 @@ def _cure(outcome: Outcome, situation: Situation, *, may_be_accident: bool) -> S
     """Attempts that may be accepted after this refusal. `may_be_accident`: whether silence may be one of the
     connection, as the same bytes have not been met with it twice."""
     verdict, terms = outcome.verdict, situation.terms
-    is_too_large = verdict.is_overflow or verdict.is_suspect or outcome.is_over_bytes
-    if is_too_large and _still_holds(verdict, situation.tried_over_tokens):
-        return [Attempt(AttemptKind.AS_KNOWN)]
     if verdict.is_silent and verdict.is_suspect and may_be_accident:
         return [Attempt(AttemptKind.REPEATED)]
     if verdict.is_overflow or verdict.is_over_rate:
@@ -351,11 +343,6 @@ _REFUSED_FOR_CONTENT: Final = frozenset(
 """Refusals that an edit of ours may have caused; the others would happen to the original, too."""
 _ABOUT_A_TOOL: Final = frozenset({VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.POLICY, VerdictKind.UNKNOWN})
 """Refusals that the proxy's own tool may have caused. COUNT: it may make a list one too long; OpenAI accepts 128."""
-
-
-def _still_holds(verdict: Verdict, tried_over_tokens: int | None) -> bool:
-    """Whether a refusal of a larger request does not contradict the size that is known to fit."""
-    return tried_over_tokens is not None and (verdict.limit is None or verdict.limit >= tried_over_tokens)
 
 
 def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:

@@ -1,6 +1,6 @@
 """Knowledge about models: profiles and their sources, lessons from refusals, token counters."""
 
-from proxy.shell.models.calibration import EVERY, LARGER, MIN_SAMPLES, PROVES, RATIO_STEP, Trials
+from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.catalogue import Catalogue, Price, Prices
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery, key_headers
 from proxy.shell.models.knowledge import key_of
@@ -9,11 +9,8 @@ from proxy.shell.models.profiles import SMALL_BODY_BYTES, ModelResolver, entry_o
 from proxy.shell.models.tokenizer import counter_for
 
 __all__ = [
-    "EVERY",
     "HOW_TO_STATE_A_WINDOW",
-    "LARGER",
     "MIN_SAMPLES",
-    "PROVES",
     "RATIO_STEP",
     "SMALL_BODY_BYTES",
     "Catalogue",
@@ -22,7 +19,6 @@ __all__ = [
     "ModelResolver",
     "Price",
     "Prices",
-    "Trials",
     "counter_for",
     "entry_of",
     "key_headers",

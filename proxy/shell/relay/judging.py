@@ -25,7 +25,6 @@ from proxy.core.overflow import (
     Unit,
     Verdict,
     VerdictKind,
-    costs_seen,
     images_in,
     may_be_of_a_cut,
     room_in_rate,
@@ -180,13 +179,10 @@ class Judge:
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
         if not is_exact or verdict.prompt is None or verdict.may_be_echo or not _is_comparable(counted):
             return
-        images = self._tokens_of_images(counted)
-        if images is None or images > estimate_tokens * _FEW_IMAGES:
-            self._learn_images(counted, estimate_tokens, verdict.prompt)
-        else:
-            model, counted_by = counted.request.known_as, counted.inputs.counted_by
-            text, seen = estimate_tokens - images, verdict.prompt - images
-            self._learning.note_count(model, counted_by, text, seen, counted.tenant)
+        model, counted_by = counted.request.known_as, counted.inputs.counted_by
+        few = self._tokens_of_few_images(counted) or 0  # of many the cost may be what is off
+        text, seen = estimate_tokens - few, verdict.prompt - few
+        self._learning.note_count(model, counted_by, text, seen, counted.tenant)
 
     def search_after(
         self, verdict: Verdict, refused: Planned, counted: Planned | None = None, *, is_second: bool = False
@@ -212,18 +208,9 @@ class Judge:
         beside = None if is_together else reply
         return self._learning.search_after(refused.request.known_as, size, beside, refused.tenant, scale, fixed)
 
-    def search_of(self, planned: Planned) -> Search | None:
-        """The search that bounds a request; None if it is bound by something else."""
-        is_bound = planned.inputs.profile.certainty is Certainty.INFERRED
-        return self._learning.search(planned.request.known_as, planned.tenant) if is_bound else None
-
     def passed_bytes(self, refused: Planned) -> int:
         """The largest body that was accepted, if that is smaller than what was refused; 0 if none was."""
         return self._learning.search_after(None, refused.plan.after.bytes, 0, refused.tenant).passed
-
-    def search_of_bytes(self, planned: Planned) -> Search | None:
-        """The search for the most bytes of a request."""
-        return self._learning.search(None, planned.tenant)
 
     def learn_search(
         self, verdict: Verdict, refused: Planned, counted: Planned | None = None, *, is_second: bool = False
@@ -301,12 +288,9 @@ class Judge:
         if profile.window_is_guessed:
             self._learning.note_taken(model, counted, profile.window_tokens, planned.tenant)
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
-        images = self._tokens_of_images(planned)
-        if images is None or images > estimate * _FEW_IMAGES:
-            self._learning.note_prompt(model, counted, planned.tenant)
-            if planned.is_here:
-                self._learn_images(planned, estimate, counted)
-        elif planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted)):
+        images = self._tokens_of_few_images(planned)
+        may_be_cut = planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted))
+        if images is None or may_be_cut:
             self._learning.note_prompt(model, counted, planned.tenant)
         else:
             may_cut = self._may_cut(profile)
@@ -334,8 +318,9 @@ class Judge:
             return False
         return may_be_of_a_cut(estimate, counted, ratio if is_measured else None, is_exact=own.exact)
 
-    def _tokens_of_images(self, planned: Planned) -> int | None:
-        """The estimate of the images in what was sent; None if its messages are elsewhere."""
+    def _tokens_of_few_images(self, planned: Planned) -> int | None:
+        """The estimate of the images in what was sent, if they are few; None if they are many, or its messages are
+        elsewhere."""
         if not planned.request.has_images:
             return 0
         if not planned.is_here:
@@ -343,19 +328,9 @@ class Judge:
         profile, may_hold = planned.inputs.profile, planned.wire.may_hold_images
         texts = counter_for(profile.tokenizer, profile.model)
         counter = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
-        images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
-        return sum(tokens_of_image(counter, *image) * count for image, count in images.items())
-
-    def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
-        """Compare the upstream's count of a prompt with images with their expected cost."""
-        profile = planned.inputs.profile
-        texts = counter_for(profile.tokenizer, profile.model)
-        ratio, calibrated = self._learning.ratio(planned.request.known_as, texts.name, planned.tenant, texts.exact)
-        counter = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
-        may_hold = planned.wire.may_hold_images
-        images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
-        seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
-        self._learning.note_images(planned.request.known_as, seen, planned.tenant)
+        found = images_in(message for message in planned.plan.sent if may_hold(message.raw))
+        tokens = sum(tokens_of_image(counter, *image) * count for image, count in found.items())
+        return tokens if tokens <= planned.plan.after.tokens * _FEW_IMAGES else None
 
 
 def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:

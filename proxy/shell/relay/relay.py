@@ -140,16 +140,14 @@ class Relay:
         if b"accept-encoding" in named:
             read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        larger = None
         if planned.plan.artifacts:
             planned = await self._sends.kept(planned, whose, record)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, whose, record)
-            larger = await self._sends.larger(planned, whose, record)
         if planned.request.is_rewritten:  # as the client would have written it
             sent_headers = without_encoding(sent_headers)
             received.become(planned.request.body)
-        pending = PendingRequest(target, sent_headers, received, planned, whose, kept, larger=larger, early=early)
+        pending = PendingRequest(target, sent_headers, received, planned, whose, kept, early=early)
         self._recorder.plan_made(record)
         answer, send, outcome = await self._climb(pending, record)
         if (
@@ -160,10 +158,7 @@ class Relay:
             await kept.rest()
             rounds = ToolLoop(self._retrieval, self._send_round, pending, record, send.planned)
             return Served(await watched(answer, rounds), send, outcome)
-        if planned.request.has_images:  # what they cost is learned at the end, from its messages
-            await kept.rest()
-        else:
-            kept.drop()
+        kept.drop()
         return Served(answer, send, outcome)
 
     @property
@@ -206,7 +201,7 @@ class Relay:
         planned = await self._sends.kept(pending.planned, pending.tenant, record)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, pending.tenant, record)
-        response, send, outcome = await self._climb(structs.replace(pending, planned=planned, larger=None), record)
+        response, send, outcome = await self._climb(structs.replace(pending, planned=planned), record)
         await pending.kept.rest()
         return response, send.planned, "" if _is_better(outcome) else f"HTTP {response.status}"
 

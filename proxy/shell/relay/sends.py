@@ -7,7 +7,6 @@ bytes. Nothing is sent here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
@@ -36,11 +35,10 @@ from proxy.core.text import Discreet
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.http import Received
-from proxy.shell.models import LARGER, PROVES, Trials
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PassEarly
-from proxy.shell.resources import Kept, logger
+from proxy.shell.resources import Kept
 from proxy.shell.telemetry import RequestRecord
 from proxy.shell.upstream import Headers
 
@@ -98,8 +96,6 @@ class PendingRequest(Discreet, frozen=True):
     follows knows no other page."""
     is_last: bool = False
     """Whether nothing is sent if it is refused."""
-    larger: Planned | None = None
-    """A larger plan that is sent first, to find out whether a learned window is still right."""
     early: EarlyBytes | None = None
     """Takes what a response sends before it has content; None: those bytes wait for the rest."""
     cures: tuple[Attempt, ...] = ()
@@ -113,14 +109,7 @@ class PendingRequest(Discreet, frozen=True):
         headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
         cures, unproven = (*self.cures, send.attempt), (*self.unproven, send)
         again = self.again if send.planned is self.planned else None
-        return structs.replace(
-            self, headers=headers, planned=send.planned, larger=None, again=again, cures=cures, unproven=unproven
-        )
-
-    @property
-    def first(self) -> Planned:
-        """The plan that is sent first."""
-        return self.larger or self.planned
+        return structs.replace(self, headers=headers, planned=send.planned, again=again, cures=cures, unproven=unproven)
 
     @property
     def heals(self) -> bool:
@@ -140,15 +129,13 @@ class Sends:
     def __init__(self, settings: Settings, planner: Planner, store: ArtifactStore, judge: Judge) -> None:
         self._retries = settings.overflow.retry
         self._language = settings.language
-        self._most_bytes = settings.defaults.max_request_bytes or math.inf
         self._planner = planner
         self._store = store
         self._judge = judge
-        self._trials = Trials()
 
     def first(self, pending: PendingRequest) -> Send:
         """The first send of a request. Raises ContextOverflow if nothing may be sent."""
-        first = pending.larger or pending.planned
+        first = pending.planned
         if not first.plan.may_be_sent:
             raise self._refusal(first)
         return Send(_FIRST, first, first)
@@ -178,12 +165,7 @@ class Sends:
                 self._judge.learn_search(verdict, refused, is_second=not sent.is_first)
             return None
         attempt, planned = attempts[0], refused
-        if attempt.kind is AttemptKind.AS_KNOWN:
-            planned = pending.planned
-            profile = planned.inputs.profile
-            if verdict.limit is not None:
-                self._trials.note_confirmed((profile.known_as, pending.tenant, profile.window_tokens))
-        elif attempt.terms is not None:
+        if attempt.terms is not None:
             asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
             if asking is not None:
                 return Send(attempt, asking.with_reply(attempt.reply_tokens), refused, verdict)
@@ -198,7 +180,7 @@ class Sends:
 
     def _situation(self, pending: PendingRequest, verdict: Verdict) -> Situation:
         """Input to the retry strategy."""
-        first = pending.first
+        first = pending.planned
         plan = first.plan
         search = self._judge.search_after(verdict, first)
         guess = None if search is None else int(search.guess / first.inputs.budget.ratio)
@@ -212,7 +194,6 @@ class Sends:
             terms=pending.planned.inputs.terms._replace(keeping=True),
             search=search,
             guess_tokens=guess if guess is not None and guess < plan.after.tokens else None,
-            tried_over_tokens=None if pending.larger is None else pending.planned.inputs.profile.window_tokens,
             has_our_tool=first.offered,
             fixed_tokens=plan.fixed_tokens,
             passed_bytes=self._judge.passed_bytes(first),
@@ -296,49 +277,6 @@ class Sends:
         planned = await self._planner.again(planned, _unkept(planned.inputs.terms))
         record.note_plan(planned)
         return planned
-
-    async def larger(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned | None:
-        """A plan for more than a learned limit is known to hold, made now and then when that limit required a cut: if
-        the upstream accepts it, the limit has grown."""
-        excess = planned.plan.budget.ceiling.excess(planned.plan.before)
-        if excess is None:
-            return None
-        is_of_bytes = excess.bytes and planned.plan.budget.bytes_may_be_wrong
-        larger = await (self._of_more_bytes(planned) if is_of_bytes else self._of_more_tokens(planned))
-        # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
-        if larger is None or not larger.plan.fits or not await self._is_safe(larger, tenant):
-            return None
-        record.note_plan(larger)
-        logger().info(
-            "window_tried",
-            request_id=record.request_id,
-            model=larger.inputs.profile.model,
-            window_tokens=larger.inputs.profile.window_tokens,
-            tokens_after=larger.tokens_after,
-            bytes_after=larger.plan.after.bytes,
-        )
-        return larger
-
-    async def _of_more_tokens(self, planned: Planned) -> Planned | None:
-        profile, search = planned.inputs.profile, self._judge.search_of(planned)
-        may_have_grown = profile.certainty in (Certainty.LEARNED, Certainty.INFERRED) and not profile.cuts_silently
-        if not may_have_grown or profile.is_rated:  # a rate is met anew when it is forgotten
-            return None
-        window = profile.window_tokens
-        if not self._trials.is_due((profile.known_as, planned.tenant, window)):
-            return None
-        known, refused = (window, window) if search is None else (search.guess, search.refused)
-        goal = int(refused * LARGER / planned.plan.budget.ratio)
-        larger = await self._planner.again(planned, planned.inputs.terms._replace(goal_tokens=goal, keeping=True))
-        return larger if larger.tokens_after > known * PROVES else None
-
-    async def _of_more_bytes(self, planned: Planned) -> Planned | None:
-        search = self._judge.search_of_bytes(planned)
-        if search is None or not self._trials.is_due(("", planned.tenant, search.guess)):
-            return None
-        goal = int(min(search.refused * LARGER, self._most_bytes))
-        larger = await self._planner.again(planned, planned.inputs.terms._replace(goal_bytes=goal, keeping=True))
-        return larger if larger.plan.after.bytes > search.guess * PROVES else None
 
     async def _is_safe(self, planned: Planned, tenant: str) -> bool:
         """Whether everything that a plan takes out is kept."""

@@ -226,12 +226,6 @@ def test_a_rate_is_a_window_for_prompt_and_reply_where_it_counts_both():
     assert room_in_rate(Verdict(VerdictKind.RATE), 7_000, None) == (0, False)
 
 
-def test_a_larger_body_that_was_refused_for_its_bytes_is_followed_by_the_known_size():
-    tried = replace(SENT, tried_over_tokens=8_000)
-    assert second(tried, 413, Verdict(VerdictKind.BYTES)) == Attempt(AttemptKind.AS_KNOWN)
-    assert second(SENT, 413, Verdict(VerdictKind.BYTES)).kind is AttemptKind.FEWER_BYTES
-
-
 @pytest.mark.parametrize("edited", [True, False])
 def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
     situation = Situation(10_000, 40_000, 60_000, None, edited=edited, original_could_fit=True)
@@ -247,7 +241,6 @@ def test_what_got_no_answer_is_sent_again_as_it_is_before_less_of_it():
     refused = Outcome(400, Verdict(VerdictKind.PROMPT))
     assert [one.terms for one in sends(SENT, empty, refused, empty)[1:]] == [None, less]
     assert [one.kind for one in sends(SENT, refused, empty, empty)[1:]] == [AttemptKind.EMERGENCY, again.kind]
-    assert next_attempts(empty, SENT, [Attempt(AttemptKind.AS_KNOWN)]) == [again]
     assert sends(SENT, Outcome(200, Verdict(VerdictKind.EMPTY)))[1:] == [], "too short for its length to be the reason"
 
 
