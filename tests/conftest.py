@@ -1,7 +1,5 @@
 """For all tests; a process that runs some has `support/tests_process.py`, too."""
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import os
@@ -23,7 +21,7 @@ if "TESTS_OF_CONTEXT_PROXY" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def pytest_sessionstart(session):
     """The controller that distributes tests skips the workers' imports, which saves 35 MB."""
     plugins = session.config.pluginmanager
     if not plugins.hasplugin("dsession"):
@@ -31,7 +29,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
+def pytest_report_teststatus(report, config):
     """pytest keeps the reports of a test's setup, call and teardown until the end: 60 MB in all. Of what passed, only
     `--durations` reads more than how many calls there were."""
     if not report.passed or config.getoption("durations"):

@@ -1,12 +1,8 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 from proxy import app
 from proxy.shell.models import Learning
 
 
-def test_the_metrics_show_what_the_running_application_learned_for_every_upstream(tmp_path: Path) -> None:
+def test_the_metrics_show_what_the_running_application_learned_for_every_upstream(tmp_path):
     inherited = app.Inherited()
     former, *now = (Learning(tmp_path / name, "http://h/v1") for name in ("a", "b", "c"))
     for number, learning in enumerate((former, *now)):

@@ -1,11 +1,8 @@
 """deploy/, the Dockerfile and the documents agree with the proxy."""
 
-from __future__ import annotations
-
 import configparser
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +18,7 @@ USER = 10001
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch):
     import os
 
     for name in list(os.environ):
@@ -29,13 +26,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def texts() -> dict[str, str]:
+def texts():
     documents = [path for path in DOCUMENTS if path.parent.name != "decisions"]  # those tell of mistakes, too
     files = [DOCKERFILE, *documents, *(path for path in DEPLOY.rglob("*") if path.is_file())]
     return {str(path.relative_to(ROOT)): path.read_text() for path in files}
 
 
-def test_every_variable_that_is_named_anywhere_is_a_setting() -> None:
+def test_every_variable_that_is_named_anywhere_is_a_setting():
     wrong: list[str] = []
     seen = 0
     for name, text in texts().items():
@@ -48,7 +45,7 @@ def test_every_variable_that_is_named_anywhere_is_a_setting() -> None:
     assert seen > 10
 
 
-def yaml_in_documents() -> list[Any]:
+def yaml_in_documents():
     return [
         pytest.param(block, id=f"{path.stem}-{number}")
         for path in DOCUMENTS
@@ -57,18 +54,18 @@ def yaml_in_documents() -> list[Any]:
 
 
 @pytest.mark.parametrize("text", yaml_in_documents())
-def test_every_yaml_in_the_documents_is_a_configuration(text: str, tmp_path: Path) -> None:
+def test_every_yaml_in_the_documents_is_a_configuration(text, tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(text)
     assert load(file) != Settings()
 
 
 @pytest.mark.parametrize("file", sorted(DEPLOY.rglob("config.yaml")), ids=lambda path: path.parent.name)
-def test_every_configuration_in_deploy_is_one(file: Path) -> None:
+def test_every_configuration_in_deploy_is_one(file):
     assert load(file) != Settings()
 
 
-def manifests() -> dict[tuple[str, str], Any]:
+def manifests():
     """By folder and kind."""
     return {
         (path.parent.name, found["kind"]): found
@@ -78,13 +75,13 @@ def manifests() -> dict[tuple[str, str], Any]:
     }
 
 
-def containers(deployment: Any) -> list[Any]:
+def containers(deployment):
     pod = deployment["spec"]["template"]["spec"]
     return [*pod.get("initContainers", []), *pod["containers"]]
 
 
 @pytest.mark.parametrize("folder", ["standalone", "sidecar"])
-def test_pods_are_locked_as_the_image_is(folder: str) -> None:
+def test_pods_are_locked_as_the_image_is(folder):
     deployment = manifests()[folder, "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     assert f"USER {USER}:{USER}" in DOCKERFILE.read_text()
@@ -101,7 +98,7 @@ def test_pods_are_locked_as_the_image_is(folder: str) -> None:
     assert volumes == mounted
 
 
-def test_all_that_belongs_to_the_service_selects_its_pods() -> None:
+def test_all_that_belongs_to_the_service_selects_its_pods():
     found = manifests()
     labels = found["standalone", "Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert found["standalone", "Deployment"]["spec"]["selector"]["matchLabels"] == labels
@@ -117,7 +114,7 @@ def test_all_that_belongs_to_the_service_selects_its_pods() -> None:
     assert own | {name for made in listed["configMapGenerator"] for name in made["files"]} == files
 
 
-def test_replicas_reach_the_state_server_and_nothing_else_may() -> None:
+def test_replicas_reach_the_state_server_and_nothing_else_may():
     found = manifests()
     service, deployment = found["valkey", "Service"], found["valkey", "Deployment"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -136,7 +133,7 @@ def test_replicas_reach_the_state_server_and_nothing_else_may() -> None:
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_pod_monitor_finds_the_port_of_the_pods() -> None:
+def test_a_pod_monitor_finds_the_port_of_the_pods():
     found = manifests()
     monitor, pod = found["podmonitor", "PodMonitor"]["spec"], found["standalone", "Deployment"]["spec"]["template"]
     assert monitor["selector"]["matchLabels"] == pod["metadata"]["labels"]
@@ -144,7 +141,7 @@ def test_a_pod_monitor_finds_the_port_of_the_pods() -> None:
     assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= ports
 
 
-def test_the_patch_puts_the_same_sidecar_into_a_pod_as_the_manifest() -> None:
+def test_the_patch_puts_the_same_sidecar_into_a_pod_as_the_manifest():
     text = (DEPLOY / "kubernetes" / "sidecar" / "patch.yaml").read_text()
     patch = yaml.safe_load(re.sub("CONTAINER$", "agent", text, flags=re.MULTILINE))["spec"]["template"]["spec"]
     whole = manifests()["sidecar", "Deployment"]["spec"]["template"]["spec"]
@@ -160,7 +157,7 @@ def test_the_patch_puts_the_same_sidecar_into_a_pod_as_the_manifest() -> None:
     assert {mount["name"] for container in (mine, agent) for mount in container["volumeMounts"]} == volumes
 
 
-def test_what_the_monitoring_of_compose_mounts_is_there() -> None:
+def test_what_the_monitoring_of_compose_mounts_is_there():
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     watching = {name: service for name, service in services.items() if service.get("profiles") == ["monitoring"]}
     assert set(watching) == {"prometheus", "grafana"}
@@ -171,7 +168,7 @@ def test_what_the_monitoring_of_compose_mounts_is_there() -> None:
     assert job["static_configs"] == [{"targets": [f"context-proxy:{Settings().server.port}"]}]
 
 
-def test_no_pod_is_stopped_before_running_responses_may_end() -> None:
+def test_no_pod_is_stopped_before_running_responses_may_end():
     grace = Settings().server.shutdown_grace_seconds
     pod = manifests()["standalone", "Deployment"]["spec"]["template"]["spec"]
     pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -185,7 +182,7 @@ def test_no_pod_is_stopped_before_running_responses_may_end() -> None:
         assert int(unit["Service"]["TimeoutStopSec"]) > grace
 
 
-def test_agents_find_artifacts_where_notices_say() -> None:
+def test_agents_find_artifacts_where_notices_say():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     path = compose["context-proxy"]["environment"]["CONTEXT_PROXY_ARTIFACTS__AGENT_PATH"]
     assert f"artifacts:{path}:ro" in compose["agent"]["volumes"]
@@ -202,7 +199,7 @@ def test_agents_find_artifacts_where_notices_say() -> None:
     assert variables["CONTEXT_PROXY_ARTIFACTS__FOLDER"] == kept
 
 
-def test_every_port_is_the_one_that_the_image_opens() -> None:
+def test_every_port_is_the_one_that_the_image_opens():
     port = Settings().server.port
     assert f"EXPOSE {port}" in DOCKERFILE.read_text()
     for name, text in texts().items():
@@ -210,7 +207,7 @@ def test_every_port_is_the_one_that_the_image_opens() -> None:
             assert set(re.findall(r"(?:port: |:)(8\d{3})\b", text)) <= {str(port)}, name
 
 
-def test_the_image_is_built_from_what_docker_is_given() -> None:
+def test_the_image_is_built_from_what_docker_is_given():
     given = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = {
         word

@@ -1,11 +1,7 @@
 """Every link target of README, docs/ and the site exists."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,14 +14,14 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *DOCS.rglob("*.m
 SITE = yaml.safe_load((DOCS / "mkdocs.yml").read_text())
 
 
-def links(page: Path) -> Iterator[tuple[str, str]]:
+def links(page):
     """Path and anchor of every link inside the repository."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for path, anchor in re.findall(r"\]\(((?!\w+:)[^)#\s]*)(#[^)\s]*)?\)", text):
         yield path, anchor.removeprefix("#")
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """Anchors of its headings, as GitHub and the site make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
@@ -33,7 +29,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -> None:
+def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page):
     broken = []
     for path, anchor in links(page):
         target = (page.parent / path).resolve() if path else page
@@ -42,7 +38,7 @@ def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -> None:
     assert broken == []
 
 
-def names(nav: Any) -> Iterator[str]:
+def names(nav):
     for entry in nav:
         if isinstance(entry, str):
             yield entry
@@ -51,20 +47,20 @@ def names(nav: Any) -> Iterator[str]:
                 yield from names(below)
 
 
-def test_the_site_has_every_page_once_in_its_menu() -> None:
+def test_the_site_has_every_page_once_in_its_menu():
     listed = list(names(SITE["nav"]))
     assert len(listed) == len(set(listed))
     assert set(listed) == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | set(site.PAGES.values())
 
 
-def test_no_page_says_another_number_of_apis() -> None:
+def test_no_page_says_another_number_of_apis():
     """Four are fitted; a sentence about all of them says "every API"."""
     for page in (page for page in PAGES if page.parent.name != "decisions"):
         wrong = re.findall(r"\b(?:both|two|three|five) APIs\b", page.read_text())
         assert wrong == [], page
 
 
-def test_the_site_is_strict_and_loads_no_font() -> None:
+def test_the_site_is_strict_and_loads_no_font():
     assert SITE["strict"] is True
     assert SITE["theme"]["font"] is False
     assert set(SITE["validation"].values()) == {"warn"}
@@ -83,18 +79,18 @@ def test_the_site_is_strict_and_loads_no_font() -> None:
         ("https://example.com/docs/a.md", "README.md", "index.md", "https://example.com/docs/a.md"),
     ],
 )
-def test_links_are_turned_to_where_the_site_has_the_same(link: str, written: str, at: str, turned: str) -> None:
+def test_links_are_turned_to_where_the_site_has_the_same(link, written, at, turned):
     assert site.linked(f"[x]({link})", written, at) == f"[x]({turned})"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_module_that_a_page_names_exists(page: Path) -> None:
+def test_every_module_that_a_page_names_exists(page):
     named = re.findall(r"`(?:proxy/)?((?:core|shell|wire|config)/[\w/.]*)`", page.read_text())
     modules = [ROOT / "proxy" / path for path in named]  # with or without `.py`
     assert [path for path in modules if not path.exists() and not path.with_suffix(".py").exists()] == []
 
 
-def test_to_change_one_thing_few_modules_are_opened() -> None:
+def test_to_change_one_thing_few_modules_are_opened():
     text = (DOCS / "architecture.md").read_text()
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text.partition("## Where to change what")[2], re.MULTILINE))
     opened = {name: len(re.findall(r"`[\w/.]+`", where)) for name, where in rows.items()}
@@ -104,7 +100,7 @@ def test_to_change_one_thing_few_modules_are_opened() -> None:
     assert opened["the words of a notice"] == opened["the API that agents speak"] == 1
 
 
-def test_every_decision_is_in_the_index() -> None:
+def test_every_decision_is_in_the_index():
     index = (DOCS / "decisions" / "index.md").read_text()
     pages = sorted(path.name for path in (DOCS / "decisions").glob("0*.md"))
     assert re.findall(r"\]\((0[^)]+)\)", index) == pages

@@ -1,7 +1,5 @@
 """The installed package: its command, its metadata, and the licenses it carries."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
@@ -22,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def started_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def started_in(folder, *arguments):
     """The command as if it were installed in that folder."""
     shutil.copy(ROOT / "context_proxy.py", folder)
     command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); "]

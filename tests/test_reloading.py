@@ -1,18 +1,13 @@
 """What survives a reload of the settings, and how an application that cannot start ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-from fastapi import FastAPI
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import app, reloading
@@ -26,7 +21,7 @@ from proxy.shell.resources import logger
 
 
 @pytest.fixture(autouse=True)
-def log() -> Iterator[None]:
+def log():
     """Leaves the log as it was."""
     handlers = logging.getLogger().handlers[:]
     yield
@@ -34,11 +29,11 @@ def log() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def settings(folder: Path, **stated: Any) -> Settings:
+def settings(folder, **stated):
     return Settings(**{"data_dir": folder, **stated})
 
 
-def test_what_cannot_change_stays_as_it_was_and_is_named(tmp_path: Path) -> None:
+def test_what_cannot_change_stays_as_it_was_and_is_named(tmp_path):
     running = settings(tmp_path, server={"port": 1, "max_connections": 10})
     wanted = settings(
         tmp_path / "other", mode="off", server={"port": 2, "max_connections": 11, "max_body_bytes": 5_000}
@@ -50,13 +45,13 @@ def test_what_cannot_change_stays_as_it_was_and_is_named(tmp_path: Path) -> None
     assert not (tmp_path / "other").exists()
 
 
-def test_every_setting_documented_as_fixed_exists() -> None:
+def test_every_setting_documented_as_fixed_exists():
     for name in FIXED:
         reloading._value(Settings(), name)
 
 
-def test_wrong_settings_are_refused_with_their_lines(tmp_path: Path) -> None:
-    def wrong() -> Settings:
+def test_wrong_settings_are_refused_with_their_lines(tmp_path):
+    def wrong():
         raise SettingsError("mode: no\nserver.port: no")
 
     with pytest.raises(SettingsRefused) as refused:
@@ -64,7 +59,7 @@ def test_wrong_settings_are_refused_with_their_lines(tmp_path: Path) -> None:
     assert refused.value.message == "mode: no\nserver.port: no"
 
 
-def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path) -> None:
+def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
     wanted = settings(tmp_path, upstream={"base_url": "http://127.0.0.1:8787"})
     with pytest.raises(SettingsRefused, match="must not be the proxy itself"):
         loaded_again(lambda: wanted, settings(tmp_path))
@@ -76,12 +71,12 @@ class Made:
     base_path = b"/v1"
     guard = Guard(None, frozenset())
 
-    def __init__(self, stated: Settings) -> None:
+    def __init__(self, stated):
         self.mode = stated.mode
         self.ended = False
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self):
         if self.mode == "off":
             raise OSError("it is off")
         yield
@@ -89,16 +84,16 @@ class Made:
         if self.mode == "observe":
             raise OSError("it stays open")
 
-    async def fitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def fitted(self, scope, receive, send):
         await receive()
         await send({"type": self.mode})
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Made]:
+def made(monkeypatch):
     found: list[Made] = []
 
-    def make(stated: Settings, inherited: Any) -> Made:
+    def make(stated, inherited):
         found.append(Made(stated))
         return found[-1]
 
@@ -111,44 +106,44 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Made]:
 class Server:
     """Starts and stops an application as uvicorn does."""
 
-    def __init__(self, api: FastAPI) -> None:
+    def __init__(self, api):
         self._api = api
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
         self._said: asyncio.Queue[Message] = asyncio.Queue()
 
-    async def start(self) -> Message:
+    async def start(self):
         scope = {"type": "lifespan", "state": {}}
         self._life = asyncio.create_task(self._api(scope, self._to_app.get, self._said.put))
         return await self.tell("startup")
 
-    async def tell(self, kind: str) -> Message:
+    async def tell(self, kind):
         await self._to_app.put({"type": f"lifespan.{kind}"})
         answer = await self._said.get()
         if not answer["type"].endswith("startup.complete"):
             await asyncio.gather(self._life, return_exceptions=True)
         return answer
 
-    async def ask(self, until: asyncio.Event | None = None) -> str:
+    async def ask(self, until=None):
         types: list[str] = []
 
-        async def receive() -> Message:
+        async def receive():
             if until is not None:
                 await until.wait()
             return {}
 
-        async def send(message: Message) -> None:
+        async def send(message):
             types.append(message["type"])
 
         scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [], "query_string": b""}
         await self._api(scope, receive, send)
         return types[0]
 
-    async def reload(self) -> Reloaded:
+    async def reload(self):
         found: Reloaded = await self._api.state.reload()
         return found
 
 
-async def test_a_request_ends_where_it_began_and_the_former_services_after_it(tmp_path: Path, made: list[Made]) -> None:
+async def test_a_request_ends_where_it_began_and_the_former_services_after_it(tmp_path, made):
     wanted = [settings(tmp_path, mode="observe")]
     server, go_on = Server(create_app(settings(tmp_path), lambda: wanted[0])), asyncio.Event()
     assert (await server.start())["type"] == "lifespan.startup.complete"
@@ -166,7 +161,7 @@ async def test_a_request_ends_where_it_began_and_the_former_services_after_it(tm
     assert [one.ended for one in made] == [True, True, True]
 
 
-async def test_former_services_that_still_answer_are_stopped_with_the_server(tmp_path: Path, made: list[Made]) -> None:
+async def test_former_services_that_still_answer_are_stopped_with_the_server(tmp_path, made):
     server, go_on = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="observe"))), asyncio.Event()
     await server.start()
     early = asyncio.create_task(server.ask(go_on))
@@ -178,7 +173,7 @@ async def test_former_services_that_still_answer_are_stopped_with_the_server(tmp
     assert await early == "on"
 
 
-async def test_services_that_cannot_start_replace_none(tmp_path: Path, made: list[Made]) -> None:
+async def test_services_that_cannot_start_replace_none(tmp_path, made):
     server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="off")))
     await server.start()
     with pytest.raises(SettingsRefused, match="nothing can be served with these settings: OSError"):
@@ -188,9 +183,7 @@ async def test_services_that_cannot_start_replace_none(tmp_path: Path, made: lis
     assert [one.ended for one in made] == [True, False]
 
 
-async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_what_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_what_is_kept(tmp_path, monkeypatch):
     """With the real services: one settings file cannot be created from, the next not started."""
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     stated = {"upstream": {"base_url": "http://127.0.0.1:1/v1"}, "learning": {"enabled": False}}
@@ -202,13 +195,13 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
     history = api.state.current.generation.services.history
     metrics = api.state.current.generation.services.metrics
 
-    def shared() -> tuple[Any, ...]:
+    def shared():
         return logger().is_enabled_for(logging.DEBUG), history.max_rows, history.unsent
 
-    async def no_start(_: Any) -> None:
+    async def no_start(_):
         raise OSError("no start")
 
-    def no_creation(*_: Any, **__: Any) -> None:
+    def no_creation(*_, **__):
         raise OSError("no creation")
 
     before, followed = shared(), []
@@ -229,14 +222,14 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
     assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
 
 
-async def test_the_server_learns_why_the_first_services_cannot_start(tmp_path: Path, made: list[Made]) -> None:
+async def test_the_server_learns_why_the_first_services_cannot_start(tmp_path, made):
     failed = await Server(create_app(settings(tmp_path, mode="off"), lambda: settings(tmp_path))).start()
     assert failed["type"] == "lifespan.startup.failed"
     assert "OSError: it is off" in failed["message"]
     assert len(made) == 1
 
 
-async def test_the_server_learns_what_could_not_be_closed(tmp_path: Path, made: list[Made]) -> None:
+async def test_the_server_learns_what_could_not_be_closed(tmp_path, made):
     server = Server(create_app(settings(tmp_path, mode="observe"), lambda: settings(tmp_path)))
     await server.start()
     failed = await server.tell("shutdown")
@@ -244,16 +237,14 @@ async def test_the_server_learns_what_could_not_be_closed(tmp_path: Path, made: 
     assert "OSError: it stays open" in failed["message"]
 
 
-async def test_a_hangup_before_the_start_is_not_lost(
-    tmp_path: Path, made: list[Made], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hangup_before_the_start_is_not_lost(tmp_path, made, monkeypatch):
     hangups: list[Any] = []
     monkeypatch.setattr(reloading.signal, "signal", lambda _, handler: hangups.append(handler))
     server = Server(create_app(settings(tmp_path), lambda: settings(tmp_path, mode="observe")))
     hangups[0](1, None)
     await server.start()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while len(made) < 2 or await server.ask() != "observe":  # noqa: ASYNC110
+        while len(made) < 2 or await server.ask() != "observe":  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
     await server.tell("shutdown")
 
@@ -273,17 +264,17 @@ async def test_a_hangup_before_the_start_is_not_lost(
         ("https://127.0.0.1/v1", "127.0.0.1", False),
     ],
 )
-def test_an_upstream_that_is_the_proxy_itself_is_recognised(upstream: str, host: str, is_itself: bool) -> None:
+def test_an_upstream_that_is_the_proxy_itself_is_recognised(upstream, host, is_itself):
     reason = leads_here({"upstream": UpstreamSettings(base_url=upstream)}, host, 8787)
     assert reason == (f"upstream.base_url: must not be the proxy itself, found {upstream}" if is_itself else "")
 
 
 @pytest.mark.parametrize(("upstream", "port"), [("http://127.0.0.1/v1", 80), ("https://127.0.0.1/v1", 443)])
-def test_a_port_that_is_not_named_is_that_of_the_scheme(upstream: str, port: int) -> None:
+def test_a_port_that_is_not_named_is_that_of_the_scheme(upstream, port):
     assert leads_here({"upstream": UpstreamSettings(base_url=upstream)}, "127.0.0.1", port)
 
 
-def test_each_of_several_upstreams_is_looked_at_and_named() -> None:
+def test_each_of_several_upstreams_is_looked_at_and_named():
     here, elsewhere = (UpstreamSettings(base_url=f"http://127.0.0.1:{port}/v1") for port in (8787, 8788))
     reason = leads_here({"upstreams[0]": elsewhere, "upstreams[1]": here, "upstream": elsewhere}, "127.0.0.1", 8787)
     assert reason.startswith("upstreams[1].base_url: ")

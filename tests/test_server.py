@@ -1,11 +1,6 @@
-from __future__ import annotations
-
 import os
-import socket
 import tempfile
-from pathlib import Path
 
-import pytest
 import uvicorn
 from structlog.testing import capture_logs
 
@@ -14,7 +9,7 @@ from proxy.config import ServerSettings, Settings
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 
-def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch):
     monkeypatch.setenv(SHARED_FOLDER, "")  # so that what is set here is taken back
     with server._shared_counts():
         folder = os.environ[SHARED_FOLDER]
@@ -22,9 +17,7 @@ def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pyt
     assert not os.path.exists(folder)
 
 
-def test_a_worker_that_starts_after_the_folder_was_deleted_makes_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_starts_after_the_folder_was_deleted_makes_it_again(tmp_path, monkeypatch):
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "counts"))
     monkeypatch.setattr(server, "_end_with_parent", lambda: None)
     monkeypatch.setattr(server, "create_app", lambda *_: os.listdir(tmp_path))
@@ -32,10 +25,8 @@ def test_a_worker_that_starts_after_the_folder_was_deleted_makes_it_again(
     assert server._application(settings, lambda: settings, "token") == ["counts"]
 
 
-def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def full(**_: object) -> None:
+def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so(monkeypatch):
+    def full(**_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.delenv(SHARED_FOLDER, raising=False)
@@ -45,24 +36,22 @@ def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so
     assert [(line["event"], line["reason"]) for line in log] == [("metrics_not_shared", "No space left on device")]
 
 
-def test_a_start_that_cannot_work_ends_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_start_that_cannot_work_ends_with_a_sentence(tmp_path, capsys):
     (tmp_path / "file").touch()
     settings = Settings(data_dir=tmp_path / "file", server=ServerSettings(port=0))
     assert server.serve(settings, lambda: settings) == 1
     assert capsys.readouterr().err.startswith("nothing can be kept in ")
 
 
-def test_workers_that_are_slow_to_start_are_waited_for_instead_of_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_are_slow_to_start_are_waited_for_instead_of_replaced(tmp_path, monkeypatch):
     seen: list[uvicorn.Config] = []
 
     class Workers:
-        def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], *_: object) -> None:
+        def __init__(self, config, sockets, *_):
             seen.append(config)
             sockets[0].close()
 
-        def run(self) -> None:
+        def run(self):
             """Starts none."""
 
     monkeypatch.setenv(SHARED_FOLDER, "")  # so that what is set here is taken back

@@ -1,12 +1,10 @@
 """Modules that a start must not import: imports dominate its time, and stay in memory."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
 
-def test_a_server_loads_nothing_that_only_some_requests_need() -> None:
+def test_a_server_loads_nothing_that_only_some_requests_need():
     code = (
         "import sys, proxy.__main__, proxy.server\n"
         "unwanted = {'proxy.core.overflow.words', 'tiktoken', 'httpx', 're2', 'obstore'}\n"

@@ -1,7 +1,5 @@
 """`context-proxy artifacts`: the operator sees, reads and removes; nothing that a tool wrote steers the terminal."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
@@ -9,7 +7,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +20,7 @@ HOSTILE = Artifact(b"red: \x1b[31m\x07 \xe2\x80\xae \xff\n", "sh")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivateFolder:
+def folder(tmp_path, monkeypatch):
     for name in ("UPSTREAM", "OPENAI_API_KEY", "TOOL_OUTPUT_DIR"):
         monkeypatch.delenv(name, raising=False)
     folder = PrivateFolder(tmp_path / "data" / "tool-output")
@@ -35,8 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivateFolder:
 
 
 @pytest.fixture
-def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
-    def ran(*words: str) -> tuple[int, bytes, bytes]:
+def run(tmp_path, capfdbinary):
+    def ran(*words):
         status = main(["artifacts", *words, "--data-dir", str(tmp_path / "data")])
         output = capfdbinary.readouterr()
         return status, output.out, output.err
@@ -44,7 +41,7 @@ def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
     return ran
 
 
-def test_what_is_kept_is_listed_the_last_used_first(folder: PrivateFolder, run: Any) -> None:
+def test_what_is_kept_is_listed_the_last_used_first(folder, run):
     long_ago = time.time() - 3 * 24 * 3600
     for path in (Path(folder.address) / ".meta").glob(f"{LOG.id}.*"):
         os.utime(path, (long_ago, long_ago))
@@ -59,7 +56,7 @@ def test_what_is_kept_is_listed_the_last_used_first(folder: PrivateFolder, run: 
     assert (found["total"], len(found["artifacts"])) == (3, 1)
 
 
-def test_pages_searches_and_parts_are_shown(folder: PrivateFolder, run: Any) -> None:
+def test_pages_searches_and_parts_are_shown(folder, run):
     assert run("show", LOG.id, "--lines", "7-8")[1].endswith(b"]\nline 7\nline 8\n")
     assert run("show", LOG.id, "--grep", "^line 4999$", "--context", "0")[1].endswith(b"]\n4999:line 4999\n")
     assert run("show", LISTING.id, "--json", "/files/1")[1].endswith(b"]\nb")
@@ -68,7 +65,7 @@ def test_pages_searches_and_parts_are_shown(folder: PrivateFolder, run: Any) -> 
     assert run("show", LOG.id, "--whole")[1] == LOG.content
 
 
-def test_what_goes_wrong_is_one_line_and_a_status(folder: PrivateFolder, run: Any) -> None:
+def test_what_goes_wrong_is_one_line_and_a_status(folder, run):
     for words, status in (
         (("show", "../../etc/passwd"), 1),
         (("show", LOG.id, "--lines", "0"), 2),
@@ -82,13 +79,13 @@ def test_what_goes_wrong_is_one_line_and_a_status(folder: PrivateFolder, run: An
         assert b"\x1b" not in problem
 
 
-def test_what_is_removed_is_gone_for_all_with_all_that_was_known_of_it(folder: PrivateFolder, run: Any) -> None:
+def test_what_is_removed_is_gone_for_all_with_all_that_was_known_of_it(folder, run):
     assert run("rm", LOG.id, LISTING.id)[0] == 0
     assert {one.key.removeprefix(".meta/")[: len(HOSTILE.id)] for one in folder.listed()} == {HOSTILE.id}
     assert run("rm", LOG.id)[0] == 1
 
 
-def test_an_empty_store_is_no_mistake(tmp_path: Path, run: Any) -> None:
+def test_an_empty_store_is_no_mistake(tmp_path, run):
     status, output, _ = run("ls")
     assert status == 0
     assert output.startswith(f"There is no store in {tmp_path}".encode())
@@ -97,13 +94,11 @@ def test_an_empty_store_is_no_mistake(tmp_path: Path, run: Any) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_terminal_gets_no_control_characters_and_a_pipe_the_bytes(
-    folder: PrivateFolder, run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_terminal_gets_no_control_characters_and_a_pipe_the_bytes(folder, run, monkeypatch, tmp_path):
     assert b"\x1b[31m\x07" in run("show", HOSTILE.id)[1]
 
     class Terminal(io.TextIOWrapper):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
     screen = io.BytesIO()

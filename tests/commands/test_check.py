@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +7,13 @@ from proxy.config import ENV_ALIASES
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch):
     for name in list(os.environ):
         if name.upper().startswith("CONTEXT_PROXY_") or name in ENV_ALIASES:
             monkeypatch.delenv(name)
 
 
-def test_valid_settings_are_confirmed_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_settings_are_confirmed_in_one_line(tmp_path, capsys):
     file = tmp_path / "config.yaml"
     file.write_text("upstream: {base_url: http://host:1, api_key: sk-canary}\nmode: observe\n")
     assert main(["check", "--config", str(file), "--port", "9", "--data-dir", str(tmp_path / "kept")]) == 0
@@ -26,7 +23,7 @@ def test_valid_settings_are_confirmed_in_one_line(tmp_path: Path, capsys: pytest
     assert list(tmp_path.iterdir()) == [file], "nothing is made"
 
 
-def test_each_further_upstream_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_further_upstream_is_a_line(tmp_path, capsys):
     file = tmp_path / "config.yaml"
     routed = [
         "{match: claude-*, wire: messages, base_url: http://a, api_key: sk-canary}",
@@ -40,7 +37,7 @@ def test_each_further_upstream_is_a_line(tmp_path: Path, capsys: pytest.CaptureF
     ]
 
 
-def test_each_mistake_is_a_line_and_the_status_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_mistake_is_a_line_and_the_status_is_2(tmp_path, capsys):
     file = tmp_path / "config.yaml"
     file.write_text("server: {prot: 1}\nmode: maybe\n")
     assert main(["check", "--config", str(file)]) == 2
@@ -49,7 +46,7 @@ def test_each_mistake_is_a_line_and_the_status_is_2(tmp_path: Path, capsys: pyte
     assert [line.split(":")[0] for line in output.err.splitlines()] == ["server.prot", "mode"]
 
 
-def test_an_upstream_that_is_the_proxy_itself_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_upstream_that_is_the_proxy_itself_is_a_mistake(capsys):
     assert main(["check", "--upstream", "http://127.0.0.1:8787"]) == 2
     assert (
         capsys.readouterr().err == "upstream.base_url: must not be the proxy itself, found http://127.0.0.1:8787/v1\n"
@@ -57,20 +54,18 @@ def test_an_upstream_that_is_the_proxy_itself_is_a_mistake(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("host", ["localhost", "no-such-host.invalid"])
-def test_the_name_of_a_host_is_no_mistake_of_the_settings(host: str) -> None:
+def test_the_name_of_a_host_is_no_mistake_of_the_settings(host):
     assert main(["check", "--host", host, "--upstream", "http://127.0.0.2:8787"]) == 0
 
 
-def test_so_it_is_by_another_name_of_this_machine() -> None:
+def test_so_it_is_by_another_name_of_this_machine():
     assert main(["check", "--host", "localhost", "--upstream", "http://127.0.0.1:8787"]) == 2
 
 
 @pytest.mark.parametrize(
     ("artifacts", "is_reported"), [("{}", True), ("{url: 'memory://'}", True), ("{url: 'file:///shared'}", False)]
 )
-def test_replicas_without_a_common_secret_are_reported(
-    artifacts: str, is_reported: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replicas_without_a_common_secret_are_reported(artifacts, is_reported, tmp_path, capsys):
     file = tmp_path / "config.yaml"
     file.write_text(f"data_dir: {tmp_path}\nartifacts: {artifacts}\nstate: {{url: 'redis://:canary@valkey'}}\n")
     assert main(["check", "--config", str(file)]) == 0

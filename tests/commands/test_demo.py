@@ -1,15 +1,11 @@
 """The `demo` command: servers, the agent, the screen, the exit status."""
 
-from __future__ import annotations
-
-import argparse
 import contextlib
 import io
 import re
 import signal
 import subprocess
 import sys
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -25,7 +21,7 @@ from proxy.demo.model_server import OPENAI
 from tools.ports import held_port
 
 
-def options(*flags: str) -> argparse.Namespace:
+def options(*flags):
     return _parser().parse_args(["demo", *flags])
 
 
@@ -33,13 +29,11 @@ START = "import sys; from proxy.__main__ import main; sys.exit(main(['demo', *sy
 
 
 @pytest.fixture(autouse=True)
-def as_who_watches_sees_it(counted_as_gpt_4o: None) -> None:
+def as_who_watches_sees_it(counted_as_gpt_4o):
     """The demo counts here as it does everywhere."""
 
 
-def test_a_demo_whose_both_runs_are_held_ends_with_0(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_demo_whose_both_runs_are_held_ends_with_0(monkeypatch, capsys):
     monkeypatch.setattr(agent, "proxy_in_front_of", fake_front)
     monkeypatch.setenv("COLUMNS", "80")
     before = signal.getsignal(signal.SIGTERM)
@@ -54,22 +48,20 @@ def test_a_demo_whose_both_runs_are_held_ends_with_0(
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_demo_whose_proxy_dies_too_says_so_and_ends_with_0(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_demo_whose_proxy_dies_too_says_so_and_ends_with_0(monkeypatch, capsys):
     monkeypatch.setattr(agent, "proxy_in_front_of", lambda upstream, *_: contextlib.nullcontext(upstream))
     assert run(options("--turns", "10")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Directly the agent died at turn 5 of 10; through the proxy it died at turn 5 of 10." in shown
 
 
-def test_the_demo_is_held_with_the_real_proxy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_is_held_with_the_real_proxy(capsys):
     assert run(options("--turns", "24")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Directly the agent died at turn 6 of 24; through the proxy it found the answer in" in shown
 
 
-def test_a_demo_that_is_stopped_stops_its_proxy() -> None:
+def test_a_demo_that_is_stopped_stops_its_proxy():
     with held_port() as port:
         command = [sys.executable, "-c", START, "--turns", "44", "--port", str(port)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
@@ -81,10 +73,8 @@ def test_a_demo_that_is_stopped_stops_its_proxy() -> None:
             httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=PATIENCE_SECONDS)
 
 
-def test_a_demo_that_cannot_be_held_ends_with_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(*_: object) -> AbstractContextManager[str]:
+def test_a_demo_that_cannot_be_held_ends_with_1(monkeypatch, capsys):
+    def broken(*_):
         raise CannotStart("the proxy did not start: no room")
 
     monkeypatch.setattr(agent, "proxy_in_front_of", broken)
@@ -92,7 +82,7 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
     assert capsys.readouterr().err == "the demo could not start: the proxy did not start: no room\n"
 
 
-def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
+def test_the_demo_needs_nothing_but_what_the_proxy_needs():
     """A plain install has no openai-python."""
     code = "import sys; sys.modules['openai'] = None; import proxy.commands.demo"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)
@@ -101,7 +91,7 @@ def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
 @pytest.mark.parametrize(
     "flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--flavour", "x"), ("--port", "0" * 4000)]
 )
-def test_flags_out_of_range_are_refused(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_out_of_range_are_refused(flags, capsys):
     with pytest.raises(SystemExit):
         options(*flags)
     assert flags[0] in capsys.readouterr().err
@@ -110,18 +100,16 @@ def test_flags_out_of_range_are_refused(flags: tuple[str, ...], capsys: pytest.C
 class Terminal(io.StringIO):
     """Somebody who watches, and types what is given."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
 @pytest.mark.parametrize(("flags", "is_open"), [((), True), (("--once",), False)])
-def test_the_address_of_the_dashboard_is_shown_while_it_is_open(
-    flags: tuple[str, ...], is_open: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_address_of_the_dashboard_is_shown_while_it_is_open(flags, is_open, monkeypatch):
     seen: list[int] = []
 
     class Typing(Terminal):
-        def readline(self, *_: object) -> str:  # type: ignore[override] # of a text stream
+        def readline(self, *_):  # type: ignore[override] # of a text stream
             address = re.search(r"http://127\.0\.0\.1:\d+/(?= )", output.getvalue())
             assert address is not None
             seen.append(httpx.get(address[0], trust_env=False, timeout=PATIENCE_SECONDS).status_code)
@@ -140,7 +128,7 @@ def test_the_address_of_the_dashboard_is_shown_while_it_is_open(
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "65536", "8e3", "٣"])
-def test_a_wrong_number_is_reported_with_the_allowed_range(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_number_is_reported_with_the_allowed_range(port, capsys):
     with pytest.raises(SystemExit):
         options("--port", port)
     assert f"must be a whole number from 0 to 65535, found {port!a}" in capsys.readouterr().err
@@ -155,18 +143,18 @@ CUT = Turn(2, ("read_file logs/cart.log",), 17_000, 12_000, edits="truncate_tool
 DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
 
 
-def held(direct: tuple[Turn, ...], proxied: tuple[Turn, ...]) -> Contest:
+def held(direct, proxied):
     return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"), URL)
 
 
-def drawn(contest: Contest, width: int) -> str:
+def drawn(contest, width):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     show(console, contest)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
+def test_the_table_shows_both_runs_turn_by_turn_in_80_columns():
     shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 80)
     assert max(len(line) for line in shown.splitlines() if "--upstream" not in line) <= 80
     rows = [line.split() for line in shown.splitlines()]
@@ -175,7 +163,7 @@ def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
     assert "truncate_tool_output" not in shown
 
 
-def test_a_wide_table_shows_what_the_proxy_did() -> None:
+def test_a_wide_table_shows_what_the_proxy_did():
     shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 120)
     assert max(map(len, shown.splitlines())) <= 120
     assert "Agent sent   Model saw   What the proxy did" in shown
@@ -199,13 +187,13 @@ def test_a_wide_table_shows_what_the_proxy_did() -> None:
         ((READ, Turn(2, ("ls",), 9_500, 9_500)), "was still searching after 2 turns."),
     ],
 )
-def test_the_verdict_is_true(proxied: tuple[Turn, ...], ending: str) -> None:
+def test_the_verdict_is_true(proxied, ending):
     assert (
         verdict(held((READ, DIED), proxied)) == f"Directly the agent died at turn 2 of 3; through the proxy it {ending}"
     )
 
 
-def test_on_a_terminal_bars_replace_the_lines() -> None:
+def test_on_a_terminal_bars_replace_the_lines():
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     with progress(console, 3) as report:
         report("direct", READ)
@@ -216,7 +204,7 @@ def test_on_a_terminal_bars_replace_the_lines() -> None:
     assert "turn 2 refused" in shown
 
 
-def test_each_turn_is_reported_once_with_or_without_a_terminal() -> None:
+def test_each_turn_is_reported_once_with_or_without_a_terminal():
     contest = held((READ, DIED), (READ, CUT, DONE))
     for is_terminal in (True, False):
         console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, color_system=None)
@@ -238,9 +226,7 @@ def test_each_turn_is_reported_once_with_or_without_a_terminal() -> None:
         ("{here}/proxy/__main__.py", False, f"{sys.executable} -m proxy serve"),
     ],
 )
-def test_the_next_command_works_as_it_is_printed(
-    called: str, on_path: bool, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_command_works_as_it_is_printed(called, on_path, shown, tmp_path, monkeypatch):
     file = Path(called.format(here=tmp_path))
     if file.is_relative_to(tmp_path):
         file.parent.mkdir(parents=True)

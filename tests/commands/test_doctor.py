@@ -1,21 +1,16 @@
 """`context-proxy doctor` before upstreams that are well, that want a key, that cannot stream, that are not there."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import support
 from rich.console import Console
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from support.serving import serving
@@ -30,31 +25,29 @@ KEY = "sk-key-canary"
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
 
 
-def settings_for(url: str, folder: Path, **upstream: Any) -> Settings:
+def settings_for(url, folder, **upstream):
     return Settings(upstream={"base_url": url, **upstream}, data_dir=folder)  # type: ignore[arg-type] # pydantic's work
 
 
-def states(findings: list[Diagnosis]) -> dict[str, str]:
+def states(findings):
     return {finding.about: finding.state for finding in findings}
 
 
-def upstream(
-    models: tuple[str, ...] = ("text-embedding-3", "chatty"), answer: Any = ANSWER, status: int = 200
-) -> Starlette:
+def upstream(models=("text-embedding-3", "chatty"), answer=ANSWER, status=200):
     """An upstream that wants KEY, and answers every request alike."""
 
-    async def listed(request: Request) -> Response:
+    async def listed(request):
         if request.headers.get("authorization") != f"Bearer {KEY}":
             return JSONResponse({"error": {"message": "no"}}, 401)
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in models]})
 
-    async def chat(_: Request) -> Response:
+    async def chat(_):
         return JSONResponse(answer, status)
 
     return Starlette(routes=[Route("/v1/models", listed), Route("/v1/chat/completions", chat, methods=["POST"])])
 
 
-def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
+def test_before_a_model_server_everything_is_well(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     with listening(model_server(8_000)) as url:
         assert doctor(settings_for(url, tmp_path), None, console) == 0
@@ -67,16 +60,14 @@ def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
     assert lines[-1] == "A request goes through."
 
 
-def test_what_a_server_of_ones_own_has_allocated_is_no_line_of_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_server_of_ones_own_has_allocated_is_no_line_of_the_log(tmp_path, capsys):
     says = {
         "/v1/models": {"object": "list", "data": [{"id": "qwen3:8b", "object": "model"}]},
         "/api/version": {"version": "0.33.0"},
         "/api/ps": {"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "context_length": 4_096}]},
     }
 
-    async def answered(request: Request) -> Response:
+    async def answered(request):
         return JSONResponse(says[request.url.path])
 
     with serving(Starlette(routes=[Route(path, answered) for path in says])) as url:
@@ -86,7 +77,7 @@ def test_what_a_server_of_ones_own_has_allocated_is_no_line_of_the_log(
     assert "window_allocated" not in shown
 
 
-def test_the_window_is_shown_with_its_source(tmp_path: Path) -> None:
+def test_the_window_is_shown_with_its_source(tmp_path):
     settings = Settings(
         data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
     )  # type: ignore[arg-type]
@@ -95,7 +86,7 @@ def test_the_window_is_shown_with_its_source(tmp_path: Path) -> None:
     assert found["tokenizer"].text == "o200k_base, the model's own"
 
 
-def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_path: Path) -> None:
+def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_path):
     with listening(model_server(8_000)) as url:
         pass
     found = list(examined(settings_for(url, tmp_path)))
@@ -104,7 +95,7 @@ def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_pa
 
 
 @pytest.mark.parametrize(("key", "says"), [(None, "none is set here"), ("sk-other-canary", "refuses upstream.api_key")])
-def test_a_missing_or_refused_key_is_reported_and_never_shown(key: str | None, says: str, tmp_path: Path) -> None:
+def test_a_missing_or_refused_key_is_reported_and_never_shown(key, says, tmp_path):
     with serving(upstream()) as url:
         found = list(examined(settings_for(url, tmp_path, api_key=key)))
     assert states(found)["key"] == "wrong"
@@ -113,7 +104,7 @@ def test_a_missing_or_refused_key_is_reported_and_never_shown(key: str | None, s
     assert "canary" not in str(found)
 
 
-def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp_path: Path) -> None:
+def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp_path):
     with serving(upstream()) as url:
         found = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY))}
     assert found["request"].state == "ok"
@@ -126,7 +117,7 @@ def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp
     ("status", "advice"),
     [(404, "--model NAME"), (401, "another key"), (429, "wait"), (400, "message"), (500, "its log")],
 )
-def test_a_refusal_is_reported_in_the_upstreams_words_with_advice(status: int, advice: str, tmp_path: Path) -> None:
+def test_a_refusal_is_reported_in_the_upstreams_words_with_advice(status, advice, tmp_path):
     with serving(upstream(answer={"error": {"message": "It is \x1b[31m so."}}, status=status)) as url:
         console = Console(file=io.StringIO(), width=200)
         assert doctor(settings_for(url, tmp_path, api_key=KEY), "named", console) == 1
@@ -137,15 +128,15 @@ def test_a_refusal_is_reported_in_the_upstreams_words_with_advice(status: int, a
     assert shown.splitlines()[-1] == "Something is wrong."
 
 
-def test_what_is_no_answer_of_a_model_is_wrong(tmp_path: Path) -> None:
+def test_what_is_no_answer_of_a_model_is_wrong(tmp_path):
     with serving(upstream(answer={"hello": "world"})) as url:
         found = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY))}
     assert "not as OpenAI does" in found["request"].text
 
 
-def test_a_stream_that_breaks_off_is_wrong(tmp_path: Path) -> None:
-    async def broken(_: Request) -> Response:
-        async def begun() -> AsyncIterator[bytes]:
+def test_a_stream_that_breaks_off_is_wrong(tmp_path):
+    async def broken(_):
+        async def begun():
             yield b'data: {"choices": [{"delta": {"content": "hello"}}]}\n\n'
 
         return StreamingResponse(begun(), media_type="text/event-stream", headers={"content-length": "9000"})
@@ -155,7 +146,7 @@ def test_a_stream_that_breaks_off_is_wrong(tmp_path: Path) -> None:
     assert (found["stream"].state, found["stream"].text) == ("wrong", "the response broke off")
 
 
-def test_an_upstream_without_a_list_wants_a_name(tmp_path: Path) -> None:
+def test_an_upstream_without_a_list_wants_a_name(tmp_path):
     chat = Route("/v1/chat/completions", lambda _: JSONResponse(ANSWER), methods=["POST"])
     with serving(Starlette(routes=[chat])) as url:
         nameless = states(list(examined(settings_for(url, tmp_path))))
@@ -168,21 +159,21 @@ def test_an_upstream_without_a_list_wants_a_name(tmp_path: Path) -> None:
     assert console.file.getvalue().splitlines()[-1].startswith("Nothing is wrong so far")
 
 
-def test_a_store_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_wrong(tmp_path):
     (tmp_path / "file").touch()
     found = {f.about: f for f in examined(settings_for("http://127.0.0.1:9", tmp_path / "file"))}
     assert found["store"].state == "wrong"
     assert "Not a directory" in found["store"].text
 
 
-def api(path: str, answer: dict[str, Any], *models: str, key_header: str = "authorization") -> Starlette:
+def api(path, answer, *models, key_header="authorization"):
     """An upstream with one wire, at which every key is right but no key is wrong."""
 
-    async def listed(request: Request) -> Response:
+    async def listed(request):
         named = [{"id": name, "object": "model"} for name in models]
         return JSONResponse({"object": "list", "data": named}, 200 if key_header in request.headers else 401)
 
-    async def replies(request: Request) -> Response:
+    async def replies(request):
         body = await request.json()
         if body["model"] not in models or key_header not in request.headers:
             return JSONResponse({"error": {"message": f"no {body['model']} here"}}, 404)
@@ -193,7 +184,7 @@ def api(path: str, answer: dict[str, Any], *models: str, key_header: str = "auth
     return Starlette(routes=[Route("/v1/models", listed), Route(f"/v1{path}", replies, methods=["POST"])])
 
 
-def headed(settings: Settings, model: str | None = None) -> dict[str, dict[str, Diagnosis]]:
+def headed(settings, model=None):
     """The findings about each upstream, by its heading."""
     found: dict[str, dict[str, Diagnosis]] = {}
     heading = ""
@@ -203,7 +194,7 @@ def headed(settings: Settings, model: str | None = None) -> dict[str, dict[str, 
     return found
 
 
-def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_path: Path) -> None:
+def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_path):
     claude = api("/messages", {"content": [{"type": "text", "text": "hello"}]}, "claude-9", key_header="x-api-key")
     gpt = api("/chat/completions", ANSWER, "claude-9", "gpt-9")
     codex = api("/responses", {"output": [{"type": "message"}]}, "gpt-9", "codex-9")
@@ -236,7 +227,7 @@ def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_
     assert console.file.getvalue().splitlines()[-1] == "A request goes through to each upstream."
 
 
-def test_what_is_wrong_with_one_of_several_upstreams_names_its_settings(tmp_path: Path) -> None:
+def test_what_is_wrong_with_one_of_several_upstreams_names_its_settings(tmp_path):
     with serving(upstream(("other-1",))) as wants_a_key, serving(upstream()) as default:
         gone = {"match": "gone-*", "base_url": "http://127.0.0.1:9/v1"}
         keyless = {"match": "keyless", "base_url": wants_a_key}
@@ -255,13 +246,11 @@ def test_what_is_wrong_with_one_of_several_upstreams_names_its_settings(tmp_path
     assert found["All other requests"]["request"].state == "ok"
 
 
-def test_the_api_that_an_upstream_speaks_is_tried_with_the_key_of_its_clients(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_api_that_an_upstream_speaks_is_tried_with_the_key_of_its_clients(tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     versions: list[str | None] = []
 
-    async def replies(request: Request) -> Response:
+    async def replies(request):
         versions.append(request.headers.get("anthropic-version"))
         if request.headers.get("x-api-key") != KEY:
             return JSONResponse({"error": {"message": "no"}}, 401)
@@ -269,7 +258,7 @@ def test_the_api_that_an_upstream_speaks_is_tried_with_the_key_of_its_clients(
             return Response("data: {}\n\n", media_type="text/event-stream")
         return JSONResponse({"content": [{"type": "text", "text": "hello"}]})
 
-    async def listed(request: Request) -> Response:
+    async def listed(request):
         is_right = request.headers.get("x-api-key") == KEY and "anthropic-version" in request.headers
         return JSONResponse({"data": [{"id": "claude-9"}]}, 200 if is_right else 401)
 
@@ -282,12 +271,12 @@ def test_the_api_that_an_upstream_speaks_is_tried_with_the_key_of_its_clients(
     assert as_chat["request"].state != "ok"
 
 
-def reaching(url: str, folder: Path) -> Diagnosis:
+def reaching(url, folder):
     """The finding about the upstream itself."""
     return next(finding for finding in examined(settings_for(url, folder)) if finding.about == "upstream")
 
 
-def test_an_https_address_of_a_plain_server_and_an_unknown_host_are_distinguished(tmp_path: Path) -> None:
+def test_an_https_address_of_a_plain_server_and_an_unknown_host_are_distinguished(tmp_path):
     with serving(upstream()) as url:
         plain = next(
             f for f in examined(settings_for(url.replace("http:", "https:"), tmp_path)) if f.about == "upstream"
@@ -301,10 +290,10 @@ def test_an_https_address_of_a_plain_server_and_an_unknown_host_are_distinguishe
     assert "spelling" in unknown.advice
 
 
-def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path: Path) -> None:
+def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def hang_up() -> None:
+        def hang_up():
             for _ in range(3):
                 with contextlib.suppress(OSError):
                     listener.accept()[0].close()
@@ -316,9 +305,7 @@ def test_a_plain_address_of_a_server_with_tls_is_suspected(tmp_path: Path) -> No
     assert "try https://" in found.advice
 
 
-def test_a_proxy_of_the_environment_that_fails_comes_with_the_way_around_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_proxy_of_the_environment_that_fails_comes_with_the_way_around_it(monkeypatch, tmp_path):
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "127.0.0.1:9")
     for name in ("NO_PROXY", "no_proxy"):
@@ -329,9 +316,7 @@ def test_a_proxy_of_the_environment_that_fails_comes_with_the_way_around_it(
 
 
 @pytest.mark.parametrize("names_no_file", [False, True])
-def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(
-    names_no_file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(names_no_file, monkeypatch, tmp_path):
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     if names_no_file:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
@@ -339,7 +324,7 @@ def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(
     context.load_cert_chain(CERTIFICATE)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def shake_hands() -> None:
+        def shake_hands():
             with contextlib.suppress(OSError):
                 context.wrap_socket(listener.accept()[0], server_side=True).close()
 
@@ -351,9 +336,7 @@ def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(
 
 
 @pytest.mark.parametrize(("window", "state"), [(8_000, "wrong"), (64_000, "ok")])
-def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_out(
-    tmp_path: Path, window: int, state: str
-) -> None:
+def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_out(tmp_path, window, state):
     agent = Agent(name="big", version="1.0", prompt_tokens=20_000, at_maker={"FEWER_TOOLS": "true"})
     with listening(model_server(window)) as url:
         stated = {"upstream": {"base_url": url}, "data_dir": tmp_path, "defaults": {"context_window": window}}
@@ -366,7 +349,7 @@ def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_o
         assert "FEWER_TOOLS=true" in found["agent"].advice
 
 
-def test_of_an_agent_that_was_not_measured_it_says_so(tmp_path: Path) -> None:
+def test_of_an_agent_that_was_not_measured_it_says_so(tmp_path):
     with listening(model_server(8_000)) as url:
         found = {one.about: one for one in examined(settings_for(url, tmp_path), agent=Agent(name="new"))}
     assert (found["agent"].state, found["agent"].text) == ("note", "how much room new needs is unknown")

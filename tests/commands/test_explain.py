@@ -1,14 +1,10 @@
 """`context-proxy explain` on a terminal: readable, harmless, and it leaves no trace."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
 import re
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,7 +23,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA6
 HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
 
 
-def conversation(exchanges: int = 150, lines: int = 60) -> dict[str, Any]:
+def conversation(exchanges=150, lines=60):
     messages = [system(), user("find the fault")]
     for index in range(exchanges):
         messages += exchange([f"canary line {index}\n" * lines], first_call=index)
@@ -35,19 +31,13 @@ def conversation(exchanges: int = 150, lines: int = 60) -> dict[str, Any]:
 
 
 @pytest.fixture
-def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def explain(tmp_path, monkeypatch, capsys):
     """Runs the command over a request: status, output, errors; the folder that it may not touch is looked at."""
     for name in ("UPSTREAM", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "untouched"
 
-    def run(
-        request: Any,
-        *flags: str,
-        window: int | None = 32_000,
-        by_stdin: bool = False,
-        upstream: str = "http://127.0.0.1:9/v1",
-    ) -> tuple[int, str, str]:
+    def run(request, *flags, window=32000, by_stdin=False, upstream="http://127.0.0.1:9/v1"):
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
         file = tmp_path / "request.json"
         file.write_bytes(body)

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.upstream import listening, model_server
 
@@ -12,15 +8,13 @@ from proxy.config import Settings, load
 
 
 @pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_variables(monkeypatch):
     for name in (*API_OF, "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "UPSTREAM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(command, "LOCAL_SERVERS", {1: "nobody"})
 
 
-def test_it_writes_the_upstream_and_the_windows_that_it_states(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_writes_the_upstream_and_the_windows_that_it_states(tmp_path, monkeypatch, capsys):
     path = tmp_path / "config.yaml"
     with listening(model_server(8_000, "vllm")) as url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
@@ -31,16 +25,14 @@ def test_it_writes_the_upstream_and_the_windows_that_it_states(
     assert f"context-proxy doctor --config {path}" in capsys.readouterr().out
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_there_stays(tmp_path, capsys):
     path = tmp_path / "config.yaml"
     path.write_text("mine")
     assert init(Settings(data_dir=tmp_path), path) == 1
     assert (path.read_text(), "--config names another file" in capsys.readouterr().err) == ("mine", True)
 
 
-def test_a_key_in_the_environment_names_its_provider_and_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_in_the_environment_names_its_provider_and_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-canary")
     assert command._base_url(Settings(data_dir=tmp_path)) == "https://api.anthropic.com/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -49,16 +41,14 @@ def test_a_key_in_the_environment_names_its_provider_and_is_not_written(
     assert load(tmp_path / "config.yaml").upstream.base_url == "http://127.0.0.1:9/v1"
 
 
-def test_a_server_on_this_machine_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_on_this_machine_is_found(tmp_path, monkeypatch):
     with listening(model_server(8_000)) as url:
         port = int(url.removesuffix("/v1").rpartition(":")[2])
         monkeypatch.setattr(command, "LOCAL_SERVERS", {1: "nobody", port: "somebody"})
         assert command._base_url(Settings(data_dir=tmp_path)) == url
 
 
-def test_where_nothing_is_found_a_sentence_says_where_it_looked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_nothing_is_found_a_sentence_says_where_it_looked(tmp_path, capsys):
     assert init(Settings(data_dir=tmp_path), tmp_path / "config.yaml") == 1
     assert "name one with --upstream" in capsys.readouterr().err
     assert not (tmp_path / "config.yaml").exists()

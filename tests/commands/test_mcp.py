@@ -1,11 +1,9 @@
 """`context-proxy mcp` as an agent starts it: the SDK's own client speaks to the process."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +14,7 @@ from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants
 
 if TYPE_CHECKING:
-    from mcp import Client
+    pass
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = {
@@ -34,7 +32,7 @@ HEADERS = {
 
 
 @pytest.fixture
-async def data_dir(tmp_path: Path) -> Path:
+async def data_dir(tmp_path):
     """A data folder with artifacts of four tenants."""
     tenants = Tenants.of_folder(tmp_path)
     store = ArtifactStore(PrivateFolder(tmp_path / "tool-output"), retention_days=7, max_bytes=2**30)
@@ -44,7 +42,7 @@ async def data_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(data_dir: Path, *flags: str, **environment: str) -> Client:
+def started(data_dir, *flags, **environment):
     from mcp import Client, StdioServerParameters, stdio_client
 
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -61,7 +59,7 @@ def started(data_dir: Path, *flags: str, **environment: str) -> Client:
     )
 
 
-async def text_of(client: Client, tool: str, **arguments: Any) -> str:
+async def text_of(client, tool, **arguments):
     return str((await client.call_tool(tool, arguments)).content[0].text)
 
 
@@ -73,9 +71,7 @@ async def text_of(client: Client, tool: str, **arguments: Any) -> str:
         (["OPENAI_API_KEY", "ANTHROPIC_API_KEY"], ["", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"]),
     ],
 )
-async def test_an_agent_finds_what_came_with_its_keys_and_without_one(
-    data_dir: Path, keys: list[str], seen: list[str]
-) -> None:
+async def test_an_agent_finds_what_came_with_its_keys_and_without_one(data_dir, keys, seen):
     async with started(data_dir, **dict.fromkeys(keys, "sk-mine")) as client:
         listed = await text_of(client, "search_artifacts")
         assert {owner for owner, artifact in KEPT.items() if artifact.id in listed} == set(seen)
@@ -84,21 +80,19 @@ async def test_an_agent_finds_what_came_with_its_keys_and_without_one(
         assert "another API key" in await text_of(client, "read_artifact", id=KEPT["another"].id)
 
 
-async def test_what_is_open_on_this_machine_is_open_to_it(data_dir: Path) -> None:
+async def test_what_is_open_on_this_machine_is_open_to_it(data_dir):
     async with started(data_dir, CONTEXT_PROXY_ARTIFACTS__OPEN_ON_LOOPBACK="true") as client:
         listed = await text_of(client, "search_artifacts")
     assert all(artifact.id in listed for artifact in KEPT.values())
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_there_is_not_made(tmp_path, capsys):
     assert main(["mcp", "--data-dir", str(tmp_path / "elsewhere")]) == 1
     assert "--data-dir names the folder of a proxy" in capsys.readouterr().err
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_missing_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert command.serve_mcp(Settings(data_dir=tmp_path)) == 1
     assert "needs the extra `mcp`, which is not installed: docs/install.md#extras says how" in capsys.readouterr().err

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,11 +18,11 @@ BASE = "https://llm.example.org/v1"
 
 
 @pytest.fixture(autouse=True)
-def _upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+def _upstream(monkeypatch):
     monkeypatch.setattr("proxy.shell.models.profiles.Upstream", RespxUpstream)
 
 
-def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) -> str:
+def printed(name=None, *, as_json=False, **settings):
     out = io.StringIO()
     made = Settings(**{"upstream": {"base_url": BASE, "api_key": "sk-secret"}, **settings})
     print_models(made, name, Console(file=out, width=200), as_json=as_json)
@@ -34,7 +31,7 @@ def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) 
 
 
 @respx.mock
-def test_a_profile_shows_each_value_and_where_it_came_from() -> None:
+def test_a_profile_shows_each_value_and_where_it_came_from():
     respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "max_completion_tokens": 4096}])
     lines = {
         line.split("  ")[0].strip(): line
@@ -46,7 +43,7 @@ def test_a_profile_shows_each_value_and_where_it_came_from() -> None:
 
 
 @respx.mock
-def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path) -> None:
+def test_what_was_refused_is_shown_and_who_says_so(tmp_path):
     respx.get(f"{BASE}/models").respond(500)
     learning = Learning(tmp_path, BASE)
     learning.note_media_refused_in_results("results")
@@ -64,7 +61,7 @@ def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path) -> None:
 
 
 @respx.mock
-def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> None:
+def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window():
     respx.get(f"{BASE}/models").respond(500)
     models = [
         {"match": "small", "context_window": 8_000},
@@ -72,7 +69,7 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> 
     ]
     tools = {"never": ["Task"], "tools": {"Read": {"max_bytes": 200_000}}}
 
-    def rows(name: str) -> dict[str, str]:
+    def rows(name):
         lines = printed(name, models=models, tool_output=tools).splitlines()
         return {line.split("  ")[0].strip(): line.split("  ", 1)[1].strip() for line in lines if "  " in line}
 
@@ -89,7 +86,7 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> 
 
 
 @respx.mock
-def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown() -> None:
+def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown():
     respx.get(f"{BASE}/models").respond(500)
     out = printed("m-1")
     assert "128,000" in out
@@ -97,7 +94,7 @@ def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown() -> No
 
 
 @respx.mock
-def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -> None:
+def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table():
     respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768}, {"id": "m-2"}])
     out = printed(models=[{"match": "mine", "context_window": 4096}, {"match": "m-*", "max_output_tokens": 7}])
     *table, advice = out.splitlines()
@@ -109,13 +106,13 @@ def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -
 
 
 @respx.mock
-def test_an_empty_result_is_reported() -> None:
+def test_an_empty_result_is_reported():
     respx.get(f"{BASE}/models").respond(401)
     assert "Neither the configuration nor the upstream names a model" in printed()
 
 
 @respx.mock
-def test_json_holds_the_same() -> None:
+def test_json_holds_the_same():
     respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "input_modalities": ["text"]}])
     one, many = json.loads(printed("m-1", as_json=True)), json.loads(printed(as_json=True))
     assert (one["window_tokens"], one["window_is_guessed"], one["modalities"]) == (32768, False, ["text"])
@@ -125,7 +122,7 @@ def test_json_holds_the_same() -> None:
 
 
 @respx.mock
-def test_a_foreign_name_does_not_steer_the_terminal() -> None:
+def test_a_foreign_name_does_not_steer_the_terminal():
     respx.get(f"{BASE}/models").respond(json=[{"id": "\x1b[31mred\r[bold]x[/]"}])
     out = printed()
     assert "\x1b" not in out
@@ -133,7 +130,7 @@ def test_a_foreign_name_does_not_steer_the_terminal() -> None:
 
 
 @respx.mock
-def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it() -> None:
+def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it():
     other = "https://other.example.org/v1"
     respx.get(f"{BASE}/models").respond(json=[{"id": name, "context_length": 32768} for name in ("m-1", "q-1")])
     respx.get(f"{other}/models").respond(json=[{"id": name, "context_length": 4096} for name in ("m-1", "q-1")])
@@ -147,7 +144,7 @@ def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it() ->
 
 
 @respx.mock
-def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states() -> None:
+def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states():
     other = "https://other.example.org/v1"
     respx.get(f"{BASE}/models").respond(json=[{"id": "m", "context_length": 32768}])
     respx.get(f"{other}/models").respond(json=[{"id": "m", "context_length": 4096}])
@@ -157,16 +154,14 @@ def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states() -> None
     assert [found["window_tokens"] for found in by_wire["upstreams"]] == [4096, 32768]
 
 
-def lessons(folder: Path, *models: str) -> list[str]:
+def lessons(folder, *models):
     learning = Learning(folder, BASE)
     for name in models:
         learning.note_tool_refused(name)
     return ["--data-dir", str(folder), "--upstream", BASE]
 
 
-def test_forgetting_a_model_says_what_went_and_keeps_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_forgetting_a_model_says_what_went_and_keeps_the_others(tmp_path, capsys):
     where = lessons(tmp_path, "m-1", "m-2")
     assert main(["models", "m-1", "--forget", *where]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"Forgot what {BASE} taught about m-1."
@@ -175,7 +170,7 @@ def test_forgetting_a_model_says_what_went_and_keeps_the_others(
     assert "Nothing was learned about m-1 in " in capsys.readouterr().out
 
 
-def test_all_is_forgotten_only_when_all_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_is_forgotten_only_when_all_is_said(tmp_path, capsys):
     where = lessons(tmp_path, "m-1", "m-2")
     for wrong in (["--forget"], ["--all"], ["m-1", "--forget", "--all"]):
         assert main(["models", *wrong, *where]) == 2
@@ -185,9 +180,7 @@ def test_all_is_forgotten_only_when_all_is_said(tmp_path: Path, capsys: pytest.C
     assert Learning(tmp_path, BASE).models == ()
 
 
-def test_one_model_is_not_forgotten_where_replicas_would_teach_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_model_is_not_forgotten_where_replicas_would_teach_it_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", "redis://127.0.0.1:9/0")
     assert main(["models", "m-1", "--forget", *lessons(tmp_path, "m-1")]) == 2
     assert "--forget --all" in capsys.readouterr().err
@@ -195,9 +188,7 @@ def test_one_model_is_not_forgotten_where_replicas_would_teach_it_again(
 
 
 @respx.mock
-def test_a_model_has_the_same_profile_in_the_table_and_by_its_name_whether_ollama_has_loaded_it_or_not(
-    tmp_path: Path,
-) -> None:
+def test_a_model_has_the_same_profile_in_the_table_and_by_its_name_whether_ollama_has_loaded_it_or_not(tmp_path):
     own = "http://127.0.0.1:11434"
     shown = {
         "loaded:latest": {"capabilities": ["completion"]},

@@ -1,7 +1,5 @@
 """An agent behind `context-proxy run`, in real processes and on pseudo-terminals."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json
@@ -13,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,23 +27,23 @@ SUMS = "context-proxy: 0 requests, 0 made to fit, 0 cured after a refusal, 0 tok
 class Place:
     """A folder for the work, and a home; nothing of this user's is read or written."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.work, self.home = folder / "work", folder / "home"
         self.bin, self.data = folder / "bin", folder / "home/.local/share/context-proxy"
         for one in (self.work, self.home, self.bin):
             one.mkdir()
 
-    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, variables):
         return {"PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8", **variables}
 
-    def agent(self, name: str, script: str) -> Path:
+    def agent(self, name, script):
         """A command of this name that is a Python script."""
         path = self.bin / name
         path.write_text(f"#!{sys.executable}\n{textwrap.dedent(script)}")
         path.chmod(0o755)
         return path
 
-    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words, **variables):
         return subprocess.run(
             [sys.executable, "-m", "proxy", "run", *words],
             cwd=self.work,
@@ -56,7 +54,7 @@ class Place:
             timeout=PATIENCE_SECONDS,
         )
 
-    def seen_by(self, *words: str, **variables: str) -> dict[str, str]:
+    def seen_by(self, *words, **variables):
         """The environment of the agent."""
         done = self.run(*words, **variables)
         assert done.returncode == 0, done.stderr
@@ -65,7 +63,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path):
     return Place(tmp_path)
 
 
@@ -73,14 +71,14 @@ SHOW = ("-c", "import json, os; print(json.dumps(dict(os.environ)))")
 UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1")
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
-def test_a_command_gets_the_address_and_its_exit_status_passes_and_nothing_is_left(place: Place) -> None:
+def test_a_command_gets_the_address_and_its_exit_status_passes_and_nothing_is_left(place):
     script = 'echo "$OPENAI_BASE_URL"; cat "$HOME"/.local/share/context-proxy/running/*.json; exit 7'
     done = place.run(*UPSTREAM, "sh", "-c", script)
     address, announcement = done.stdout.splitlines()
@@ -95,11 +93,11 @@ def test_a_command_gets_the_address_and_its_exit_status_passes_and_nothing_is_le
     assert list((place.data / FOLDER).iterdir()) == []
 
 
-def test_the_status_of_a_signal_is_as_in_a_shell(place: Place) -> None:
+def test_the_status_of_a_signal_is_as_in_a_shell(place):
     assert place.run(*UPSTREAM, "sh", "-c", "kill -KILL $$").returncode == 128 + 9
 
 
-def test_two_dashes_end_the_options_and_those_of_the_agent_are_its_own(place: Place) -> None:
+def test_two_dashes_end_the_options_and_those_of_the_agent_are_its_own(place):
     place.agent("agent", "import sys; print(sys.argv[1:])")
     assert place.run(*UPSTREAM, "--", "agent", "--port", "-x", "--").stdout == "['--port', '-x', '--']\n"
     assert place.run(*UPSTREAM, "agent", "--upstream", "x").stdout == "['--upstream', 'x']\n"
@@ -115,9 +113,7 @@ def test_two_dashes_end_the_options_and_those_of_the_agent_are_its_own(place: Pl
         (("true",), 2, "name the API with --upstream"),
     ],
 )
-def test_what_cannot_run_is_said_before_anything_starts(
-    place: Place, words: tuple[str, ...], status: int, sentence: str
-) -> None:
+def test_what_cannot_run_is_said_before_anything_starts(place, words, status, sentence):
     (place.work / "plain").write_text("no program")
     done = place.run(*words, PATH=f"{place.bin}:/usr/bin:/bin")
     assert (done.returncode, done.stdout) == (status, "")
@@ -125,7 +121,7 @@ def test_what_cannot_run_is_said_before_anything_starts(
     assert not place.data.exists()
 
 
-def test_a_proxy_that_does_not_start_is_said_with_the_end_of_its_log(place: Place) -> None:
+def test_a_proxy_that_does_not_start_is_said_with_the_end_of_its_log(place):
     place.data.mkdir(parents=True)
     (place.data / "tool-output").touch()
     done = place.run(*UPSTREAM, "true")
@@ -133,7 +129,7 @@ def test_a_proxy_that_does_not_start_is_said_with_the_end_of_its_log(place: Plac
     assert "the proxy did not start:\nnothing can be kept in " in done.stderr
 
 
-def test_only_the_variables_of_what_the_upstream_speaks_are_set(place: Place) -> None:
+def test_only_the_variables_of_what_the_upstream_speaks_are_set(place):
     python = sys.executable
     seen = place.seen_by(*UPSTREAM, python, *SHOW)
     assert seen["OPENAI_BASE_URL"] == seen["OPENAI_API_BASE"]
@@ -146,7 +142,7 @@ def test_only_the_variables_of_what_the_upstream_speaks_are_set(place: Place) ->
     assert "ANTHROPIC_BASE_URL" not in seen
 
 
-def test_claude_gets_its_search_for_tools_only_at_its_makers(place: Place) -> None:
+def test_claude_gets_its_search_for_tools_only_at_its_makers(place):
     place.agent("claude", "import json, os; print(json.dumps(dict(os.environ)))")
     assert place.seen_by("claude")["ENABLE_TOOL_SEARCH"] == "true"
     assert place.seen_by("claude", ENABLE_TOOL_SEARCH="false")["ENABLE_TOOL_SEARCH"] == "false"
@@ -155,7 +151,7 @@ def test_claude_gets_its_search_for_tools_only_at_its_makers(place: Place) -> No
     assert f"{seen['ANTHROPIC_BASE_URL']}/v1" == seen["OPENAI_BASE_URL"]
 
 
-def test_the_address_that_the_environment_names_is_the_upstream_and_its_key_goes_nowhere_else(place: Place) -> None:
+def test_the_address_that_the_environment_names_is_the_upstream_and_its_key_goes_nowhere_else(place):
     place.agent("claude", "")
     done = place.run("claude", ANTHROPIC_BASE_URL="http://127.0.0.1:9/gateway")
     assert " in front of http://127.0.0.1:9/gateway/v1" in done.stderr
@@ -163,7 +159,7 @@ def test_the_address_that_the_environment_names_is_the_upstream_and_its_key_goes
     assert " in front of http://127.0.0.1:9/v1" in place.run("true", OPENAI_BASE_URL=" http://127.0.0.1:9/v1/ ").stderr
 
 
-def test_the_proxy_has_no_key_to_lend(place: Place) -> None:
+def test_the_proxy_has_no_key_to_lend(place):
     script = """
         import json, os, pathlib
         (told,) = pathlib.Path(os.environ["HOME"], ".local/share/context-proxy/running").glob("*.json")
@@ -175,12 +171,12 @@ def test_the_proxy_has_no_key_to_lend(place: Place) -> None:
     assert "sk-canary" not in shown
 
 
-def test_this_machine_is_not_asked_through_a_proxy_for_the_network(place: Place) -> None:
+def test_this_machine_is_not_asked_through_a_proxy_for_the_network(place):
     seen = place.seen_by(*UPSTREAM, sys.executable, *SHOW, HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="a.example")
     assert seen["NO_PROXY"] == seen["no_proxy"] == "a.example,127.0.0.1,localhost"
 
 
-def test_descriptors_that_a_shell_has_opened_for_the_agent_stay_open(place: Place) -> None:
+def test_descriptors_that_a_shell_has_opened_for_the_agent_stay_open(place):
     words = " ".join([sys.executable, "-m proxy run", *UPSTREAM])
     done = subprocess.run(
         ["bash", "-c", f"{words} cat <(echo passed)"],
@@ -193,9 +189,7 @@ def test_descriptors_that_a_shell_has_opened_for_the_agent_stay_open(place: Plac
     assert done.stdout == "passed\n"
 
 
-def test_the_output_of_tools_stays_in_the_project_for_an_agent_that_asks_before_it_reads_elsewhere(
-    place: Place,
-) -> None:
+def test_the_output_of_tools_stays_in_the_project_for_an_agent_that_asks_before_it_reads_elsewhere(place):
     place.agent("claude", "import os; print(os.path.isdir('.context-proxy/tool-output'))")
     for _ in range(2):  # the folder is no data folder afterwards
         assert place.run(*UPSTREAM, "claude").stdout == "True\n"
@@ -205,7 +199,7 @@ def test_the_output_of_tools_stays_in_the_project_for_an_agent_that_asks_before_
     assert not (place.work / ".context-proxy/owner-secret").exists()
 
 
-def test_a_settings_file_of_the_agent_that_names_the_upstream_is_given_as_a_changed_copy(place: Place) -> None:
+def test_a_settings_file_of_the_agent_that_names_the_upstream_is_given_as_a_changed_copy(place):
     codex = place.home / ".codex"
     codex.mkdir()
     written = '[model_providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\nname = "x"\n'
@@ -230,9 +224,7 @@ def test_a_settings_file_of_the_agent_that_names_the_upstream_is_given_as_a_chan
     assert (codex / "auth.json").read_text() == "secret"
 
 
-def test_an_agent_that_only_a_file_configures_gets_the_lines_to_write_where_no_file_names_the_upstream(
-    place: Place,
-) -> None:
+def test_an_agent_that_only_a_file_configures_gets_the_lines_to_write_where_no_file_names_the_upstream(place):
     place.agent("cline", "")
     shown = place.run(*UPSTREAM, "cline").stderr
     assert "cline goes through the proxy only with this setting: cline auth " in shown
@@ -242,11 +234,11 @@ def test_an_agent_that_only_a_file_configures_gets_the_lines_to_write_where_no_f
 # A running proxy ------------------------------------------------------------------------------------------------------
 
 
-def data_of(place: Place, port: int) -> Mapping[str, str]:
+def data_of(place, port):
     return {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
 
 
-def test_a_running_proxy_with_this_upstream_is_used_and_stays(place: Place) -> None:
+def test_a_running_proxy_with_this_upstream_is_used_and_stays(place):
     place.data.mkdir(parents=True)
     with running(place.data) as proxy:
         same = ("--upstream", f"http://127.0.0.1:{proxy.upstream_port}/v1")
@@ -259,11 +251,11 @@ def test_a_running_proxy_with_this_upstream_is_used_and_stays(place: Place) -> N
         assert proxy.process.poll() is None
 
 
-def test_a_port_that_cannot_prove_to_be_the_proxy_gets_nothing(place: Place) -> None:
+def test_a_port_that_cannot_prove_to_be_the_proxy_gets_nothing(place):
     asked: list[tuple[str, Mapping[str, str]]] = []
 
     class Impostor(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             asked.append((self.path, dict(self.headers)))
             status = {
                 "upstreams": ["http://127.0.0.1:9/v1"],
@@ -276,7 +268,7 @@ def test_a_port_that_cannot_prove_to_be_the_proxy_gets_nothing(place: Place) -> 
             self.end_headers()
             self.wfile.write(json.dumps(status).encode())
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """Nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Impostor)
@@ -322,7 +314,7 @@ print("ended", os.waitstatus_to_exitcode(status), file=report)
 class Terminal:
     """A shell on a pseudo-terminal, which runs `context-proxy run` with an agent as its job."""
 
-    def __init__(self, place: Place, *words: str) -> None:
+    def __init__(self, place, *words):
         self.place, self.report = place, place.work / "report"
         self.shell, self.keys = pty.fork()
         if not self.shell:
@@ -336,32 +328,32 @@ class Terminal:
         self._reading = threading.Thread(target=self._read)
         self._reading.start()
 
-    def _read(self) -> None:
+    def _read(self):
         """Not in a call that would keep it open."""
         while not self._is_closed.wait(0.01):
             with contextlib.suppress(OSError):
                 os.read(self.keys, 4096)
 
-    def types(self, keys: bytes) -> None:
+    def types(self, keys):
         os.write(self.keys, keys)
 
-    def wait_for(self, words: str) -> str:
+    def wait_for(self, words):
         wait_until(lambda: self.report.exists() and words in self.report.read_text())
         return self.report.read_text()
 
-    def wait_for_agent(self, name: str = "ready") -> int:
+    def wait_for_agent(self, name="ready"):
         """The number of the agent, which has written a file."""
         path = self.place.work / name
         wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
         return int(path.read_text())
 
-    def hang_up(self) -> None:
+    def hang_up(self):
         if not self._is_closed.is_set():
             self._is_closed.set()
             self._reading.join()
             os.close(self.keys)
 
-    def close(self) -> None:
+    def close(self):
         self.hang_up()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.shell, signal.SIGKILL)
@@ -385,19 +377,19 @@ while True:
 
 
 @pytest.fixture
-def terminal(place: Place) -> Iterator[Terminal]:
+def terminal(place):
     place.agent("agent", AGENT)
     found = Terminal(place, "agent")
     yield found
     found.close()
 
 
-def proxy_of(place: Place) -> int:
+def proxy_of(place):
     (found,) = announcements(place.data)
     return found.pid
 
 
-def test_ctrl_c_is_the_agents_and_its_exit_status_passes(place: Place, terminal: Terminal) -> None:
+def test_ctrl_c_is_the_agents_and_its_exit_status_passes(place, terminal):
     terminal.wait_for_agent()
     proxy = proxy_of(place)
     terminal.types(b"\x03")
@@ -406,7 +398,7 @@ def test_ctrl_c_is_the_agents_and_its_exit_status_passes(place: Place, terminal:
     assert not is_alive(proxy)
 
 
-def test_ctrl_z_stops_the_job_but_not_the_proxy_and_it_goes_on_later(place: Place, terminal: Terminal) -> None:
+def test_ctrl_z_stops_the_job_but_not_the_proxy_and_it_goes_on_later(place, terminal):
     terminal.wait_for_agent()
     terminal.types(b"\x1a")
     terminal.wait_for("stopped")
@@ -417,7 +409,7 @@ def test_ctrl_z_stops_the_job_but_not_the_proxy_and_it_goes_on_later(place: Plac
     assert "ended 5\n" in terminal.wait_for("ended")
 
 
-def test_an_agent_that_stops_itself_gives_the_terminal_back_to_the_shell(place: Place, terminal: Terminal) -> None:
+def test_an_agent_that_stops_itself_gives_the_terminal_back_to_the_shell(place, terminal):
     os.kill(terminal.wait_for_agent(), signal.SIGSTOP)
     terminal.wait_for("stopped")
     terminal.types(b"\n")
@@ -426,7 +418,7 @@ def test_an_agent_that_stops_itself_gives_the_terminal_back_to_the_shell(place: 
     assert "ended 5\n" in terminal.wait_for("ended")
 
 
-def test_a_closed_terminal_ends_all_of_it(place: Place, terminal: Terminal) -> None:
+def test_a_closed_terminal_ends_all_of_it(place, terminal):
     agent = terminal.wait_for_agent()
     proxy, job = proxy_of(place), int(terminal.wait_for("job").split()[1])
     terminal.hang_up()
@@ -435,7 +427,7 @@ def test_a_closed_terminal_ends_all_of_it(place: Place, terminal: Terminal) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_process_is_the_agents(place: Place, terminal: Terminal, number: signal.Signals) -> None:
+def test_a_signal_to_the_process_is_the_agents(place, terminal, number):
     terminal.wait_for_agent()
     proxy = proxy_of(place)
     os.kill(int(terminal.wait_for("job").split()[1]), number)
@@ -445,7 +437,7 @@ def test_a_signal_to_the_process_is_the_agents(place: Place, terminal: Terminal,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has been killed")
-def test_when_it_is_killed_agent_and_proxy_end_as_well(place: Place, terminal: Terminal) -> None:
+def test_when_it_is_killed_agent_and_proxy_end_as_well(place, terminal):
     agent = terminal.wait_for_agent()
     proxy = proxy_of(place)
     os.kill(int(terminal.wait_for("job").split()[1]), signal.SIGKILL)

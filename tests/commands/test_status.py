@@ -1,12 +1,8 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
 from support.live_proxy import running
 from support.waiting import PATIENCE_SECONDS
 
@@ -15,7 +11,7 @@ from proxy.config import Settings
 from proxy.shell.operator import Announcement, announced, announcements
 
 
-def shown(folder: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def shown(folder, *flags, **variables):
     return subprocess.run(
         [sys.executable, "-m", "proxy", "status", *flags],
         cwd=folder,
@@ -26,7 +22,7 @@ def shown(folder: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
     )
 
 
-def test_it_describes_each_running_proxy_also_one_with_a_key(tmp_path: Path) -> None:
+def test_it_describes_each_running_proxy_also_one_with_a_key(tmp_path):
     with running(tmp_path, SERVER__ADMIN_KEY="operator-key-0123456789") as proxy:
         done = shown(tmp_path, "--data-dir", str(tmp_path))
         lines = done.stdout.splitlines()
@@ -38,7 +34,7 @@ def test_it_describes_each_running_proxy_also_one_with_a_key(tmp_path: Path) -> 
         assert (found["pid"], found["workers"]) == (proxy.process.pid, 1)
 
 
-def test_where_none_runs_it_says_for_which_folder(tmp_path: Path) -> None:
+def test_where_none_runs_it_says_for_which_folder(tmp_path):
     done = shown(tmp_path, XDG_DATA_HOME=str(tmp_path / "data"))
     assert (done.returncode, done.stdout) == (1, "")
     assert str(tmp_path / "data" / "context-proxy") in done.stderr
@@ -46,7 +42,7 @@ def test_where_none_runs_it_says_for_which_folder(tmp_path: Path) -> None:
     assert f"data folder {tmp_path / '.context-proxy'};" in shown(tmp_path, XDG_DATA_HOME="/nowhere").stderr
 
 
-def test_a_port_where_nobody_listens_is_no_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_where_nobody_listens_is_no_proxy(tmp_path, capsys):
     with announced(tmp_path, Announcement(1, "127.0.0.1", 1, "token")):
         assert announcements(tmp_path) != []
         assert status.status(Settings(data_dir=tmp_path), as_json=False) == status.RUNS_NOT

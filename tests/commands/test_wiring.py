@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +10,17 @@ ROOT = "http://127.0.0.1:8787"
 CLAUDE = agent_named("claude")
 
 
-def settings(folder: Path, **stated: object) -> Settings:
+def settings(folder, **stated):
     return Settings(data_dir=folder, **stated)
 
 
-def lines(capsys: pytest.CaptureFixture[str], name: str, folder: Path, form: str = "posix", off: bool = False) -> str:
+def lines(capsys, name, folder, form="posix", off=False):
     assert env(name, settings(folder), form, off=off) == 0  # type: ignore[arg-type] # one of the forms
     return capsys.readouterr().out
 
 
 @pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_variables(monkeypatch):
     for name in (*API_OF, "ENABLE_TOOL_SEARCH", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 
@@ -41,16 +37,14 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_each_shell_gets_its_own_lines_and_those_that_undo_them(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str, on: str, off: str
-) -> None:
+def test_each_shell_gets_its_own_lines_and_those_that_undo_them(capsys, tmp_path, form, on, off):
     begun = lines(capsys, "claude", tmp_path, form).splitlines()
     undone = lines(capsys, "claude", tmp_path, form, off=True).splitlines()
     assert (begun[0], undone[0]) == (on, off)
     assert len(begun) == len(undone) == 2  # the other is ENABLE_TOOL_SEARCH
 
 
-def test_as_json_a_program_gets_flags_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_as_json_a_program_gets_flags_too(capsys, tmp_path):
     found = json.loads(lines(capsys, "codex", tmp_path, "json"))
     assert found["variables"]["OPENAI_BASE_URL"] == f"{ROOT}/v1"
     assert found["flags"] == ["-c", f'openai_base_url="{ROOT}/v1"']
@@ -58,12 +52,12 @@ def test_as_json_a_program_gets_flags_too(capsys: pytest.CaptureFixture[str], tm
     assert undone["variables"] == dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_BASE"))
 
 
-def test_what_a_variable_cannot_say_is_a_comment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_a_variable_cannot_say_is_a_comment(capsys, tmp_path):
     assert "# codex needs flags, too: codex -c 'openai_base_url=" in lines(capsys, "codex", tmp_path)
     assert "# cline needs a setting, which `context-proxy run cline` makes" in lines(capsys, "cline", tmp_path)
 
 
-def test_an_unknown_agent_is_said_to_be_unknown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_unknown_agent_is_said_to_be_unknown(capsys, tmp_path):
     assert env("nobody", settings(tmp_path), "posix", off=False) == 2
     assert capsys.readouterr().err.startswith("nobody is not known: docs/agents.md lists what is")
 
@@ -82,29 +76,27 @@ def test_an_unknown_agent_is_said_to_be_unknown(capsys: pytest.CaptureFixture[st
         ("", {"ANTHROPIC_BASE_URL": " http://127.0.0.1:9/ "}, "http://127.0.0.1:9/v1"),
     ],
 )
-def test_without_a_flag_the_upstream_is_where_the_agent_would_go_itself(
-    tmp_path: Path, name: str, environment: Mapping[str, str], base_url: str
-) -> None:
+def test_without_a_flag_the_upstream_is_where_the_agent_would_go_itself(tmp_path, name, environment, base_url):
     assert upstream_of(agent_named(name), settings(tmp_path), environment).base_url == base_url
 
 
-def test_a_stated_upstream_beats_all_of_this(tmp_path: Path) -> None:
+def test_a_stated_upstream_beats_all_of_this(tmp_path):
     stated = settings(tmp_path, upstream={"base_url": "http://127.0.0.1:9/v1"})
     assert upstream_of(CLAUDE, stated, {"ANTHROPIC_BASE_URL": "http://elsewhere"}).base_url == "http://127.0.0.1:9/v1"
 
 
 @pytest.mark.parametrize("environment", [{}, {"OPENAI_BASE_URL": "nowhere"}])
-def test_where_nothing_says_so_a_sentence_does(tmp_path: Path, environment: Mapping[str, str]) -> None:
+def test_where_nothing_says_so_a_sentence_does(tmp_path, environment):
     with pytest.raises(NoUpstream, match="--upstream"):
         upstream_of(None, settings(tmp_path), environment)
 
 
-def test_an_upstream_named_by_the_variable_of_an_api_speaks_that_api(tmp_path: Path) -> None:
+def test_an_upstream_named_by_the_variable_of_an_api_speaks_that_api(tmp_path):
     found = upstream_of(None, settings(tmp_path), {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
     assert wiring_of(None, found, ROOT, {}).variables == {"ANTHROPIC_BASE_URL": ROOT}
 
 
-def test_the_search_for_tools_is_for_its_maker_alone_and_never_against_the_user(tmp_path: Path) -> None:
+def test_the_search_for_tools_is_for_its_maker_alone_and_never_against_the_user(tmp_path):
     own = upstream_of(CLAUDE, settings(tmp_path), {})
     other = upstream_of(CLAUDE, settings(tmp_path), {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
     assert wiring_of(CLAUDE, own, ROOT, {}).variables["ENABLE_TOOL_SEARCH"] == "true"
@@ -122,17 +114,15 @@ def test_the_search_for_tools_is_for_its_maker_alone_and_never_against_the_user(
         ("url: http://host:1/v1beta", None),
     ],
 )
-def test_only_the_address_of_the_upstream_is_changed_in_a_copy(
-    tmp_path: Path, written: str, changed: str | None
-) -> None:
+def test_only_the_address_of_the_upstream_is_changed_in_a_copy(tmp_path, written, changed):
     (tmp_path / "settings").write_text(written)
     file = SettingsFile(paths=("$ELSEWHERE/settings", str(tmp_path / "settings")))
     found = changed_settings(file, "http://host:1/v1", ROOT, {})
     assert (found and found[1]) == changed
 
 
-def test_an_agent_is_recognised_by_its_command_wherever_it_is_and_however_it_is_run() -> None:
-    def name(*words: str) -> str:
+def test_an_agent_is_recognised_by_its_command_wherever_it_is_and_however_it_is_run():
+    def name(*words):
         found, _ = agent_in(words)
         return "" if found is None else found.name
 
@@ -142,11 +132,11 @@ def test_an_agent_is_recognised_by_its_command_wherever_it_is_and_however_it_is_
     assert name("npx", "other", "claude") == name("python", "claude") == ""
 
 
-def test_a_server_that_greets_as_an_ollama_is_one_at_any_port() -> None:
+def test_a_server_that_greets_as_an_ollama_is_one_at_any_port():
     assert spoken_by("http://127.0.0.1:1/v1") == ("openai",)
 
 
-def test_no_two_agents_share_a_name_or_a_command() -> None:
+def test_no_two_agents_share_a_name_or_a_command():
     names = [one.name for one in AGENTS]
     commands = [one.command for one in AGENTS if one.command]
     assert len(set(names)) == len(names)

@@ -1,10 +1,6 @@
 """Settings isolated from this machine's environment."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,15 +8,15 @@ from proxy.config import ENV_ALIASES
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch):
     for name in list(os.environ):
         if name.upper().startswith("CONTEXT_PROXY_") or name in ENV_ALIASES:
             monkeypatch.delenv(name)
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Callable[[str], Path]:
-    def written(text: str) -> Path:
+def config(tmp_path):
+    def written(text):
         file = tmp_path / "config.yaml"
         file.write_text(text, encoding="utf-8")
         return file

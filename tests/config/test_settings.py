@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -58,10 +56,9 @@ def test_keys_at_the_top_have_the_same_order(config, monkeypatch):
 @pytest.mark.parametrize(("alias", "place"), ENV_ALIASES.items())
 def test_short_names_beat_yaml_and_long_names_beat_short_ones(alias, place, config, monkeypatch):
     section, key = place
-    values = {
-        "base_url": ("http://a/v1", "http://b/v1", "http://c/v1"),
-        "direction": ("head", "tail", "both"),
-    }.get(key, ("1000", "2000", "3000"))
+    values = {"base_url": ("http://a/v1", "http://b/v1", "http://c/v1"), "direction": ("head", "tail", "both")}.get(
+        key, ("1000", "2000", "3000")
+    )
 
     def value(*arguments):
         found = getattr(getattr(load(*arguments), section), key)
@@ -139,7 +136,7 @@ def test_a_tokenizer_is_one_that_is_installed():
     assert mistake == "models[0].tokenizer: must be 'o200k_base', 'cl100k_base' or 'bytes', found 'o200k'"
 
 
-def test_no_plugin_of_pydantic_is_looked_for_as_it_would_see_the_keys() -> None:
+def test_no_plugin_of_pydantic_is_looked_for_as_it_would_see_the_keys():
     code = (
         "import importlib.metadata\n"
         "def told(**_): raise SystemExit('plugins are looked for')\n"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from support.settings import mistakes
 
@@ -104,10 +102,7 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
             "tool_output: {tools: {Read: {max_bytes: 0}}}",
             "tool_output.tools.Read.max_bytes: must be greater than or equal to 256, or left out, found 0",
         ),
-        (
-            "defaults: {context_window: 128k}",
-            "must be a whole number without a unit, such as 128000, found '128k'",
-        ),
+        ("defaults: {context_window: 128k}", "must be a whole number without a unit, such as 128000, found '128k'"),
         ("server: {shutdown_grace_seconds: .inf}", "server.shutdown_grace_seconds: must be a finite number, found inf"),
         ("upstream: {idle_timeout_seconds: .nan}", "upstream.idle_timeout_seconds: must be a finite number, found nan"),
         ("upstream: {idle_timeout_seconds: soon}", "upstream.idle_timeout_seconds: must be a number, found 'soon'"),

@@ -1,9 +1,5 @@
 """Kinds of settings, and keys that files hold, as Docker and Kubernetes give secrets."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.settings import mistakes
 
@@ -15,13 +11,13 @@ KEY = "sk-canary-of-a-file"
 
 
 @pytest.fixture
-def key_file(tmp_path: Path) -> Path:
+def key_file(tmp_path):
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
     return file
 
 
-def test_a_key_file_can_replace_each_key(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_can_replace_each_key(key_file, tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text(f"upstream: {{api_key_file: {key_file}}}")
     monkeypatch.setenv("CONTEXT_PROXY_SERVER__ADMIN_KEY_FILE", str(key_file))
     found = load(tmp_path / "config.yaml")
@@ -31,14 +27,14 @@ def test_a_key_file_can_replace_each_key(key_file: Path, tmp_path: Path, monkeyp
     assert "canary" not in repr(found)
 
 
-def test_a_key_beats_a_file(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_beats_a_file(key_file, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-plain")
     found = load(flags={"upstream": {"api_key_file": key_file}})
     assert found.upstream.api_key is not None
     assert found.upstream.api_key.get_secret_value() == "sk-plain"
 
 
-def test_settings_differ_where_what_the_file_holds_does(key_file: Path) -> None:
+def test_settings_differ_where_what_the_file_holds_does(key_file):
     before = load(flags={"upstream": {"api_key_file": key_file}})
     assert load(flags={"upstream": {"api_key_file": key_file}}) == before
     key_file.write_text("sk-rotated")
@@ -55,9 +51,7 @@ def test_settings_differ_where_what_the_file_holds_does(key_file: Path) -> None:
         (b"k" * 20_000, "must be a file with a key in it, and nothing else"),
     ],
 )
-def test_a_file_without_a_key_is_one_line_that_names_its_setting(
-    content: bytes | None, says: str, tmp_path: Path
-) -> None:
+def test_a_file_without_a_key_is_one_line_that_names_its_setting(content, says, tmp_path):
     if content is not None:
         (tmp_path / "key").write_bytes(content)
     with pytest.raises(SettingsError) as refused:
@@ -65,7 +59,7 @@ def test_a_file_without_a_key_is_one_line_that_names_its_setting(
     assert str(refused.value) == f"upstream.api_key_file: {says}"
 
 
-def test_a_key_that_is_too_short_is_reported_without_its_value(tmp_path: Path) -> None:
+def test_a_key_that_is_too_short_is_reported_without_its_value(tmp_path):
     (tmp_path / "key").write_text("short-canary")
     with pytest.raises(SettingsError) as refused:
         load(flags={"server": {"admin_key_file": tmp_path / "key"}})
@@ -145,7 +139,7 @@ def test_one_modality_needs_no_list(config):
         (" rediss://host/0\n", "rediss://host/0"),
     ],
 )
-def test_the_server_of_the_state_is_redis_or_valkey(given: str, meant: str) -> None:
+def test_the_server_of_the_state_is_redis_or_valkey(given, meant):
     url = load(flags={"state": {"url": given}}).state.url
     assert url is not None
     assert url.get_secret_value() == meant
@@ -156,13 +150,13 @@ def test_the_server_of_the_state_is_redis_or_valkey(given: str, meant: str) -> N
     "given",
     ["http://canary", "redis://", "canary", "redis://h/canary", "redis://h?db=canary", "redis://canary:x/0", ""],
 )
-def test_no_other_server_of_the_state_is_taken_and_none_is_quoted(given: str) -> None:
+def test_no_other_server_of_the_state_is_taken_and_none_is_quoted(given):
     with pytest.raises(SettingsError, match=r"state\.url") as refused:
         load(flags={"state": {"url": given}})
     assert "canary" not in str(refused.value)
 
 
-def test_the_state_servers_url_may_be_in_a_file(tmp_path: Path) -> None:
+def test_the_state_servers_url_may_be_in_a_file(tmp_path):
     (tmp_path / "url").write_text("valkey://:secret@host:6379\n")
     url = load(flags={"state": {"url_file": tmp_path / "url"}}).state.url
     assert url is not None
@@ -170,9 +164,7 @@ def test_the_state_servers_url_may_be_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("flags", "name"), [({"state": {"url": "redis://h"}}, "redis"), ({"mcp": True}, "mcp")])
-def test_a_missing_extra_is_noticed_at_the_start(
-    flags: dict[str, object], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_extra_is_noticed_at_the_start(flags, name, monkeypatch):
     for module in (types, settings):
         monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(

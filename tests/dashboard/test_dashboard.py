@@ -1,23 +1,20 @@
 """The dashboard in a real browser: what is shown, with which keys, and that nothing in a request becomes code."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
 import re
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from support.browser import CHROMIUM, Page, browser
-from support.journey import KEY, World, call, long_text, result, world
-from support.upstream import Answer, Sent, model_server
+from support.browser import CHROMIUM, browser
+from support.journey import KEY, call, long_text, result, world
+from support.upstream import model_server
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__
@@ -30,7 +27,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is ins
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def stage(tmp_path_factory):
     """A proxy that has served a conversation, a refused request and a hostile one."""
     settings = {"defaults": {"context_window": 9_000}, "learning": {"enabled": False}}
     with world(tmp_path_factory.mktemp("stage") / "kept", model_server(8_000), [settings]) as built:
@@ -61,20 +58,17 @@ OWN_LIMITS: dict[str, tuple[str, str, str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def mixed(tmp_path_factory):
     """A proxy that three agents have used: results over each limit, and five kinds of trouble."""
     settings = {
         "defaults": {"context_window": 128_000},
-        "models": [
-            {"match": "short", "max_tool_result_chars": 4_000},
-            {"match": "narrow", "context_window": 6_000},
-        ],
+        "models": [{"match": "short", "max_tool_result_chars": 4_000}, {"match": "narrow", "context_window": 6_000}],
         "tool_output": {"tools": {"Read": {"max_bytes": 20_000}}},
         "learning": {"enabled": False},
     }
     statuses = {"expired": 401, "gone": 404, "too-fast": 429, "broken": 500}
 
-    def refuse(sent: Sent) -> Answer | None:
+    def refuse(sent):
         status = statuses.get(sent.json["model"])
         return sent.face.error("no", status, type="x") if status else None
 
@@ -98,17 +92,17 @@ MIXED = len(OWN_LIMITS) + 8 + 2
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def chromium(tmp_path_factory):
     with browser(tmp_path_factory.mktemp("chromium")) as page:
         yield page
 
 
-def root(stage: World) -> str:
+def root(stage):
     return stage.proxies[0].removesuffix("/v1")
 
 
 @pytest.fixture
-def page(stage: World, chromium: Page) -> Iterator[Page]:
+def page(stage, chromium):
     """The dashboard, with its rows; no test may cause a console error or a request to another host."""
     chromium.complaints.clear()
     chromium.requested.clear()
@@ -122,23 +116,23 @@ def page(stage: World, chromium: Page) -> Iterator[Page]:
 
 
 @pytest.fixture
-def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def look_often(monkeypatch):
     """The proxy looks for news twenty times as often."""
     monkeypatch.setattr(operator, "LOOK_SECONDS", operator.LOOK_SECONDS / 20)
 
 
-def hurry(page: Page) -> None:
+def hurry(page):
     """From now on the page's timers run ten times as fast."""
     page.value("{ const later = setTimeout; window.setTimeout = (then, wait) => later(then, wait / 10) }")
 
 
-def shown(page: Page, what: str) -> str:
+def shown(page, what):
     found: str = page.value(f"document.querySelector('{what}').innerText")
     return found
 
 
 @needs_chromium
-def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page: Page) -> None:
+def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page):
     assert page.value("document.querySelector('#requests .model').textContent") == HOSTILE
     assert page.value("document.querySelectorAll('#requests .row')[1].innerText").endswith("context length exceeded")
     label = page.value("document.querySelectorAll('#requests .row')[2].querySelector('[role=img]').ariaLabel")
@@ -151,7 +145,7 @@ def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page
 
 
 @needs_chromium
-def test_the_totals_are_those_of_the_proxy(page: Page, stage: World) -> None:
+def test_the_totals_are_those_of_the_proxy(page, stage):
     found = httpx.get(f"{root(stage)}/overview?hours=24", trust_env=False, timeout=PATIENCE_SECONDS).json()
     page.until("document.querySelector('#total-requests').innerText === '14'")
     assert shown(page, "#more-saved").endswith("of what fits the window")
@@ -167,13 +161,13 @@ def test_the_totals_are_those_of_the_proxy(page: Page, stage: World) -> None:
 
 
 @needs_chromium
-def test_what_is_wrong_comes_before_everything_else(page: Page) -> None:
+def test_what_is_wrong_comes_before_everything_else(page):
     page.until("document.querySelector('#troubles li')")
     assert "too long and could not be saved" in shown(page, "#troubles .bad")
 
 
 @needs_chromium
-def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
+def test_a_click_opens_the_messages_with_their_reasons(page):
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .messages li, #detail .messages details')")
     assert "turn-11" in shown(page, "#detail h2")
@@ -190,7 +184,7 @@ def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
 
 
 @needs_chromium
-def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page: Page) -> None:
+def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page):
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .artifact')")
     page.value("document.querySelector('#detail .artifact summary').click()")
@@ -209,7 +203,7 @@ def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page:
 
 
 @needs_chromium
-def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page: Page) -> None:
+def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page):
     page.value(f"agentKey = ['authorization', 'Bearer {KEY}']")
     page.value("document.querySelectorAll('#requests .row')[5].click()")
     one = "document.querySelector('#detail .artifact:has(a[href*=tool_bash])')"
@@ -229,7 +223,7 @@ def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page: Page) -> No
 
 
 @needs_chromium
-def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page: Page) -> None:
+def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page):
     page.value("document.querySelector('#requests .row').focus()")
     page.press("ArrowDown")
     page.press("ArrowDown")
@@ -247,20 +241,20 @@ def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page: Page) -> Non
 
 
 @needs_chromium
-def test_an_address_can_name_a_request(page: Page, stage: World) -> None:
+def test_an_address_can_name_a_request(page, stage):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#turn-3")
     page.until("document.querySelector('#detail-title')")
     assert "turn-3" in shown(page, "#detail-title")
 
 
 @needs_chromium
-def test_an_address_that_names_nothing_shows_the_requests(page: Page, stage: World) -> None:
+def test_an_address_that_names_nothing_shows_the_requests(page, stage):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#100%")
     page.until("document.querySelectorAll('#requests .row').length === 14")
 
 
 @needs_chromium
-def test_names_in_a_request_are_text(page: Page) -> None:
+def test_names_in_a_request_are_text(page):
     page.value("document.querySelectorAll('#requests .row')[0].click()")
     page.until("document.querySelector('#detail summary')")
     page.value("document.querySelector('#detail summary').click()")
@@ -276,7 +270,7 @@ ROWS = "document.querySelectorAll('#requests .row')"
 
 
 @needs_chromium
-def test_requests_can_be_filtered_and_the_address_holds_the_filter(page: Page) -> None:
+def test_requests_can_be_filtered_and_the_address_holds_the_filter(page):
     page.value("document.querySelector('[data-filter=troubled]').click()")
     page.until(f"{ROWS}.length < 14")
     assert page.value(f"[...{ROWS}].some(one => one.innerText.includes('context length exceeded'))")
@@ -294,7 +288,7 @@ def test_requests_can_be_filtered_and_the_address_holds_the_filter(page: Page) -
 
 
 @needs_chromium
-def test_a_second_send_shows_its_own_budget_and_not_the_window(page: Page) -> None:
+def test_a_second_send_shows_its_own_budget_and_not_the_window(page):
     """A refusal may leave less than the window that is known."""
     why = page.value("whyOf({ tokens_before: 5000, room_tokens: 313, window_tokens: 9000, attempts: 2 })")
     assert why.startswith("5,000 tokens were received. The last send had a prompt budget of 313.")
@@ -302,7 +296,7 @@ def test_a_second_send_shows_its_own_budget_and_not_the_window(page: Page) -> No
 
 
 @needs_chromium
-def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_its_request(page: Page) -> None:
+def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_its_request(page):
     page.until("document.querySelector('#client').options.length > 1")
     page.value("document.querySelector('#client').value = 'python-httpx'")
     page.value("document.querySelector('#client').dispatchEvent(new Event('change'))")
@@ -318,7 +312,7 @@ def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_it
 
 
 @pytest.fixture
-def mixed_page(mixed: World, chromium: Page) -> Page:
+def mixed_page(mixed, chromium):
     """The dashboard of `mixed`."""
     chromium.complaints.clear()
     chromium.open(f"{root(mixed)}/?{uuid.uuid4()}")
@@ -326,14 +320,14 @@ def mixed_page(mixed: World, chromium: Page) -> Page:
     return chromium
 
 
-def choose(page: Page, **filters: str) -> None:
+def choose(page, **filters):
     """Choose a filter as a hand does it."""
     for name, value in filters.items():
         page.value(f"document.querySelector('#{name}').value = '{value}'")
         page.value(f"document.querySelector('#{name}').dispatchEvent(new Event('change'))")
 
 
-def listed(page: Page, count: int) -> list[str]:
+def listed(page, count):
     """The rows, once there are so many."""
     page.until(f"{ROWS}.length === {count}")
     rows: list[str] = page.value(f"[...{ROWS}].map(one => one.innerText.replaceAll('\\n', ' '))")
@@ -342,7 +336,7 @@ def listed(page: Page, count: int) -> list[str]:
 
 @needs_chromium
 @pytest.mark.parametrize("request_id", OWN_LIMITS)
-def test_the_limit_that_a_result_exceeded_is_named_with_its_setting(mixed_page: Page, request_id: str) -> None:
+def test_the_limit_that_a_result_exceeded_is_named_with_its_setting(mixed_page, request_id):
     limit = OWN_LIMITS[request_id][-1]
     mixed_page.value(f"openById('{request_id}')")
     mixed_page.until("document.querySelector('#detail .block .chip')")
@@ -352,7 +346,7 @@ def test_the_limit_that_a_result_exceeded_is_named_with_its_setting(mixed_page: 
 
 
 @needs_chromium
-def test_filters_by_model_agent_and_status_combine(mixed_page: Page) -> None:
+def test_filters_by_model_agent_and_status_combine(mixed_page):
     choose(mixed_page, status="4xx")
     assert len(listed(mixed_page, 6)) == 6
     choose(mixed_page, client="crush")
@@ -368,7 +362,7 @@ def test_filters_by_model_agent_and_status_combine(mixed_page: Page) -> None:
 
 
 @needs_chromium
-def test_the_refused_requests_are_counted_and_a_click_lists_just_these(mixed_page: Page) -> None:
+def test_the_refused_requests_are_counted_and_a_click_lists_just_these(mixed_page):
     mixed_page.until("document.querySelector('#troubles .fact button')")
     facts = mixed_page.value("[...document.querySelectorAll('#troubles .fact button')].map(one => one.innerText)")
     assert facts[0] == "5 requests refused: 2 × 401, 1 × 429, 1 × 404, 1 × 400"
@@ -378,7 +372,7 @@ def test_the_refused_requests_are_counted_and_a_click_lists_just_these(mixed_pag
 
 
 @needs_chromium
-def test_requests_that_stayed_too_long_are_counted_beside_all_others(mixed_page: Page) -> None:
+def test_requests_that_stayed_too_long_are_counted_beside_all_others(mixed_page):
     mixed_page.until(f"document.querySelector('#total-requests').innerText === '{MIXED}'")
     assert shown(mixed_page, "#more-requests") == "1 too long · 1 failed · 5 refused"
     assert (
@@ -390,7 +384,7 @@ def test_requests_that_stayed_too_long_are_counted_beside_all_others(mixed_page:
 
 
 @needs_chromium
-def test_the_saved_list_has_the_rows_that_are_listed(mixed_page: Page) -> None:
+def test_the_saved_list_has_the_rows_that_are_listed(mixed_page):
     choose(mixed_page, model="expired")
     listed(mixed_page, 2)
     mixed_page.value(
@@ -406,7 +400,7 @@ def test_the_saved_list_has_the_rows_that_are_listed(mixed_page: Page) -> None:
 
 
 @needs_chromium
-def test_the_list_can_be_saved_and_a_spreadsheet_computes_nothing_of_it(page: Page) -> None:
+def test_the_list_can_be_saved_and_a_spreadsheet_computes_nothing_of_it(page):
     page.value("URL.createObjectURL = (blob) => { window.saved = blob; return '#'; }")
     page.value("document.querySelector('#csv').click()")
     page.until("window.saved")
@@ -420,7 +414,7 @@ def test_the_list_can_be_saved_and_a_spreadsheet_computes_nothing_of_it(page: Pa
 
 @needs_chromium
 @pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key"])
-def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page: Page, header: str) -> None:
+def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page, header):
     page.value(
         "window.asked = []; window.fetch = (path, { headers }) => { window.asked.push(headers[0][0]);"
         f"return Promise.resolve(headers[0][0] === '{header}' ? new Response('x') : Response.json("
@@ -432,7 +426,7 @@ def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page: Page, heade
 
 
 @needs_chromium
-def test_an_address_can_name_a_view_and_what_is_searched_for(page: Page, stage: World) -> None:
+def test_an_address_can_name_a_view_and_what_is_searched_for(page, stage):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#?q=turn-1&request=turn-11")
     page.until(f"{ROWS}.length === 3 && document.querySelector('#detail-title')")
     assert page.value("document.querySelector('#words').value") == "turn-1"
@@ -441,7 +435,7 @@ def test_an_address_can_name_a_view_and_what_is_searched_for(page: Page, stage: 
 
 
 @needs_chromium
-def test_requests_are_grouped_by_conversation_with_their_growth(page: Page) -> None:
+def test_requests_are_grouped_by_conversation_with_their_growth(page):
     page.value("document.querySelector('[data-view=conversations]').click()")
     page.until("document.querySelectorAll('.conversation').length === 1")  # in the others, no user has said anything
     grown = "document.querySelector('.conversation')"
@@ -458,7 +452,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page: Page) -> N
 
 @needs_chromium
 @pytest.mark.usefixtures("look_often")
-def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium: Page, tmp_path: Path) -> None:
+def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium, tmp_path):
     chromium.complaints.clear()
     with world(tmp_path / "kept", model_server(8_000), [{}]) as built:
         for number in range(60):
@@ -479,7 +473,7 @@ def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium: Pa
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_nothing_overflows_at_any_width_and_text_has_contrast(page, stage, width, dark) -> None:
+def test_nothing_overflows_at_any_width_and_text_has_contrast(page, stage, width, dark):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#turn-11", width=width, dark=dark)
     page.until("document.querySelector('#detail .messages li, #detail .messages details')")
     assert page.value("document.documentElement.scrollWidth") <= width
@@ -495,13 +489,13 @@ def test_nothing_overflows_at_any_width_and_text_has_contrast(page, stage, width
         assert contrast(drawn, ground) >= 3.0, (colour, shade, ground)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(one, other):
     """WCAG 2.2, 1.4.3."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
-def luminance(colour: str) -> float:
+def luminance(colour):
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -509,10 +503,10 @@ def luminance(colour: str) -> float:
 
 @needs_chromium
 @pytest.mark.usefixtures("look_often")
-def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path: Path) -> None:
+def test_a_request_under_way_is_shown_until_it_is_over(chromium, tmp_path):
     over = threading.Event()
 
-    def hold(_: Sent) -> None:
+    def hold(_):
         over.wait()
 
     upstream = model_server(8_000)
@@ -537,7 +531,7 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path:
 
 
 @needs_chromium
-def test_a_proxy_that_is_gone_is_said_to_be(chromium: Page, tmp_path: Path) -> None:
+def test_a_proxy_that_is_gone_is_said_to_be(chromium, tmp_path):
     with contextlib.ExitStack() as stack:
         short_lived = stack.enter_context(world(tmp_path / "kept", model_server(8_000), [{}]))
         chromium.open(root(short_lived) + "/")
@@ -548,7 +542,7 @@ def test_a_proxy_that_is_gone_is_said_to_be(chromium: Page, tmp_path: Path) -> N
     chromium.until("document.querySelector('#state').dataset.state === 'lost'")
 
 
-def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
+def test_the_page_may_load_nothing_but_its_own_files(stage):
     answer = httpx.get(root(stage) + "/", trust_env=False, timeout=PATIENCE_SECONDS)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -561,7 +555,7 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
     assert not re.search(r"\son\w+=|<script>|<style|style=", answer.text)
 
 
-def test_the_page_is_small_and_has_words_for_every_reason(stage: World):
+def test_the_page_is_small_and_has_words_for_every_reason(stage):
     assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 70_000
     reported = httpx.get(f"{root(stage)}/decisions", trust_env=False, timeout=PATIENCE_SECONDS).json()["reasons"]
     assert reported == {reason.value: [reason.one, reason.several] for reason in Reason}
@@ -576,7 +570,7 @@ def test_the_files_name_no_other_place_and_write_no_markup():
             assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(", text)
 
 
-def test_nothing_else_of_the_folder_is_served(stage: World) -> None:
+def test_nothing_else_of_the_folder_is_served(stage):
     for name in ("__init__.py", "../settings.py", "%2e%2e/settings.py", "index.html/../__init__.py"):
         assert (
             httpx.get(f"{root(stage)}/dashboard/{name}", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 404

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from support.demo_server import WINDOW
@@ -13,12 +9,12 @@ from proxy.demo import create_model_server
 
 
 @pytest.fixture(autouse=True)
-def as_who_watches_sees_it(counted_as_gpt_4o: None) -> None:
+def as_who_watches_sees_it(counted_as_gpt_4o):
     """The demo counts here as it does everywhere."""
 
 
 @pytest.fixture
-def server() -> Iterator[httpx.Client]:
+def server():
     """A client of the embedded model server."""
     with (
         serving(create_model_server(WINDOW, scripted)) as url,

@@ -1,15 +1,11 @@
-from __future__ import annotations
-
 import json
 import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
 from support.serving import serving
 from support.upstream import scripted
 from support.waiting import PATIENCE_SECONDS
@@ -20,7 +16,6 @@ from proxy.demo import (
     CannotStart,
     HasDefect,
     Toolbox,
-    Turn,
     agent,
     create_model_server,
     detective,
@@ -30,14 +25,14 @@ from proxy.demo import (
 from proxy.demo.agent import impersonal, investigate, proxy_in_front_of
 
 
-def work(window_tokens: int, flavour: str, folder: Path) -> tuple[Turn, ...]:
+def work(window_tokens, flavour, folder):
     incident = make_incident(8)
     with serving(create_model_server(window_tokens, detective, FLAVOURS[flavour])) as url:
         return investigate(url, incident.task, Toolbox(incident, folder), 40, lambda _: None)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour: str, tmp_path: Path) -> None:
+def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour, tmp_path):
     turns = work(16_000, flavour, tmp_path)
     assert [bool(turn.refusal) for turn in turns] == [False] * (len(turns) - 1) + [True]
     assert all(turn.conversation_tokens == turn.prompt_tokens < 16_000 for turn in turns[:-1])
@@ -45,19 +40,19 @@ def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour: s
     assert turns[-1].refusal.startswith("400")
 
 
-def test_the_refusal_is_shown_with_its_code_and_the_servers_words(tmp_path: Path) -> None:
+def test_the_refusal_is_shown_with_its_code_and_the_servers_words(tmp_path):
     last = work(16_000, "openai", tmp_path)[-1]
     start = "400 context_length_exceeded: This model's maximum context length is 16000 tokens. However, your messages "
     assert last.refusal.startswith(f"{start}resulted in {last.conversation_tokens} tokens (")
 
 
-def test_the_same_agent_finishes_where_the_window_is_large(tmp_path: Path) -> None:
+def test_the_same_agent_finishes_where_the_window_is_large(tmp_path):
     turns = work(200_000, "openai", tmp_path)
     assert len(turns) == 12
     assert turns[-1].answer == f"After 8 services: {make_incident(8).answer}"
 
 
-def test_an_agent_whose_server_is_gone_ends_with_a_refusal(tmp_path: Path) -> None:
+def test_an_agent_whose_server_is_gone_ends_with_a_refusal(tmp_path):
     with serving(create_model_server(1_000, scripted)) as url:
         pass
     turns = investigate(url, "task", Toolbox(make_incident(2), tmp_path), 5, lambda _: None)
@@ -65,18 +60,18 @@ def test_an_agent_whose_server_is_gone_ends_with_a_refusal(tmp_path: Path) -> No
     assert turns[0].refusal.startswith("ConnectError")
 
 
-def run(toolbox: Toolbox, call: Call) -> str:
+def run(toolbox, call):
     return toolbox.run(call.name, json.dumps(dict(call.arguments)))
 
 
-def test_no_tool_prints_an_absolute_path_of_its_own() -> None:
+def test_no_tool_prints_an_absolute_path_of_its_own():
     incident = make_incident(40)
     for text in (*incident.files.values(), *incident.test_output.values()):
         assert re.search(r"(?<![\w.])/\w", text) is None
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "{folder}/../secret.txt", "{folder}/link", "{folder}", "nothing"])
-def test_tools_read_nothing_outside_their_folder(path: str, tmp_path: Path) -> None:
+def test_tools_read_nothing_outside_their_folder(path, tmp_path):
     folder = tmp_path / "kept"
     folder.mkdir()
     (tmp_path / "secret.txt").write_text("secret")
@@ -90,19 +85,19 @@ def test_tools_read_nothing_outside_their_folder(path: str, tmp_path: Path) -> N
     ("name", "arguments"),
     [("read_file", "{"), ("read_file", "{}"), ("grep", "[]"), ("run_tests", "null"), ("rm", "{}")],
 )
-def test_a_wrong_tool_call_gets_an_error_to_read(name: str, arguments: str, tmp_path: Path) -> None:
+def test_a_wrong_tool_call_gets_an_error_to_read(name, arguments, tmp_path):
     assert Toolbox(make_incident(2), tmp_path).run(name, arguments).startswith("error: ")
 
 
-def test_a_server_is_gone_when_its_block_is_left() -> None:
+def test_a_server_is_gone_when_its_block_is_left():
     with serving(create_model_server(1_000, scripted)) as url:
         assert httpx.get(f"{url}/models", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/models", trust_env=False, timeout=PATIENCE_SECONDS)
 
 
-def test_a_server_whose_application_does_not_start_is_reported_at_once() -> None:
-    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+def test_a_server_whose_application_does_not_start_is_reported_at_once():
+    async def broken(scope, receive, send):
         assert (await receive())["type"] == "lifespan.startup"
         await send({"type": "lifespan.startup.failed", "message": "no"})
 
@@ -110,7 +105,7 @@ def test_a_server_whose_application_does_not_start_is_reported_at_once() -> None
         raise AssertionError("it must not come this far")
 
 
-def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
+def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path):
     with (
         pytest.raises(CannotStart, match=r"^the proxy did not start:\n.*upstream.base_url"),
         proxy_in_front_of("not-a-url", 8_000, tmp_path),
@@ -126,7 +121,7 @@ def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -
         'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nIndexError: tuple',
     ],
 )
-def test_a_run_in_which_the_proxy_fails_inside_has_failed(line: str, tmp_path: Path) -> None:
+def test_a_run_in_which_the_proxy_fails_inside_has_failed(line, tmp_path):
     with pytest.raises(HasDefect, match=line.rpartition("\n")[2][:20].replace("[", r"\[")):
         raise_defects(f'{{"event": "listening"}}\n{line}\n')
     model = create_model_server(8_000, scripted)
@@ -139,17 +134,17 @@ def test_a_run_in_which_the_proxy_fails_inside_has_failed(line: str, tmp_path: P
         log.write(f"\n{line}\n")
 
 
-def test_a_traceback_that_a_tool_has_written_is_no_defect() -> None:
+def test_a_traceback_that_a_tool_has_written_is_no_defect():
     raise_defects('{"event": "edit", "text": "Traceback (most recent call last):\\n planning is hard"}\n')
 
 
-def test_a_server_is_terminated_before_it_is_killed() -> None:
+def test_a_server_is_terminated_before_it_is_killed():
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
         agent._stop(process)
         assert process.returncode == -signal.SIGTERM
 
 
-def test_a_server_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_stop_is_killed(monkeypatch):
     monkeypatch.setattr(agent, "STOP_SECONDS", 0.2)
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
@@ -159,6 +154,6 @@ def test_a_server_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) 
         assert process.returncode == -signal.SIGKILL
 
 
-def test_the_demos_proxy_sees_nothing_of_the_users_settings() -> None:
+def test_the_demos_proxy_sees_nothing_of_the_users_settings():
     personal = dict.fromkeys(("OPENAI_API_KEY", "CONTEXT_PROXY_MODE", "UPSTREAM", "TOOL_OUTPUT_DIR"), "mine")
     assert impersonal({**personal, "PATH": "/bin"}) == {"PATH": "/bin"}

@@ -1,24 +1,20 @@
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.demo_front import shortened
 
-from proxy.demo import Call, Incident, Toolbox, detective, make_incident
+from proxy.demo import Call, Toolbox, detective, make_incident
 from proxy.demo.agent import SYSTEM
 from proxy.demo.incident import Notes
 
 
-def test_the_same_seed_makes_the_same_incident_and_another_seed_another() -> None:
+def test_the_same_seed_makes_the_same_incident_and_another_seed_another():
     assert make_incident(12, 4) == make_incident(12, 4)
     assert make_incident(12, 4).answer != make_incident(12, 5).answer
 
 
-def test_each_hop_is_in_one_line_away_from_both_ends() -> None:
+def test_each_hop_is_in_one_line_away_from_both_ends():
     incident = make_incident(26)
     holding = {path: text for path, text in incident.files.items() if f"trace={incident.trace}" in text}
     assert len(holding) == 26
@@ -32,9 +28,7 @@ def test_each_hop_is_in_one_line_away_from_both_ends() -> None:
 Messages = list[dict[str, Any]]
 
 
-def work(
-    incident: Incident, folder: Path, shown: Callable[[Messages], Messages], most: int = 60
-) -> list[list[Call] | str]:
+def work(incident, folder, shown, most=60):
     """Let the model work; `shown` is what it sees of the conversation. Each turn's calls, or its last words."""
     toolbox = Toolbox(incident, folder)
     messages: Messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": incident.task}]
@@ -50,19 +44,17 @@ def work(
     return turns
 
 
-def run(toolbox: Toolbox, call: Call) -> str:
+def run(toolbox, call):
     return toolbox.run(call.name, json.dumps(dict(call.arguments)))
 
 
-def everything(messages: Messages) -> Messages:
+def everything(messages):
     return messages
 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("services", [2, 9, 40])
-def test_who_sees_everything_takes_the_shortest_way_to_the_right_answer(
-    seed: int, services: int, tmp_path: Path
-) -> None:
+def test_who_sees_everything_takes_the_shortest_way_to_the_right_answer(seed, services, tmp_path):
     incident = make_incident(services, seed)
     turns = work(incident, tmp_path, everything)
     assert turns[-1] == f"After {services} services: {incident.answer}"
@@ -71,15 +63,15 @@ def test_who_sees_everything_takes_the_shortest_way_to_the_right_answer(
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("keep", [600, 2_000, 9_000])
-def test_who_sees_little_follows_the_hints_to_the_same_answer(seed: int, keep: int, tmp_path: Path) -> None:
+def test_who_sees_little_follows_the_hints_to_the_same_answer(seed, keep, tmp_path):
     incident = make_incident(9, seed)
     turns = work(incident, tmp_path, lambda messages: shortened(messages, tmp_path, keep))
     assert turns[-1] == f"After 9 services: {incident.answer}"
     assert f"{tmp_path}/tool_" in str(turns)
 
 
-def test_a_test_output_that_is_cut_without_a_hint_ends_in_a_lost_trail(tmp_path: Path) -> None:
-    def without_hint(messages: Messages) -> Messages:
+def test_a_test_output_that_is_cut_without_a_hint_ends_in_a_lost_trail(tmp_path):
+    def without_hint(messages):
         return [{**message, "content": str(message["content"])[:3_000]} for message in messages]
 
     incident = make_incident(9, 3)
@@ -88,8 +80,8 @@ def test_a_test_output_that_is_cut_without_a_hint_ends_in_a_lost_trail(tmp_path:
     assert last.startswith(f"I lost the trail at {incident.answer.service}: the tests result")
 
 
-def test_a_hint_to_nowhere_is_followed_once(tmp_path: Path) -> None:
-    def dead_hint(messages: Messages) -> Messages:
+def test_a_hint_to_nowhere_is_followed_once(tmp_path):
+    def dead_hint(messages):
         return [
             {**message, "content": f"the whole is in {tmp_path}/gone/tool_x.txt"}
             if message["role"] == "tool" and len(str(message["content"])) > 3_000
@@ -110,25 +102,25 @@ def test_a_hint_to_nowhere_is_followed_once(tmp_path: Path) -> None:
     ]
 
 
-def test_old_exchanges_may_be_gone(tmp_path: Path) -> None:
+def test_old_exchanges_may_be_gone(tmp_path):
     incident = make_incident(20, 5)
     turns = work(incident, tmp_path, lambda messages: messages[:2] + messages[2:][-3:])
     assert turns[-1] == f"After 20 services: {incident.answer}"
     assert turns[-2] == [Call("grep", {"pattern": f"service={incident.answer.service} ", "path": "logs/deploys.log"})]
 
 
-def test_who_loses_its_own_words_starts_again_and_again(tmp_path: Path) -> None:
-    def speechless(messages: Messages) -> Messages:
+def test_who_loses_its_own_words_starts_again_and_again(tmp_path):
+    def speechless(messages):
         return [message for message in messages if message["role"] != "assistant"]
 
     turns = work(make_incident(3), tmp_path, speechless, most=12)
     assert turns == [turns[0]] * 12
 
 
-def test_a_shortened_list_of_deploys_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+def test_a_shortened_list_of_deploys_is_not_taken_for_the_whole(tmp_path):
     incident = make_incident(2, 1)
 
-    def first_deploys(messages: Messages) -> Messages:
+    def first_deploys(messages):
         return [
             {**message, "content": "\n".join(str(message["content"]).splitlines()[:10])}
             if str(message["content"]).startswith("# logs/deploys.log")
@@ -141,10 +133,10 @@ def test_a_shortened_list_of_deploys_is_not_taken_for_the_whole(tmp_path: Path) 
     assert len(turns) == 7
 
 
-def test_without_a_task_it_says_so() -> None:
+def test_without_a_task_it_says_so():
     assert detective([{"role": "user", "content": "hello"}]).text.startswith("I see no task")
 
 
-def test_notes_are_read_as_they_were_written() -> None:
+def test_notes_are_read_as_they_were_written():
     notes = Notes("tests", "hint", "cart", "3", "14:02:11.000", "212@src/cart/limits.py", "cart.retry.attempts")
     assert Notes.read(notes.line().removeprefix("Notes: ") + "; unknown=x; y") == notes

@@ -1,7 +1,5 @@
 """The embedded model server, over real sockets."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -16,7 +14,7 @@ from proxy.demo import FLAVOURS, Load, create_model_server
 from proxy.demo import model_server as embedded
 
 
-def words_of_length(tokens: int) -> list[dict[str, str]]:
+def words_of_length(tokens):
     """A conversation of exactly so many tokens."""
     messages = [{"role": "user", "content": " hello" * (tokens - 7)}]
     assert embedded.prompt_tokens(messages) == tokens
@@ -24,7 +22,7 @@ def words_of_length(tokens: int) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_over_the_window_is_refused_in_openais_words(server: httpx.Client, stream: bool) -> None:
+def test_what_is_over_the_window_is_refused_in_openais_words(server, stream):
     tokens = embedded.prompt_tokens(TOO_LONG)
     refused = ask(server, TOO_LONG, stream=stream)
     assert refused.status_code == 400
@@ -39,19 +37,19 @@ def test_what_is_over_the_window_is_refused_in_openais_words(server: httpx.Clien
     }
 
 
-def test_the_last_token_of_the_window_is_the_replys(server: httpx.Client) -> None:
+def test_the_last_token_of_the_window_is_the_replys(server):
     assert ask(server, words_of_length(WINDOW - 1)).status_code == 200
     assert ask(server, words_of_length(WINDOW)).status_code == 400
 
 
-def test_openai_requires_the_reply_limit_to_fit_too(server: httpx.Client) -> None:
+def test_openai_requires_the_reply_limit_to_fit_too(server):
     assert ask(server, words_of_length(150), max_tokens=50).status_code == 200
     refused = ask(server, words_of_length(150), max_completion_tokens=51)
     assert refused.status_code == 400
     assert "you requested 201 tokens (150 in the messages, 51 in the completion)" in refused.text
 
 
-def test_vllm_shows_its_window_among_the_models() -> None:
+def test_vllm_shows_its_window_among_the_models():
     with (
         serving(create_model_server(WINDOW, scripted, FLAVOURS["vllm"])) as url,
         httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as client,
@@ -79,7 +77,7 @@ RESULT_B = {"role": "tool", "tool_call_id": "b", "content": "two"}
         ([*HELLO, ASSISTANT, RESULT_A, RESULT_A], "messages.[3].role"),
     ],
 )
-def test_a_result_without_its_call_is_refused(server: httpx.Client, messages: object, param: str) -> None:
+def test_a_result_without_its_call_is_refused(server, messages, param):
     refused = ask(server, messages)
     assert refused.status_code == 400
     assert "must be a response to a preceeding message with 'tool_calls'" in refused.json()["error"]["message"]
@@ -87,20 +85,20 @@ def test_a_result_without_its_call_is_refused(server: httpx.Client, messages: ob
 
 
 @pytest.mark.parametrize("after", [[], HELLO])
-def test_a_call_without_its_result_is_refused(server: httpx.Client, after: list[object]) -> None:
+def test_a_call_without_its_result_is_refused(server, after):
     refused = ask(server, [*HELLO, ASSISTANT, RESULT_A, *after])
     assert refused.status_code == 400
     assert refused.json()["error"]["message"].endswith("did not have response messages: b")
 
 
-def test_results_may_come_in_any_order(server: httpx.Client) -> None:
+def test_results_may_come_in_any_order(server):
     assert ask(server, [*HELLO, ASSISTANT, RESULT_B, RESULT_A]).status_code == 200
 
 
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b"{}", b'{"messages": [1]}', b'{"messages": [{"role": "x"}]}', b"[" * 100_000]
 )
-def test_what_is_no_chat_request_is_a_400_in_openais_shape(server: httpx.Client, body: bytes) -> None:
+def test_what_is_no_chat_request_is_a_400_in_openais_shape(server, body):
     refused = server.post("/chat/completions", content=body)
     assert refused.status_code == 400
     assert refused.json()["error"]["type"] == "invalid_request_error"
@@ -122,11 +120,11 @@ REAL_WORDS = {
 
 
 @pytest.mark.parametrize("name", FLAVOURS)
-def test_each_flavour_refuses_in_its_own_words(name: str) -> None:
+def test_each_flavour_refuses_in_its_own_words(name):
     assert FLAVOURS[name].refusal(LOAD)["error"]["message"] == REAL_WORDS[name]
 
 
-def test_llama_cpp_ends_a_long_reply_instead_of_refusing_it() -> None:
+def test_llama_cpp_ends_a_long_reply_instead_of_refusing_it():
     load = Load(message_tokens=150, tool_tokens=0, reply_tokens=100, window_tokens=WINDOW)
     assert FLAVOURS["llama.cpp"].accepts(load)
     assert not FLAVOURS["vllm"].accepts(load)
@@ -136,7 +134,7 @@ HELLO_TOKENS = 3 + 3 + 1 + 2
 """Priming, frame, `user`, `hello world`."""
 
 
-def test_usage_counts_the_text_and_the_frame_of_each_message(server: httpx.Client) -> None:
+def test_usage_counts_the_text_and_the_frame_of_each_message(server):
     answer = ask(server, HELLO).json()
     assert answer["usage"]["prompt_tokens"] == HELLO_TOKENS
     spoken = answer["choices"][0]["message"]["content"]
@@ -144,7 +142,7 @@ def test_usage_counts_the_text_and_the_frame_of_each_message(server: httpx.Clien
     assert answer["usage"]["total_tokens"] == HELLO_TOKENS + answer["usage"]["completion_tokens"]
 
 
-def test_tool_definitions_count_and_are_named_in_the_refusal(server: httpx.Client) -> None:
+def test_tool_definitions_count_and_are_named_in_the_refusal(server):
     tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
     counted = ask(server, HELLO, tools=tools).json()["usage"]["prompt_tokens"]
     assert counted == HELLO_TOKENS + embedded.count(json.dumps(tools))
@@ -152,20 +150,20 @@ def test_tool_definitions_count_and_are_named_in_the_refusal(server: httpx.Clien
     assert f" in the messages, {embedded.count(json.dumps(tools))} in the functions)." in refused
 
 
-def test_an_image_is_counted_by_its_price_and_not_by_its_bytes(server: httpx.Client) -> None:
+def test_an_image_is_counted_by_its_price_and_not_by_its_bytes(server):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * 5000}}
     messages = [{"role": "user", "content": [image]}]
     refused = ask(server, messages).json()["error"]["message"]
     assert f"resulted in {embedded.IMAGE_TOKENS + HELLO_TOKENS - 2} tokens" in refused
 
 
-def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
+def events_of(answer):
     lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]
 
 
-def test_a_stream_says_what_the_json_answer_says(server: httpx.Client) -> None:
+def test_a_stream_says_what_the_json_answer_says(server):
     whole = ask(server, HELLO).json()
     events = events_of(ask(server, HELLO, stream=True, stream_options={"include_usage": True}))
     text = "".join(event["choices"][0]["delta"].get("content", "") for event in events if event["choices"])
@@ -175,18 +173,18 @@ def test_a_stream_says_what_the_json_answer_says(server: httpx.Client) -> None:
     assert events[-2]["choices"][0]["finish_reason"] == "stop"
 
 
-def test_a_stream_has_no_usage_unless_requested(server: httpx.Client) -> None:
+def test_a_stream_has_no_usage_unless_requested(server):
     assert all("usage" not in event for event in events_of(ask(server, HELLO, stream=True)))
 
 
-def test_a_reply_that_may_not_be_so_long_ends_with_length(server: httpx.Client) -> None:
+def test_a_reply_that_may_not_be_so_long_ends_with_length(server):
     choice = ask(server, HELLO, max_tokens=3).json()["choices"][0]
     assert choice["finish_reason"] == "length"
     assert 0 < embedded.count(choice["message"]["content"]) <= 3
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_real_client_plays_a_script_with_parallel_calls(stream: bool) -> None:
+def test_a_real_client_plays_a_script_with_parallel_calls(stream):
     import openai
 
     script = 'Please:\ncall read {"path": "a.txt"}\nand read {"path": "ä b.txt"}\ncall ls {}'
@@ -212,7 +210,7 @@ def test_a_real_client_plays_a_script_with_parallel_calls(stream: bool) -> None:
     assert "Done after 2 steps" in messages[-1]["content"]
 
 
-def test_a_script_continues_when_its_older_turns_are_gone() -> None:
+def test_a_script_continues_when_its_older_turns_are_gone():
     script = {"role": "user", "content": "call a {}\ncall b {}\ncall c {}"}
     second = {
         "role": "assistant",
@@ -222,13 +220,13 @@ def test_a_script_continues_when_its_older_turns_are_gone() -> None:
     assert [call.name for call in reply.calls] == ["c"]
 
 
-def test_a_new_script_starts_from_its_first_line() -> None:
+def test_a_new_script_starts_from_its_first_line():
     old = [{"role": "user", "content": "call a {}"}, {"role": "assistant", "content": "Script step 1"}]
     reply = scripted([*old, {"role": "user", "content": "call b {}\nand c {}"}])
     assert [call.name for call in reply.calls] == ["b", "c"]
 
 
-def test_a_script_for_an_agent_that_reads_its_calls_from_the_text_is_written_as_fenced_blocks() -> None:
+def test_a_script_for_an_agent_that_reads_its_calls_from_the_text_is_written_as_fenced_blocks():
     script = {"role": "user", "content": "write shell cat a.txt\ncall b {}"}
     first = scripted([script])
     assert (first.text, first.calls) == ("Script step 1\n```shell\ncat a.txt\n```", ())

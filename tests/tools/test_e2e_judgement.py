@@ -1,7 +1,5 @@
 """How `make e2e` judges a run of a client of the Messages or the Responses API; the clients run there alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -28,11 +25,11 @@ FITTED = {wire_runs.FITTED: "before=9;after=7;room=8"}
 GOOD_END = "Done after 8 steps.\n"
 
 
-def body_of(*words: str) -> dict[str, Any]:
+def body_of(*words):
     return {"messages": [{"role": "user", "content": word} for word in words]}
 
 
-def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[str, ...] = ()) -> Sent:
+def seen(*words, turn=1, refused=False, complaints=()):
     body = {**body_of(*words), "tools": [{"name": "read_log"}]}
     headers = [(TURN_HEADER.encode(), str(turn).encode())]
     answer = Answer(400 if refused or complaints else 200, b"")
@@ -41,7 +38,7 @@ def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[st
     return found
 
 
-def run(*sent: Sent, exit_code: int | None = 0, output: str = GOOD_END, **exchange: Any) -> WireRun:
+def run(*sent, exit_code=0, output=GOOD_END, **exchange):
     model = ScriptedModel(sent=list(sent))
     members = {"status": 200, "headers": FITTED}
     bodies = [json.dumps(body_of(*"abcdefghij"[: turn + 1])).encode() for turn in range(9)]
@@ -164,7 +161,7 @@ async def test_the_tap_passes_everything_and_keeps_it():
     assert [(exchange.path, exchange.is_refused) for exchange in tap.exchanges] == [(MESSAGES, True), (RESPONSES, True)]
 
 
-def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
+def ollama_run(exchanges, window, output):
     model = OllamaServer(allocates=window)
     reply = {"role": "assistant", "content": "word " * 300}
     task = {"role": "user", "content": ollama_runs.TASK}
@@ -182,14 +179,12 @@ def ollama_run(exchanges: int, window: int, output: str) -> OllamaRun:
     ],
     ids=["whole", "cut", "died"],
 )
-def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_reported(
-    exchanges: int, window: int, output: str, is_right: bool
-) -> None:
+def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_reported(exchanges, window, output, is_right):
     found = ollama_run(exchanges, window, output)
     assert found.is_right is is_right
     assert (found.cuts > 0) == (found.without_task > 0) == (exchanges == 30)
     assert f"{found.cuts} of {exchanges} turns cut" in found.reported
 
 
-def test_the_agents_of_ollamas_clients_are_there() -> None:
+def test_the_agents_of_ollamas_clients_are_there():
     assert all((ollama_runs.HERE / "agents" / client.script).is_file() for client in OLLAMA_CLIENTS)

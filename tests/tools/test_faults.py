@@ -1,7 +1,5 @@
 """The short form of `make faults`: nothing of what may go wrong loses anything."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 
@@ -23,17 +21,15 @@ TOGETHER = tuple(
 @pytest.mark.parametrize(
     "names", [TOGETHER, *((name,) for name in TRIALS if name not in TOGETHER)], ids=lambda names: " and ".join(names)
 )
-async def test_nothing_is_lost(names: tuple[str, ...]) -> None:
+async def test_nothing_is_lost(names):
     for found in await asyncio.gather(*(TRIALS[name](Extent.short()) for name in names)):
         assert found
         assert [(line.promise, line.lost) for line in found] == [(line.promise, []) for line in found]
         assert all(line.times for line in found)
 
 
-def test_a_loss_is_reported_on_the_page_and_fails_the_command(
-    monkeypatch: pytest.MonkeyPatch, tmp_path, capsys
-) -> None:
-    async def losing(_: Extent) -> list[Tried]:
+def test_a_loss_is_reported_on_the_page_and_fails_the_command(monkeypatch, tmp_path, capsys):
+    async def losing(_):
         return [Tried("Nothing breaks", "a hammer", 2, ["the window"]), Tried("Nothing burns", "a match", 1)]
 
     monkeypatch.setitem(TRIALS, "kills", losing)
@@ -45,8 +41,8 @@ def test_a_loss_is_reported_on_the_page_and_fails_the_command(
     assert "lost: the window" in capsys.readouterr().out
 
 
-def test_what_was_not_tried_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(_: Extent) -> list[Tried]:
+def test_what_was_not_tried_fails_the_command(monkeypatch):
+    async def nothing(_):
         return [Tried("Nothing breaks", "nothing")]
 
     monkeypatch.setitem(TRIALS, "kills", nothing)
@@ -55,20 +51,20 @@ def test_what_was_not_tried_fails_the_command(monkeypatch: pytest.MonkeyPatch) -
     assert "times" not in page([])[-10:]
 
 
-def soaked(*memory: float, sockets: int = 10) -> Soaked:
+def soaked(*memory, sockets=10):
     """A soak with one sample for each memory reading; each sample has one more open socket."""
     samples = [Sample(5.0 * n, held, 30, 14, sockets + n) for n, held in enumerate(memory)]
     return Soaked(20, samples, Counter(small=3), Counter())
 
 
-def test_a_soak_that_ends_above_its_beginning_is_a_loss() -> None:
+def test_a_soak_that_ends_above_its_beginning_is_a_loss():
     ended, answered = soaked(100, 200, 104).tried()
     assert (ended.times, ended.lost, answered.times, answered.lost) == (4, [], 3, [])
     assert soaked(100, 100, 106).tried()[0].lost == ["memory: 100.0 → 106.0"]
     assert soaked(100, 100, 100, 100, 100).tried()[0].lost == ["sockets: 10.0 → 14.0"]
 
 
-def test_a_soak_is_on_the_page_with_its_figures_and_its_graph() -> None:
+def test_a_soak_is_on_the_page_with_its_figures_and_its_graph():
     written = page([], soaked(100, 200, 104).section("reliability-memory.svg"))
     assert "| memory | 100 MB | 104 MB | 200 MB | +4.0% |" in written
     assert "(reliability-memory.svg)" in written

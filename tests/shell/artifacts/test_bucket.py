@@ -1,13 +1,9 @@
 """The store in a bucket, held against one in memory and against servers of S3, Google's API and Azure's on a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import obstore
 import pytest
@@ -42,29 +38,28 @@ TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
 SHORT = Artifact(b"one\ntwo\n", "sh")
 LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
-Open = Callable[[], Bucket]
 
 
 @pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
+def s3_endpoint():
     with s3_server() as endpoint:
         yield endpoint
 
 
 @pytest.fixture(scope="module")
-def google_endpoint() -> Iterator[str]:
+def google_endpoint():
     with gcs_server() as endpoint:
         yield endpoint
 
 
 @pytest.fixture(scope="module")
-def azure_endpoint() -> Iterator[str]:
+def azure_endpoint():
     with azure_server() as endpoint:
         yield endpoint
 
 
 @pytest.fixture(params=["memory", "s3", "google", "azure"])
-def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
+def open_bucket(request, monkeypatch, tmp_path):
     """Opens the same empty bucket again and again, as replicas do."""
     if request.param == "memory":
         only = Bucket("memory://")
@@ -78,15 +73,15 @@ def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
     return lambda: Bucket(f"{url}/some/prefix/")
 
 
-def store_in(bucket: Bucket, **changed: Any) -> ArtifactStore:
+def store_in(bucket, **changed):
     return ArtifactStore(bucket, **{"retention_days": 7, "max_bytes": 2**30, **changed})
 
 
-def keys(bucket: Bucket) -> set[str]:
+def keys(bucket):
     return {one.key for one in bucket.listed()}
 
 
-async def test_what_one_replica_keeps_another_reads(open_bucket: Open) -> None:
+async def test_what_one_replica_keeps_another_reads(open_bucket):
     assert await store_in(open_bucket()).keep([SHORT, LONG], TENANT) == frozenset()
     assert keys(open_bucket()) == {
         SHORT.id,
@@ -106,7 +101,7 @@ async def test_what_one_replica_keeps_another_reads(open_bucket: Open) -> None:
     reader.close()
 
 
-async def test_what_is_there_is_not_written_again(open_bucket: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_there_is_not_written_again(open_bucket, monkeypatch):
     await store_in(open_bucket()).keep([SHORT], TENANT)
     written: list[str] = []
     monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
@@ -114,9 +109,7 @@ async def test_what_is_there_is_not_written_again(open_bucket: Open, monkeypatch
     assert written == []
 
 
-async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(
-    open_bucket: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(open_bucket, monkeypatch):
     await store_in(open_bucket()).keep([SHORT], TENANT)
     written: list[str] = []
     monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
@@ -125,7 +118,7 @@ async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(
     assert written == [metadata_key(SHORT.id, TENANT)]
 
 
-def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket: Open) -> None:
+def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket):
     bucket = open_bucket()
     asyncio.run(store_in(bucket).keep([SHORT, LONG], TENANT))
     for stranger in ("notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY):
@@ -139,7 +132,7 @@ def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket: Open) 
     assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY}
 
 
-def test_listing_begins_at_the_requested_key(open_bucket: Open) -> None:
+def test_listing_begins_at_the_requested_key(open_bucket):
     bucket = open_bucket()
     for key in (".meta/a.1", ".meta/ab.1", ".meta/ab.2", ".meta/b.1", "ab"):
         bucket.put(key, b"1234")
@@ -150,7 +143,7 @@ def test_listing_begins_at_the_requested_key(open_bucket: Open) -> None:
     assert (found.size, found.used == pytest.approx(time.time(), abs=60)) == (4, True)
 
 
-def test_replicas_with_folders_of_their_own_agree_on_tenants(open_bucket: Open, tmp_path: Path) -> None:
+def test_replicas_with_folders_of_their_own_agree_on_tenants(open_bucket, tmp_path):
     headers = [(b"authorization", b"Bearer sk-1")]
     replicas = [Tenants.of_store(open_bucket(), tmp_path / str(number)) for number in range(3)]
     assert len({replica.tenant_of(headers) for replica in replicas}) == 1
@@ -162,8 +155,8 @@ SILENT = GenericError("HTTP error: error sending request: HttpError {\n    kind:
 DENIED = GenericError("status code: 403 Forbidden: SECRET")
 
 
-def raising(error: Exception, calls: list[object] | None = None) -> Callable[..., Any]:
-    def fail(*given: Any, **_: Any) -> None:
+def raising(error, calls=None):
+    def fail(*given, **_):
         if calls is not None:
             calls.append(given)
         raise error
@@ -171,7 +164,7 @@ def raising(error: Exception, calls: list[object] | None = None) -> Callable[...
     return fail
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, error: Exception, calls: list[object] | None = None) -> None:
+def broken(monkeypatch, error, calls=None):
     for call in ("put", "get", "get_range", "head", "delete", "list"):
         monkeypatch.setattr(obstore, call, raising(error, calls))
 
@@ -179,9 +172,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, error: Exception, calls: list[object
 @pytest.mark.parametrize(
     ("error", "reason"), [(SILENT, "no answer in time"), (NOT_THERE, "no connection: Connection refused")]
 )
-def test_after_a_call_without_a_response_all_next_calls_fail_at_once(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
-) -> None:
+def test_after_a_call_without_a_response_all_next_calls_fail_at_once(monkeypatch, error, reason):
     bucket, calls, now = Bucket("memory://"), [], 0.0
     bucket.cooldown = Cooldown(lambda: now)
     broken(monkeypatch, error, calls)
@@ -197,9 +188,7 @@ def test_after_a_call_without_a_response_all_next_calls_fail_at_once(
 
 
 @pytest.mark.parametrize(("size", "is_left_alone"), [(10, True), (2**20, True), (2**20 + 1, False)])
-def test_an_upload_that_takes_its_time_is_no_reason_to_leave_the_bucket_alone(
-    monkeypatch: pytest.MonkeyPatch, size: int, is_left_alone: bool
-) -> None:
+def test_an_upload_that_takes_its_time_is_no_reason_to_leave_the_bucket_alone(monkeypatch, size, is_left_alone):
     bucket = Bucket("memory://")
     broken(monkeypatch, SILENT)
     with pytest.raises(NoAnswer):
@@ -207,7 +196,7 @@ def test_an_upload_that_takes_its_time_is_no_reason_to_leave_the_bucket_alone(
     assert (bucket.cooldown.why is not None) is is_left_alone
 
 
-def test_a_bucket_that_refuses_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_refuses_has_answered(monkeypatch):
     bucket = Bucket("memory://")
     broken(monkeypatch, DENIED)
     with pytest.raises(TROUBLE):
@@ -217,8 +206,8 @@ def test_a_bucket_that_refuses_has_answered(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("error", [SILENT, NOT_THERE, DENIED])
 async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_has_the_common_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+    tmp_path, monkeypatch, error
+):
     bucket = Bucket("memory://")
     others = Tenants.of_store(bucket, tmp_path / "others")
     with capture_logs() as logs, monkeypatch.context() as patched:
@@ -241,7 +230,7 @@ async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_h
     reader.close()
 
 
-def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path, monkeypatch):
     bucket = Bucket("memory://")
     tenants, calls = Tenants.of_store(bucket, tmp_path), []
     with monkeypatch.context() as patched:
@@ -260,8 +249,8 @@ def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path: Path, monk
 
 @pytest.mark.parametrize(("error", "is_used"), [(SILENT, False), (NOT_THERE, False), (DENIED, True)])
 def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refuses_them_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_used: bool
-) -> None:
+    tmp_path, monkeypatch, error, is_used
+):
     bucket = Bucket("memory://")
     tenants = Tenants.of_store(bucket, tmp_path)
     bucket.cooldown.begin()
@@ -270,7 +259,7 @@ def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refu
     assert (bucket.cooldown.why is None) is is_used
 
 
-def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path) -> None:
+def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path):
     bucket = Bucket("memory://")
     one, two = (Tenants.of_store(bucket, tmp_path / name) for name in ("one", "two"))
     bucket.remove(SECRET_KEY)
@@ -281,7 +270,7 @@ def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path)
     assert new.fleet == one.fleet == two.fleet
 
 
-async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket: Open, tmp_path: Path) -> None:
+async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket, tmp_path):
     bucket = open_bucket()
     tenants = Tenants.of_store(bucket, tmp_path)
     store = store_in(bucket, on_emptied=tenants.agree)
@@ -299,7 +288,7 @@ async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(ope
     await store.close()
 
 
-async def test_a_look_at_a_bucket_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_at_a_bucket_that_fails_changes_nothing(monkeypatch):
     store = store_in(Bucket("memory://"))
     assert await store.keep([SHORT], TENANT) == frozenset()
     broken(monkeypatch, SILENT)
@@ -309,13 +298,11 @@ async def test_a_look_at_a_bucket_that_fails_changes_nothing(monkeypatch: pytest
     await store.close()
 
 
-async def test_what_is_kept_within_the_limit_stays_known_and_the_rest_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_kept_within_the_limit_stays_known_and_the_rest_is_tried_again(monkeypatch):
     bucket, release, put = Bucket("memory://"), threading.Event(), Bucket.put
     store = store_in(bucket)
 
-    def late(self: Bucket, key: str, content: bytes) -> None:
+    def late(self, key, content):
         if key == LONG.id:
             release.wait(10)
         put(self, key, content)
@@ -331,8 +318,8 @@ async def test_what_is_kept_within_the_limit_stays_known_and_the_rest_is_tried_a
 
 
 @pytest.mark.parametrize("call", ["put", "get", "get_range", "head", "delete", "list"])
-def test_what_the_library_raises_is_trouble_of_the_store(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+def test_what_the_library_raises_is_trouble_of_the_store(call, monkeypatch):
+    def fail(*_, **__):
         raise GenericError("status code: 503 Service Unavailable: SECRET")
 
     bucket = Bucket("memory://")
@@ -350,7 +337,7 @@ def test_what_the_library_raises_is_trouble_of_the_store(call: str, monkeypatch:
     assert reason_of(raised.value) == "GenericError (503 Service Unavailable)"
 
 
-def test_an_object_that_is_missing_is_a_file_not_found(open_bucket: Open) -> None:
+def test_an_object_that_is_missing_is_a_file_not_found(open_bucket):
     bucket = open_bucket()
     for read in (bucket.get, bucket.stat):
         with pytest.raises(FileNotFoundError):
@@ -358,7 +345,7 @@ def test_an_object_that_is_missing_is_a_file_not_found(open_bucket: Open) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"short"])
-def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path, content):
     bucket = Bucket("memory://")
     bucket.put(SECRET_KEY, content)
     with capture_logs() as logs:
@@ -367,9 +354,7 @@ def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, conte
     assert bytes(obstore.get(bucket.opened, SECRET_KEY).bytes()) == content
 
 
-async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(
-    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(s3_endpoint, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
@@ -379,7 +364,7 @@ async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(
     assert "canary" not in str(logs)
 
 
-async def test_an_endpoint_without_a_server_is_a_failure_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endpoint_without_a_server_is_a_failure_not_a_crash(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -391,10 +376,10 @@ async def test_an_endpoint_without_a_server_is_a_failure_not_a_crash(monkeypatch
     reader.close()
 
 
-async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch):
     release, tries = threading.Event(), []
 
-    def hang(*_: Any, **__: Any) -> None:
+    def hang(*_, **__):
         tries.append(1)
         release.wait(10)
 
@@ -418,7 +403,7 @@ async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch: pytest.M
     await store.close()
 
 
-async def test_closing_lets_go_of_the_threads() -> None:
+async def test_closing_lets_go_of_the_threads():
     store = store_in(Bucket("memory://"))
     await store.keep([SHORT], TENANT)
     threads = store._threads
@@ -429,9 +414,7 @@ async def test_closing_lets_go_of_the_threads() -> None:
     await store.close()
 
 
-def test_a_server_that_ignores_the_start_of_a_listing_is_understood(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_ignores_the_start_of_a_listing_is_understood(monkeypatch):
     bucket, listed = Bucket("memory://"), obstore.list
     for key in (".meta/a.1", ".meta/ab.1", ".meta/b.1"):
         bucket.put(key, b"1234")

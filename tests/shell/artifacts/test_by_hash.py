@@ -1,7 +1,5 @@
 """Artifacts requested by hash: each owner has its own record of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from proxy.core.artifact import Artifact

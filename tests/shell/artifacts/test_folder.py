@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import os
 import string
@@ -90,30 +88,30 @@ def test_a_failure_is_reported_in_the_systems_words(error, reason):
 class Clock:
     now = 1_000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
-def test_a_store_that_has_always_answered_is_queried(clock: Clock) -> None:
+def test_a_store_that_has_always_answered_is_queried(clock):
     assert Cooldown(clock).why is None
 
 
 @pytest.mark.parametrize(
     ("seconds", "why"), [(0, NO_ANSWER), (COOLDOWN_SECONDS - 1, NO_ANSWER), (COOLDOWN_SECONDS, None)]
 )
-def test_a_store_that_gave_no_answer_is_left_alone_for_a_while(clock: Clock, seconds: float, why: str | None) -> None:
+def test_a_store_that_gave_no_answer_is_left_alone_for_a_while(clock, seconds, why):
     cooldown = Cooldown(clock)
     cooldown.begin()
     clock.now += seconds
     assert cooldown.why == why
 
 
-def test_each_time_without_an_answer_counts_from_itself(clock: Clock) -> None:
+def test_each_time_without_an_answer_counts_from_itself(clock):
     cooldown = Cooldown(clock)
     cooldown.begin()
     clock.now += COOLDOWN_SECONDS - 1
@@ -122,14 +120,14 @@ def test_each_time_without_an_answer_counts_from_itself(clock: Clock) -> None:
     assert cooldown.why == NO_ANSWER
 
 
-def test_a_clock_that_is_set_back_does_not_leave_the_store_alone_for_ever(clock: Clock) -> None:
+def test_a_clock_that_is_set_back_does_not_leave_the_store_alone_for_ever(clock):
     cooldown = Cooldown(clock)
     cooldown.begin()
     clock.now -= 100_000
     assert cooldown.why is None
 
 
-def test_a_store_that_is_held_is_left_alone_until_that_ends_and_so_is_one_that_gave_no_answer(clock: Clock) -> None:
+def test_a_store_that_is_held_is_left_alone_until_that_ends_and_so_is_one_that_gave_no_answer(clock):
     cooldown = Cooldown(clock)
     cooldown.begin()
     cooldown.hold("no secret")
@@ -141,15 +139,15 @@ def test_a_store_that_is_held_is_left_alone_until_that_ends_and_so_is_one_that_g
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "above" / "kept"
 
 
-def mode_of(path: Path) -> int:
+def mode_of(path):
     return path.stat().st_mode & 0o777
 
 
-def test_nothing_is_made_before_something_is_put(path: Path) -> None:
+def test_nothing_is_made_before_something_is_put(path):
     folder = PrivateFolder(path)
     assert not folder.is_used()
     assert not path.exists()
@@ -157,7 +155,7 @@ def test_nothing_is_made_before_something_is_put(path: Path) -> None:
     assert folder.is_used()
 
 
-def test_what_is_made_is_its_users_alone_whatever_the_umask(path: Path) -> None:
+def test_what_is_made_is_its_users_alone_whatever_the_umask(path):
     before = os.umask(0)
     try:
         PrivateFolder(path).put("a", b"1")
@@ -166,14 +164,14 @@ def test_what_is_made_is_its_users_alone_whatever_the_umask(path: Path) -> None:
     assert [mode_of(made) for made in (path.parent, path, path / META, path / "a")] == [0o700, 0o700, 0o700, 0o600]
 
 
-def test_a_folder_that_was_there_keeps_its_mode_and_the_files_in_it_are_private(path: Path) -> None:
+def test_a_folder_that_was_there_keeps_its_mode_and_the_files_in_it_are_private(path):
     path.mkdir(parents=True)
     path.chmod(0o755)
     PrivateFolder(path).put("a", b"1")
     assert (mode_of(path), mode_of(path / "a")) == (0o755, 0o600)
 
 
-def test_an_object_is_replaced_as_a_whole_and_nothing_is_left_beside_it(path: Path) -> None:
+def test_an_object_is_replaced_as_a_whole_and_nothing_is_left_beside_it(path):
     folder = PrivateFolder(path)
     folder.put("a", b"first")
     folder.put("a", b"2")
@@ -182,7 +180,7 @@ def test_an_object_is_replaced_as_a_whole_and_nothing_is_left_beside_it(path: Pa
     assert os.listdir(path / META) == []
 
 
-def test_an_object_is_read_whole_or_in_part_and_says_when_it_changed(path: Path) -> None:
+def test_an_object_is_read_whole_or_in_part_and_says_when_it_changed(path):
     folder = PrivateFolder(path)
     folder.put("a", b"12345")
     os.utime(path / "a", (1_000, 2_000.5))
@@ -193,7 +191,7 @@ def test_an_object_is_read_whole_or_in_part_and_says_when_it_changed(path: Path)
         folder.get_range("a", 5, 9)
 
 
-def test_what_is_removed_or_was_never_there_is_not_found(path: Path) -> None:
+def test_what_is_removed_or_was_never_there_is_not_found(path):
     folder = PrivateFolder(path)
     folder.put("a", b"1")
     folder.remove("a")
@@ -205,7 +203,7 @@ def test_what_is_removed_or_was_never_there_is_not_found(path: Path) -> None:
     assert not (path / "none").exists()
 
 
-def test_a_file_is_surely_there_when_it_has_its_length(path: Path) -> None:
+def test_a_file_is_surely_there_when_it_has_its_length(path):
     folder = PrivateFolder(path)
     folder.put("a", b"12345")
     assert folder.is_surely_there("a", 5)
@@ -213,7 +211,7 @@ def test_a_file_is_surely_there_when_it_has_its_length(path: Path) -> None:
     assert not folder.is_surely_there("b", 5)
 
 
-def test_files_are_listed_by_their_beginning_and_neither_links_nor_folders_are(path: Path) -> None:
+def test_files_are_listed_by_their_beginning_and_neither_links_nor_folders_are(path):
     folder = PrivateFolder(path)
     for key in ("tool_a", "tool_b", f"{META}/tool_a.5eed.json", "other"):
         folder.put(key, b"12")
@@ -225,7 +223,7 @@ def test_files_are_listed_by_their_beginning_and_neither_links_nor_folders_are(p
     assert {found.size for found in folder.listed()} == {2}
 
 
-def test_what_a_worker_left_half_written_is_removed_once_it_is_old(path: Path) -> None:
+def test_what_a_worker_left_half_written_is_removed_once_it_is_old(path):
     folder = PrivateFolder(path)
     folder.put("a", b"1")
     for name in ("0123abcd.part", "0123abcd.part#1", "notes.part", "kept.json"):

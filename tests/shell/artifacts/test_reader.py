@@ -1,15 +1,11 @@
 # ruff: noqa: ASYNC240 - tests look at the disk; nothing else runs on their loop
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -43,25 +39,25 @@ PICTURE = Artifact(b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "camera", "png")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PrivateFolder:
+def folder(tmp_path):
     return PrivateFolder(tmp_path / "kept")
 
 
 @pytest.fixture
-async def reader(folder: PrivateFolder) -> AsyncIterator[ArtifactReader]:
+async def reader(folder):
     await kept(folder, SHORT, LONG, JSON, PICTURE)
     found = ArtifactReader(folder, retention_days=7)
     yield found
     found.close()
 
 
-async def kept(folder: PrivateFolder, *artifacts: Artifact, tenant: str = TENANT) -> None:
+async def kept(folder, *artifacts, tenant=TENANT):
     store = ArtifactStore(folder, retention_days=7, max_bytes=2**30)
     assert await store.keep(artifacts, tenant) == frozenset()
     await store.close()
 
 
-async def page(reader: ArtifactReader, artifact: Artifact, **parameters: str) -> tuple[str, str]:
+async def page(reader, artifact, **parameters):
     query = Query.parse(parameters)
     assert query is not None
     text = await reader.page(await reader.find(artifact.id, TENANT), query)
@@ -69,7 +65,7 @@ async def page(reader: ArtifactReader, artifact: Artifact, **parameters: str) ->
     return header, rest
 
 
-async def test_the_whole_comes_back_in_bounded_pieces(reader: ArtifactReader) -> None:
+async def test_the_whole_comes_back_in_bounded_pieces(reader):
     stored = await reader.find(LONG.id, TENANT)
     assert (stored.size, stored.metadata.tool, stored.is_text) == (len(LONG.content), "sh", True)
     pieces = [piece async for piece in reader.pieces(stored, 0, stored.size)]
@@ -93,12 +89,12 @@ async def test_the_whole_comes_back_in_bounded_pieces(reader: ArtifactReader) ->
     ],
 )
 @pytest.mark.parametrize("tenant", [TENANT, None])
-async def test_what_is_no_artifact_is_not_found(reader: ArtifactReader, name: str, tenant: str | None) -> None:
+async def test_what_is_no_artifact_is_not_found(reader, name, tenant):
     with pytest.raises(ArtifactNotFound):
         await reader.find(name, tenant)
 
 
-async def test_what_another_tenant_brought_is_not_found_and_the_operator_finds_all(reader: ArtifactReader) -> None:
+async def test_what_another_tenant_brought_is_not_found_and_the_operator_finds_all(reader):
     with pytest.raises(ArtifactNotFound) as foreign:
         await reader.find(SHORT.id, OTHER)
     with pytest.raises(ArtifactNotFound) as unknown:
@@ -108,7 +104,7 @@ async def test_what_another_tenant_brought_is_not_found_and_the_operator_finds_a
     assert (await reader.find(LONG.id, None)).metadata.tenant == TENANT
 
 
-async def test_what_is_expired_is_not_found_before_it_is_swept(reader: ArtifactReader, folder: PrivateFolder) -> None:
+async def test_what_is_expired_is_not_found_before_it_is_swept(reader, folder):
     long_ago = time.time() - 8 * DAY
     os.utime(folder.place_of(metadata_key(SHORT.id, TENANT)), (long_ago, long_ago))
     for tenant in (TENANT, None):
@@ -116,7 +112,7 @@ async def test_what_is_expired_is_not_found_before_it_is_swept(reader: ArtifactR
             await reader.find(SHORT.id, tenant)
 
 
-async def test_reading_is_a_use(reader: ArtifactReader, folder: PrivateFolder) -> None:
+async def test_reading_is_a_use(reader, folder):
     note = Path(folder.place_of(metadata_key(SHORT.id, TENANT)))
     written, used = note.read_bytes(), time.time() - 5 * DAY
     os.utime(note, (used, used))
@@ -129,8 +125,8 @@ async def test_reading_is_a_use(reader: ArtifactReader, folder: PrivateFolder) -
     assert note.stat().st_mtime == pytest.approx(just_now, abs=1)
 
 
-async def test_a_store_that_cannot_be_written_is_read(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
+async def test_a_store_that_cannot_be_written_is_read(reader, monkeypatch):
+    def fail(*_):
         raise OSError("full")
 
     monkeypatch.setattr(PrivateFolder, "put", fail)
@@ -138,7 +134,7 @@ async def test_a_store_that_cannot_be_written_is_read(reader: ArtifactReader, mo
     assert await reader.find(SHORT.id, TENANT)
 
 
-async def test_an_index_is_kept_for_long_texts_only(reader: ArtifactReader, folder: PrivateFolder) -> None:
+async def test_an_index_is_kept_for_long_texts_only(reader, folder):
     assert len(LONG.content) > INDEXED_BYTES
     assert Path(folder.place_of(index_key(LONG.id))).is_file()
     assert not Path(folder.place_of(index_key(SHORT.id))).exists()
@@ -148,9 +144,7 @@ OF_ANOTHER = b'{"size":1,"feeds":%b,"closed":true}' % str([1] * len(LineIndex.of
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"size":1,"feeds":[1],"closed":true}', OF_ANOTHER, None])
-async def test_an_index_that_is_missing_or_broken_is_made_again(
-    reader: ArtifactReader, folder: PrivateFolder, damage: bytes | None
-) -> None:
+async def test_an_index_that_is_missing_or_broken_is_made_again(reader, folder, damage):
     place = Path(folder.place_of(index_key(LONG.id)))
     good = place.read_bytes()
     place.unlink() if damage is None else place.write_bytes(damage)
@@ -158,13 +152,11 @@ async def test_an_index_that_is_missing_or_broken_is_made_again(
     assert place.read_bytes() == good
 
 
-async def test_a_page_of_a_long_text_reads_a_block_and_a_page(
-    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_of_a_long_text_reads_a_block_and_a_page(reader, monkeypatch):
     seen: list[int] = []
     real = PrivateFolder.get_range
 
-    def get_range(folder: PrivateFolder, key: str, start: int, stop: int) -> bytes:
+    def get_range(folder, key, start, stop):
         seen.append(stop - start)
         return real(folder, key, start, stop)
 
@@ -179,7 +171,7 @@ async def test_a_page_of_a_long_text_reads_a_block_and_a_page(
     assert seen[0] < 2 * BLOCK_BYTES
 
 
-async def test_pages_put_together_are_the_text(reader: ArtifactReader) -> None:
+async def test_pages_put_together_are_the_text(reader):
     seen, following = "", "1-"
     while following:
         header, rest = await page(reader, LONG, lines=following)
@@ -188,7 +180,7 @@ async def test_pages_put_together_are_the_text(reader: ArtifactReader) -> None:
     assert seen.encode() == LONG.content
 
 
-async def test_searches_parts_and_what_it_is(reader: ArtifactReader) -> None:
+async def test_searches_parts_and_what_it_is(reader):
     assert (await page(reader, LONG, grep="line 5999[89]", context="0"))[1] == (
         "59998:line 59998 of a long text\n59999:line 59999 of a long text\n"
     )
@@ -207,7 +199,7 @@ async def test_searches_parts_and_what_it_is(reader: ArtifactReader) -> None:
     }
 
 
-async def test_what_is_no_text_has_no_lines(reader: ArtifactReader) -> None:
+async def test_what_is_no_text_has_no_lines(reader):
     stored = await reader.find(PICTURE.id, TENANT)
     for parameters in ({"lines": "1-"}, {"grep": "a"}):
         with pytest.raises(BadArtifactQuery, match="image/png"):
@@ -215,22 +207,20 @@ async def test_what_is_no_text_has_no_lines(reader: ArtifactReader) -> None:
     assert (await reader.stat(stored))["lines"] is None
 
 
-async def test_json_that_is_too_long_for_memory_is_refused(
-    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_json_that_is_too_long_for_memory_is_refused(reader, monkeypatch):
     monkeypatch.setattr(reader_module, "JSON_BYTES", 10)
     with pytest.raises(BadArtifactQuery, match="10 bytes"):
         await page(reader, JSON, json="/messages")
 
 
-async def test_content_that_is_gone_is_not_found(reader: ArtifactReader, folder: PrivateFolder) -> None:
+async def test_content_that_is_gone_is_not_found(reader, folder):
     stored = await reader.find(SHORT.id, TENANT)
     Path(folder.place_of(SHORT.id)).unlink()
     with pytest.raises(ArtifactNotFound):
         await reader.piece(stored, 0, 3)
 
 
-async def test_a_search_ends_in_time_and_says_where(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_ends_in_time_and_says_where(reader, monkeypatch):
     clock = itertools.count(0, 2)
     monkeypatch.setattr(reader_module, "monotonic", lambda: float(next(clock)))
     header, rest = await page(reader, LONG, grep="zzz")
@@ -239,7 +229,7 @@ async def test_a_search_ends_in_time_and_says_where(reader: ArtifactReader, monk
     assert int(following) == int(searched) + 1 < 60_000
 
 
-async def test_a_store_that_hangs_is_unavailable(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_is_unavailable(reader, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
     monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
@@ -251,9 +241,7 @@ async def test_a_store_that_hangs_is_unavailable(reader: ArtifactReader, monkeyp
         release.set()
 
 
-async def test_a_store_that_hangs_is_left_alone_for_a_while(
-    folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_hangs_is_left_alone_for_a_while(folder, monkeypatch):
     await kept(folder, SHORT)
     now = 0.0
     folder.cooldown = Cooldown(lambda: now)
@@ -285,10 +273,8 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
         (OSError("SECRET status code: 403 Forbidden: SECRET"), r"OSError \(403 Forbidden\)"),
     ],
 )
-async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(
-    error: OSError, reason: str, reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
+async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(error, reason, reader, monkeypatch):
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(PrivateFolder, "get", fail)
@@ -296,7 +282,7 @@ async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(
         await reader.find(SHORT.id, TENANT)
 
 
-async def test_many_readers_at_once(reader: ArtifactReader) -> None:
+async def test_many_readers_at_once(reader):
     stored = await reader.find(LONG.id, TENANT)
     pages = await asyncio.gather(
         *(reader.page(stored, Query.parse({"lines": f"{n}"}) or Query()) for n in range(1, 60))
@@ -304,7 +290,7 @@ async def test_many_readers_at_once(reader: ArtifactReader) -> None:
     assert [text.partition(b"\n")[2] for text in pages] == [b"line %d of a long text\n" % n for n in range(1, 60)]
 
 
-def test_the_index_of_a_text_fits_its_kind() -> None:
+def test_the_index_of_a_text_fits_its_kind():
     index = LineIndex.of_text(LONG.content)
     assert len(index.feeds) == -(-len(LONG.content) // BLOCK_BYTES)
     assert Stored("n", reader_module.Metadata("", "", 1, "application/ld+json", "")).is_text
@@ -312,14 +298,14 @@ def test_the_index_of_a_text_fits_its_kind() -> None:
 
 
 async def test_one_tenant_never_takes_all_readers_and_its_threads_count_until_their_work_ends(
-    reader: ArtifactReader, folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    reader, folder, monkeypatch
+):
     await kept(folder, SHORT, tenant=OTHER)
     mine, other = await reader.find(LONG.id, TENANT), await reader.find(SHORT.id, OTHER)
     may_go_on, get = threading.Event(), folder.get_range
     begun: list[str] = []
 
-    def slowly(name: str, start: int, stop: int) -> bytes:
+    def slowly(name, start, stop):
         if name == LONG.id:
             begun.append(name)
             assert may_go_on.wait(PATIENCE_SECONDS)
@@ -338,12 +324,10 @@ async def test_one_tenant_never_takes_all_readers_and_its_threads_count_until_th
     assert await asyncio.gather(*readings[AT_ONCE:]) == [LONG.content[:3]] * 18
 
 
-async def test_what_a_tenant_has_under_way_for_too_long_is_said(
-    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_tenant_has_under_way_for_too_long_is_said(reader, monkeypatch):
     stored = await reader.find(JSON.id, TENANT)
 
-    async def never(*_: object) -> None:
+    async def never(*_):
         raise NoTurn
 
     monkeypatch.setattr(reader._shared, "run", never)
@@ -352,16 +336,14 @@ async def test_what_a_tenant_has_under_way_for_too_long_is_said(
     assert [line["event"] for line in logs] == ["artifact_reading_ended"]
 
 
-async def test_the_way_to_a_part_of_json_ends_with_its_time(
-    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_way_to_a_part_of_json_ends_with_its_time(reader, monkeypatch):
     monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs, pytest.raises(BadArtifactQuery, match="longer than 0 seconds"):
         await page(reader, JSON, json="/messages/0")
     assert [(line["event"], line["artifact"]) for line in logs] == [("artifact_reading_ended", JSON.id)]
 
 
-async def test_work_that_nobody_waits_for_ends(reader: ArtifactReader) -> None:
+async def test_work_that_nobody_waits_for_ends(reader):
     reading = reader_module._Reading().begun()
     reading.check()
     reading.is_wanted = False

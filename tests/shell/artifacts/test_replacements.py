@@ -1,7 +1,5 @@
 """Replacement text of artifacts: found for the request's tenant, bounded, and only of the latest requests."""
 
-from __future__ import annotations
-
 import pytest
 
 from proxy.core.artifact import Artifact
@@ -14,16 +12,16 @@ MINE, OTHERS = "5eed", "0123"
 LOG, GONE = Artifact(b"a long log\n", "Bash"), Artifact(b'{"messages":[]}', suffix="json")
 
 
-def cut(becomes: Content, artifact: Artifact | None = LOG, reason: Reason = Reason.TRUNCATE_TOOL_OUTPUT) -> Edit:
+def cut(becomes, artifact=LOG, reason=Reason.TRUNCATE_TOOL_OUTPUT):
     return Edit(3, (), becomes, reason, artifact)
 
 
 @pytest.fixture
-def kept() -> Replacements:
+def kept():
     return Replacements()
 
 
-def test_replacement_text_is_found_only_for_the_requests_tenant(kept: Replacements) -> None:
+def test_replacement_text_is_found_only_for_the_requests_tenant(kept):
     kept.add("r", MINE, [cut("an excerpt")], [LOG])
     assert kept.find("r", MINE, LOG.id) == "an excerpt"
     assert kept.find("r", OTHERS, LOG.id) is None
@@ -31,31 +29,31 @@ def test_replacement_text_is_found_only_for_the_requests_tenant(kept: Replacemen
     assert kept.find("r", MINE, GONE.id) is None
 
 
-def test_two_tenants_may_use_one_id_and_who_may_read_all_gets_the_newest(kept: Replacements) -> None:
+def test_two_tenants_may_use_one_id_and_who_may_read_all_gets_the_newest(kept):
     kept.add("r", MINE, [cut("mine")], [LOG])
     kept.add("r", OTHERS, [cut("theirs")], [LOG])
     assert [kept.find("r", one, LOG.id) for one in (MINE, OTHERS, None)] == ["mine", "theirs", "theirs"]
     assert kept.find("s", None, LOG.id) is None
 
 
-def test_omitted_messages_are_replaced_by_the_note_and_not_by_an_excerpt(kept: Replacements) -> None:
+def test_omitted_messages_are_replaced_by_the_note_and_not_by_an_excerpt(kept):
     note = cut("2 messages are left out\nthe result", GONE, Reason.OMISSION_NOTE)
     kept.add("r", MINE, [cut("an excerpt"), note], [GONE, LOG])
     assert kept.find("r", MINE, GONE.id) == "2 messages are left out\nthe result"
     assert kept.find("r", MINE, LOG.id) == "an excerpt"
 
 
-def test_the_last_edit_of_a_place_is_what_is_sent(kept: Replacements) -> None:
+def test_the_last_edit_of_a_place_is_what_is_sent(kept):
     kept.add("r", MINE, [cut("an excerpt"), cut("one line", reason=Reason.OLD_RESULT)], [LOG])
     assert kept.find("r", MINE, LOG.id) == "one line"
 
 
-def test_what_is_taken_out_for_good_leaves_nothing(kept: Replacements) -> None:
+def test_what_is_taken_out_for_good_leaves_nothing(kept):
     kept.add("r", MINE, [cut(None, reason=Reason.OLD_REASONING)], [LOG])
     assert kept.find("r", MINE, LOG.id) == ""
 
 
-def test_media_are_named_and_not_shown(kept: Replacements) -> None:
+def test_media_are_named_and_not_shown(kept):
     png = MediaType("image/png", ContentKind.IMAGE, "png")
     parts = Parts((Words("[cannot read] a.mp3"), Shown(Route.IMAGE, png, b"bytes"), Carried(b'{"type":"text"}')))
     kept.add("r", MINE, [cut(parts, reason=Reason.ROUTE_MEDIA)], [LOG])
@@ -63,12 +61,12 @@ def test_media_are_named_and_not_shown(kept: Replacements) -> None:
     assert kept.find("r", MINE, LOG.id) == "\n".join(lines)
 
 
-def test_a_request_that_nothing_was_taken_out_of_is_not_remembered(kept: Replacements) -> None:
+def test_a_request_that_nothing_was_taken_out_of_is_not_remembered(kept):
     kept.add("r", MINE, [cut("clean text", None, Reason.SANITISE)], [])
     assert kept.held_bytes == 0
 
 
-def test_only_the_latest_requests_are_remembered(kept: Replacements) -> None:
+def test_only_the_latest_requests_are_remembered(kept):
     for number in range(MAX_REQUESTS + 1):
         kept.add(f"r-{number}", MINE, [cut("an excerpt")], [LOG])
     assert kept.find("r-0", MINE, LOG.id) is None
@@ -76,7 +74,7 @@ def test_only_the_latest_requests_are_remembered(kept: Replacements) -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
-def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept: Replacements, letter: str) -> None:
+def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept, letter):
     long = letter * (500_000)
     for number in range(100):
         kept.add(f"r-{number}", MINE, [cut(long)], [LOG])
@@ -87,9 +85,7 @@ def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept: 
 
 
 @pytest.mark.parametrize(("artifacts", "read"), [(1, 1), (1_000, 39)])
-def test_words_about_a_thousand_images_are_not_read_for_each_of_them(
-    kept: Replacements, artifacts: int, read: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_about_a_thousand_images_are_not_read_for_each_of_them(kept, artifacts, read, monkeypatch):
     described: list[Content] = []
     monkeypatch.setattr(tools, "in_words", lambda content: described.append(content) or content)
     taken = [Artifact(b"%d" % (number % artifacts), "Read") for number in range(1_000)]

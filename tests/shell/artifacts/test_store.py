@@ -1,6 +1,3 @@
-# ruff: noqa: ASYNC240 - tests look at the disk; nothing else runs on their loop
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -9,9 +6,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -37,40 +32,40 @@ LARGEST_FILE = 32 << 20
 class Clock:
     """Unix time that tests advance; it begins now, as files carry the machine's time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = time.time()
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
-    def pass_(self, seconds: float) -> None:
+    def pass_(self, seconds):
         self.now += seconds
 
 
-def opened(folder: Path, clock: Callable[[], float] = time.time) -> store_module.ArtifactStore:
+def opened(folder, clock=time.time):
     return store_module.ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=2**30, clock=clock)
 
 
-def note_of(folder: Path, artifact: Artifact, tenant: str = TENANT) -> Path:
+def note_of(folder, artifact, tenant=TENANT):
     return folder / ".meta" / f"{artifact.id}.{tenant}.json"
 
 
-def all_files(folder: Path) -> set[str]:
+def all_files(folder):
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return tmp_path / "deep" / "tool-output"
 
 
 @pytest.fixture
-def puts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def puts(monkeypatch):
     """Files written to the folder."""
     seen: list[str] = []
     real = PrivateFolder.put
 
-    def put(self: PrivateFolder, key: str, content: bytes) -> None:
+    def put(self, key, content):
         seen.append(key)
         real(self, key, content)
 
@@ -79,7 +74,7 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def small_files() -> Iterator[None]:
+def small_files():
     """The kernel lets no file grow over `LARGEST_FILE`: a write breaks in its middle, as on a full disk.
 
     The limit holds for every file of this process, the one that takes the output of the tests among them: it must be
@@ -93,16 +88,14 @@ def small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_what_is_kept_lies_at_its_place_byte_for_byte(folder: Path) -> None:
+async def test_what_is_kept_lies_at_its_place_byte_for_byte(folder):
     store = opened(folder)
     assert not folder.exists()
     assert await store.keep([LOG], TENANT) == frozenset()
     assert (folder / LOG.id).read_bytes() == LOG.content
 
 
-async def test_a_place_is_absolute_whatever_the_folder_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_place_is_absolute_whatever_the_folder_is_called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = opened(Path("x/../out"))
     assert PrivateFolder(Path("x/../out")).place_of(LOG.id) == str(tmp_path / "out" / LOG.id)
@@ -111,7 +104,7 @@ async def test_a_place_is_absolute_whatever_the_folder_is_called(
     assert (tmp_path / "out" / LOG.id).is_file()
 
 
-async def test_metadata_say_what_it_is_and_who_brought_it(folder: Path) -> None:
+async def test_metadata_say_what_it_is_and_who_brought_it(folder):
     clock = Clock()
     clock.now = 1_700_000_000.0
     await opened(folder, clock).keep([Artifact(b'{"a":1}', tool="搜索", suffix="json")], TENANT)
@@ -120,7 +113,7 @@ async def test_metadata_say_what_it_is_and_who_brought_it(folder: Path) -> None:
     assert found == Metadata("搜索", "2023-11-14T22:13:20+00:00", 7, "application/json", TENANT)
 
 
-async def test_only_the_user_of_the_proxy_can_read_it(folder: Path) -> None:
+async def test_only_the_user_of_the_proxy_can_read_it(folder):
     before = os.umask(0)
     try:
         await opened(folder).keep([LOG], TENANT)
@@ -131,7 +124,7 @@ async def test_only_the_user_of_the_proxy_can_read_it(folder: Path) -> None:
     assert {stat.S_IMODE((folder / name).stat().st_mode) for name in all_files(folder)} == {0o600}
 
 
-async def test_a_folder_that_was_there_keeps_its_mode(folder: Path) -> None:
+async def test_a_folder_that_was_there_keeps_its_mode(folder):
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     await opened(folder).keep([LOG], TENANT)
@@ -139,13 +132,11 @@ async def test_a_folder_that_was_there_keeps_its_mode(folder: Path) -> None:
     assert stat.S_IMODE((folder / LOG.id).stat().st_mode) == 0o600
 
 
-async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(folder, monkeypatch):
     seen: list[tuple[int, int]] = []
     real = os.replace
 
-    def rename(source: str, to: str) -> None:
+    def rename(source, to):
         if to == str(folder / LOG.id):
             assert not os.path.exists(to)
             seen.append((os.stat(source).st_size, stat.S_IMODE(os.stat(source).st_mode)))
@@ -156,24 +147,18 @@ async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(
     assert seen == [(len(LOG.content), 0o600)]
 
 
-async def test_what_is_new_is_written_and_logged_once(folder: Path, puts: list[str]) -> None:
+async def test_what_is_new_is_written_and_logged_once(folder, puts):
     store = opened(folder)
     with capture_logs() as logs:
         for _ in range(3):
             await store.keep([LOG, LOG], TENANT)
     assert len(puts) == 2  # the note and the content
     assert logs == [
-        {
-            "event": "artifact_saved",
-            "log_level": "info",
-            "artifact": LOG.id,
-            "tool": "run_shell_command",
-            "bytes": 5000,
-        }
+        {"event": "artifact_saved", "log_level": "info", "artifact": LOG.id, "tool": "run_shell_command", "bytes": 5000}
     ]
 
 
-async def test_what_had_to_be_written_again_is_not_logged_again(folder: Path) -> None:
+async def test_what_had_to_be_written_again_is_not_logged_again(folder):
     store = opened(folder)
     with capture_logs() as logs:
         await store.keep([LOG], TENANT)
@@ -182,7 +167,7 @@ async def test_what_had_to_be_written_again_is_not_logged_again(folder: Path) ->
     assert [line["event"] for line in logs] == ["artifact_saved"]
 
 
-async def test_what_another_worker_kept_is_not_written_again(folder: Path, puts: list[str]) -> None:
+async def test_what_another_worker_kept_is_not_written_again(folder, puts):
     await opened(folder).keep([LOG], TENANT)
     puts.clear()
     with capture_logs() as logs:
@@ -193,9 +178,7 @@ async def test_what_another_worker_kept_is_not_written_again(folder: Path, puts:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"half")], ids=["gone", "shortened"])
 @pytest.mark.parametrize("same_worker", [True, False])
-async def test_content_that_is_not_there_any_more_is_written_again(
-    folder: Path, damage: Callable[[Path], None], same_worker: bool
-) -> None:
+async def test_content_that_is_not_there_any_more_is_written_again(folder, damage, same_worker):
     store = opened(folder)
     await store.keep([LOG], TENANT)
     damage(folder / LOG.id)
@@ -203,7 +186,7 @@ async def test_content_that_is_not_there_any_more_is_written_again(
     assert (folder / LOG.id).read_bytes() == LOG.content
 
 
-async def test_a_folder_that_vanished_is_made_again(folder: Path) -> None:
+async def test_a_folder_that_vanished_is_made_again(folder):
     store = opened(folder)
     await store.keep([LOG], TENANT)
     folder.rename(folder.with_name("away"))
@@ -212,14 +195,14 @@ async def test_a_folder_that_vanished_is_made_again(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-async def test_every_tenant_has_a_note_of_his_own(folder: Path) -> None:
+async def test_every_tenant_has_a_note_of_his_own(folder):
     store = opened(folder)
     await store.keep([LOG], TENANT)
     await store.keep([LOG], OTHER)
     assert all_files(folder) == {LOG.id, f".meta/{LOG.id}.{TENANT}.json", f".meta/{LOG.id}.{OTHER}.json"}
 
 
-async def test_no_tenant_replaces_what_another_one_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_tenant_replaces_what_another_one_reads(folder, monkeypatch):
     monkeypatch.setattr(artifact_module, "DIGEST_CHARACTERS", 2)  # of 16: two contents with one name are soon found
     kept = Artifact(b"line\n" * 1000)
     same_name = (Artifact(b"%d" % number) for number in range(10_000))
@@ -235,7 +218,7 @@ async def test_no_tenant_replaces_what_another_one_reads(folder: Path, monkeypat
     assert (folder / kept.id).read_bytes() == kept.content
 
 
-async def test_the_first_artifact_of_a_name_stays(folder: Path) -> None:
+async def test_the_first_artifact_of_a_name_stays(folder):
     first, second = (Artifact(content, named_by="a mark of this owner") for content in (b"first", b"the second"))
     for artifact in (first, second):
         assert await opened(folder).keep([artifact], TENANT) == frozenset()
@@ -243,7 +226,7 @@ async def test_the_first_artifact_of_a_name_stays(folder: Path) -> None:
     assert msgspec.json.decode(note_of(folder, first).read_bytes(), type=Metadata).size == 5
 
 
-async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder: Path, puts: list[str]) -> None:
+async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder, puts):
     clock = Clock()
     store = opened(folder, clock)
     await store.keep([LOG], TENANT)
@@ -263,7 +246,7 @@ async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(fol
     assert note.read_bytes() == first
 
 
-async def test_many_artifacts_do_not_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_artifacts_do_not_fill_the_memory(folder, monkeypatch):
     assert MAX_KNOWN >= 1000
     monkeypatch.setattr(store_module, "MAX_KNOWN", 3)
     store = opened(folder)
@@ -273,13 +256,13 @@ async def test_many_artifacts_do_not_fill_the_memory(folder: Path, monkeypatch: 
     assert await store.keep(artifacts, TENANT) == frozenset()
 
 
-async def test_writers_of_the_same_content_do_not_disturb_each_other(folder: Path) -> None:
+async def test_writers_of_the_same_content_do_not_disturb_each_other(folder):
     artifacts = [Artifact(bytes([n]) * 300_000, tool="t") for n in range(4)]
     stores = [opened(folder) for _ in range(4)]
     broken: list[int] = []
     done = threading.Event()
 
-    def read() -> None:
+    def read():
         while not done.is_set():
             for artifact in artifacts:
                 path = folder / artifact.id
@@ -298,11 +281,11 @@ async def test_writers_of_the_same_content_do_not_disturb_each_other(folder: Pat
     assert all_files(folder) == {a.id for a in artifacts} | {f".meta/{a.id}.{TENANT}.json" for a in artifacts}
 
 
-async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_runs_on_while_content_is_written(folder, monkeypatch):
     ticked = threading.Event()
     real = PrivateFolder.put
 
-    def put(self: PrivateFolder, key: str, content: bytes) -> None:
+    def put(self, key, content):
         assert ticked.wait(10), "the event loop stood still"
         real(self, key, content)
 
@@ -311,7 +294,7 @@ async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypat
     assert await opened(folder).keep([LOG], TENANT) == frozenset()
 
 
-async def test_each_artifact_that_cannot_be_kept_is_counted(folder: Path) -> None:
+async def test_each_artifact_that_cannot_be_kept_is_counted(folder):
     folder.parent.mkdir()
     folder.write_text("a file")
     failed: list[int] = []
@@ -323,7 +306,7 @@ async def test_each_artifact_that_cannot_be_kept_is_counted(folder: Path) -> Non
     assert failed == [2, 1]
 
 
-async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> None:
+async def test_a_file_where_the_folder_should_be_is_reported(folder):
     folder.parent.mkdir()
     folder.write_text("a file")
     with capture_logs() as logs:
@@ -334,15 +317,13 @@ async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> No
     assert folder.read_text() == "a file"
 
 
-async def test_a_folder_where_the_file_should_be_is_reported(folder: Path) -> None:
+async def test_a_folder_where_the_file_should_be_is_reported(folder):
     (folder / LOG.id / "inside").mkdir(parents=True)
     assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
     assert not list((folder / ".meta").glob("*.part*"))
 
 
-async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
-    folder: Path, small_files: None
-) -> None:
+async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(folder, small_files):
     small, large = Artifact(b"small"), Artifact(bytes(LARGEST_FILE + 1))
     with capture_logs() as logs:
         assert await opened(folder).keep([large, small], TENANT) == {large.id}
@@ -351,12 +332,10 @@ async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
     assert [line["reason"] for line in logs if line["log_level"] == "warning"] == [os.strerror(errno.EFBIG)]
 
 
-async def test_a_disk_with_room_for_a_small_file_only_is_reported(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_with_room_for_a_small_file_only_is_reported(folder, monkeypatch):
     put = PrivateFolder.put
 
-    def full(self: PrivateFolder, key: str, content: bytes) -> None:
+    def full(self, key, content):
         if len(content) > 8_192:  # two blocks are left
             raise OSError(errno.ENOSPC, "full")
         put(self, key, content)
@@ -367,7 +346,7 @@ async def test_a_disk_with_room_for_a_small_file_only_is_reported(
     assert await store.trouble() == "the artifact store cannot be written: No space left on device"
 
 
-async def test_a_bucket_is_not_sent_so_much_for_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bucket_is_not_sent_so_much_for_a_trial(monkeypatch):
     put: list[int] = []
     bucket = Bucket("memory://trial")
     monkeypatch.setattr(bucket, "put", lambda _, content: put.append(len(content)))
@@ -376,7 +355,7 @@ async def test_a_bucket_is_not_sent_so_much_for_a_trial(monkeypatch: pytest.Monk
     assert put == [3]
 
 
-async def test_what_failed_is_tried_again(folder: Path) -> None:
+async def test_what_failed_is_tried_again(folder):
     folder.parent.mkdir()
     folder.write_text("a file")
     store = opened(folder)
@@ -397,10 +376,8 @@ async def test_what_failed_is_tried_again(folder: Path) -> None:
         (ValueError("SECRET"), "ValueError"),
     ],
 )
-async def test_the_log_gives_the_reason_once_a_minute_and_no_more(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
-) -> None:
-    def fail(*_: Any) -> None:
+async def test_the_log_gives_the_reason_once_a_minute_and_no_more(folder, monkeypatch, error, reason):
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(PrivateFolder, "put", fail)
@@ -416,7 +393,7 @@ async def test_the_log_gives_the_reason_once_a_minute_and_no_more(
     assert "SECRET" not in str(logs)
 
 
-async def test_a_store_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_is_given_up(folder, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(PrivateFolder, "put", lambda *_: release.wait(10))
     monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
@@ -428,12 +405,10 @@ async def test_a_store_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.
     assert [line["reason"] for line in logs] == ["no answer in time"]
 
 
-async def test_under_load_artifacts_wait_for_their_turn_and_all_are_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_under_load_artifacts_wait_for_their_turn_and_all_are_kept(folder, monkeypatch):
     put = PrivateFolder.put
 
-    def slow(*given: Any) -> None:
+    def slow(*given):
         time.sleep(0.02)
         put(*given)
 
@@ -447,13 +422,13 @@ async def test_under_load_artifacts_wait_for_their_turn_and_all_are_kept(
 
 
 @pytest.mark.parametrize("tenant", ["", "../../x", "a/b", "a.b", "x" * 300])
-async def test_a_tenant_that_is_no_name_is_refused(folder: Path, tenant: str) -> None:
+async def test_a_tenant_that_is_no_name_is_refused(folder, tenant):
     assert await opened(folder).keep([LOG], tenant) == {LOG.id}
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("suffix", ["", "../x", "a/b", "x" * 300, "txt\n"])
-async def test_a_suffix_that_leads_elsewhere_is_refused(folder: Path, suffix: str) -> None:
+async def test_a_suffix_that_leads_elsewhere_is_refused(folder, suffix):
     artifact = Artifact(b"content", suffix=suffix)
     assert await opened(folder).keep([artifact], TENANT) == {artifact.id}
     assert not folder.exists()
@@ -470,9 +445,7 @@ HOSTILE = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(tool=HOSTILE, content=st.binary(max_size=3000), suffix=st.sampled_from(["txt", "json", "png"]))
-def test_whatever_a_tool_is_called_its_content_stays_in_the_folder_and_comes_back(
-    tool: str, content: bytes, suffix: str
-) -> None:
+def test_whatever_a_tool_is_called_its_content_stays_in_the_folder_and_comes_back(tool, content, suffix):
     artifact = Artifact(content, tool, suffix)
     with tempfile.TemporaryDirectory() as outer:
         folder = Path(outer) / "a" / "b"

@@ -1,21 +1,17 @@
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, access, look_after, metadata_key, sweep
@@ -32,7 +28,7 @@ BLOCK = 4096
 PLENTY = 2**40
 
 
-def stored(folder: Path, number: int, *, idle_seconds: float, now: float, size: int = 100) -> Artifact:
+def stored(folder, number, *, idle_seconds, now, size=100):
     """An artifact that was written long ago and last used as said."""
     artifact = Artifact(number.to_bytes(4, "big") + b"x" * (size - 4), tool="t")
     content, note = folder / artifact.id, folder / metadata_key(artifact.id, TENANT)
@@ -44,25 +40,25 @@ def stored(folder: Path, number: int, *, idle_seconds: float, now: float, size: 
     return artifact
 
 
-def swept_folder(folder: Path, now: float, **limits: Any) -> Swept:
+def swept_folder(folder, now, **limits):
     kept = PrivateFolder(folder)
     return sweep(kept, kept.listed(), now, **limits)
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
-def notes(folder: Path) -> set[str]:
+def notes(folder):
     return {path.name for path in (folder / ".meta").iterdir()}
 
 
 @pytest.fixture
-def now() -> float:
+def now():
     return time.time()
 
 
-def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path: Path, now: float) -> None:
+def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path, now):
     stored(tmp_path, 1, idle_seconds=WEEK + 60, now=now)
     young = stored(tmp_path, 2, idle_seconds=WEEK - 60, now=now)
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY)
@@ -71,7 +67,7 @@ def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path:
     assert notes(tmp_path) == {f"{young.id}.{TENANT}.json"}
 
 
-def test_past_the_quota_the_least_recently_used_go_first(tmp_path: Path, now: float) -> None:
+def test_past_the_quota_the_least_recently_used_go_first(tmp_path, now):
     kept = [stored(tmp_path, n, idle_seconds=(5 + (n * 7) % 10) * HOUR, now=now, size=8000) for n in range(10)]
     by_use = sorted(range(10), key=lambda n: (n * 7) % 10)
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=4 * 3 * BLOCK + 1)
@@ -79,14 +75,14 @@ def test_past_the_quota_the_least_recently_used_go_first(tmp_path: Path, now: fl
     assert names(tmp_path) == {kept[n].id for n in by_use[:4]}
 
 
-def test_small_files_count_as_the_block_that_they_take(tmp_path: Path, now: float) -> None:
+def test_small_files_count_as_the_block_that_they_take(tmp_path, now):
     for n in range(10):
         stored(tmp_path, n, idle_seconds=5 * HOUR, now=now, size=10)
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=6 * BLOCK)
     assert (swept.removed, swept.kept) == (7, 3)
 
 
-def test_what_may_have_been_used_within_the_hour_stays_whatever_the_limits(tmp_path: Path, now: float) -> None:
+def test_what_may_have_been_used_within_the_hour_stays_whatever_the_limits(tmp_path, now):
     in_use = stored(tmp_path, 1, idle_seconds=2 * HOUR - 60, now=now)
     stored(tmp_path, 2, idle_seconds=2 * HOUR + 60, now=now)
     swept = swept_folder(tmp_path, now, retention_seconds=1, max_bytes=0)
@@ -94,14 +90,14 @@ def test_what_may_have_been_used_within_the_hour_stays_whatever_the_limits(tmp_p
     assert names(tmp_path) == {in_use.id}
 
 
-def test_the_use_by_any_tenant_keeps_it(tmp_path: Path, now: float) -> None:
+def test_the_use_by_any_tenant_keeps_it(tmp_path, now):
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     (tmp_path / metadata_key(artifact.id, "beef")).write_bytes(b"{}")
     assert swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY).removed == 0
     assert names(tmp_path) == {artifact.id}
 
 
-def test_the_files_of_strangers_stay(tmp_path: Path, now: float) -> None:
+def test_the_files_of_strangers_stay(tmp_path, now):
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     (tmp_path / "sub" / ".meta").mkdir(parents=True)
     strangers = [
@@ -127,7 +123,7 @@ def test_the_files_of_strangers_stay(tmp_path: Path, now: float) -> None:
     assert all(path.read_text() == "mine" for path in [*strangers, link])
 
 
-def test_half_of_a_pair_goes_too(tmp_path: Path, now: float) -> None:
+def test_half_of_a_pair_goes_too(tmp_path, now):
     alone = stored(tmp_path, 1, idle_seconds=WEEK, now=now)
     (tmp_path / metadata_key(alone.id, TENANT)).unlink()
     noted = stored(tmp_path, 2, idle_seconds=2 * WEEK, now=now)
@@ -136,9 +132,7 @@ def test_half_of_a_pair_goes_too(tmp_path: Path, now: float) -> None:
     assert names(tmp_path) == notes(tmp_path) == set()
 
 
-def test_a_pass_is_bounded_and_the_next_one_continues(
-    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_is_bounded_and_the_next_one_continues(tmp_path, now, monkeypatch):
     monkeypatch.setattr(store_module, "MAX_REMOVED", 3)
     for n in range(5):
         stored(tmp_path, n, idle_seconds=WEEK + n, now=now)
@@ -146,7 +140,7 @@ def test_a_pass_is_bounded_and_the_next_one_continues(
     assert passes == [3, 2, 0]
 
 
-def test_what_is_used_while_a_pass_runs_stays(tmp_path: Path, now: float) -> None:
+def test_what_is_used_while_a_pass_runs_stays(tmp_path, now):
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     folder = PrivateFolder(tmp_path)
     listed = list(folder.listed())
@@ -155,7 +149,7 @@ def test_what_is_used_while_a_pass_runs_stays(tmp_path: Path, now: float) -> Non
     assert names(tmp_path) == {artifact.id}
 
 
-def test_workers_may_sweep_at_the_same_time(tmp_path: Path, now: float) -> None:
+def test_workers_may_sweep_at_the_same_time(tmp_path, now):
     for n in range(200):
         stored(tmp_path, n, idle_seconds=2 * WEEK, now=now)
     stays = stored(tmp_path, 1000, idle_seconds=DAY, now=now)
@@ -168,14 +162,14 @@ def test_workers_may_sweep_at_the_same_time(tmp_path: Path, now: float) -> None:
     assert notes(tmp_path) == {f"{stays.id}.{TENANT}.json"}
 
 
-def test_a_pass_that_is_stopped_removes_nothing(tmp_path: Path, now: float) -> None:
+def test_a_pass_that_is_stopped_removes_nothing(tmp_path, now):
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0, stopped=lambda: True)
     assert swept == Swept()
     assert names(tmp_path) == {artifact.id}
 
 
-def test_a_pass_ends_soon_after_it_is_stopped(tmp_path: Path, now: float) -> None:
+def test_a_pass_ends_soon_after_it_is_stopped(tmp_path, now):
     for n in range(5):
         stored(tmp_path, n, idle_seconds=2 * WEEK, now=now)
     looks = iter([False] * (10 + 2))  # for each object that is listed, then for each artifact
@@ -183,9 +177,7 @@ def test_a_pass_ends_soon_after_it_is_stopped(tmp_path: Path, now: float) -> Non
     assert (swept.removed, swept.kept) == (2, 3)
 
 
-def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted(
-    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted(tmp_path, now, monkeypatch):
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     removed: list[str] = []
     monkeypatch.setattr(PrivateFolder, "remove", lambda _, key: removed.append(key))
@@ -193,7 +185,7 @@ def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted
     assert removed == [artifact.id, metadata_key(artifact.id, TENANT)]
 
 
-def test_any_store_can_be_swept() -> None:
+def test_any_store_can_be_swept():
     memory = Bucket("memory://")
     artifact = Artifact(b"x" * 100)
     memory.put(artifact.id, artifact.content)
@@ -208,9 +200,7 @@ def test_any_store_can_be_swept() -> None:
     ages=st.lists(st.tuples(st.integers(0, 14 * 24), st.integers(4, 20_000)), min_size=1, max_size=12),
     max_blocks=st.integers(0, 40),
 )
-def test_what_is_left_is_recent_and_small_enough_or_in_use(
-    tmp_path_factory: pytest.TempPathFactory, ages: list[tuple[int, int]], max_blocks: int
-) -> None:
+def test_what_is_left_is_recent_and_small_enough_or_in_use(tmp_path_factory, ages, max_blocks):
     folder, now = tmp_path_factory.mktemp("swept"), time.time()
     idle = {
         stored(folder, n, idle_seconds=hours * HOUR + n, now=now, size=size).id: hours * HOUR + n
@@ -227,11 +217,11 @@ def test_what_is_left_is_recent_and_small_enough_or_in_use(
     assert (swept.kept, swept.removed) == (len(left), len(idle) - len(left))
 
 
-async def swept_once(folder: Path, clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+async def swept_once(folder, clock, monkeypatch):
     """The log of a store that was started, swept and was closed."""
     passed = asyncio.Event()
 
-    async def rest(seconds: float) -> None:
+    async def rest(seconds):
         if seconds == store_module.SWEEP_SECONDS:
             passed.set()
             await asyncio.Event().wait()
@@ -246,9 +236,7 @@ async def swept_once(folder: Path, clock: Callable[[], float], monkeypatch: pyte
     return logs
 
 
-async def test_a_store_that_runs_sweeps_and_says_what_it_did(
-    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_runs_sweeps_and_says_what_it_did(tmp_path, now, monkeypatch):
     stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     stays = stored(tmp_path, 2, idle_seconds=DAY, now=now)
     logs = await swept_once(tmp_path, lambda: now, monkeypatch)
@@ -265,9 +253,7 @@ async def test_a_store_that_runs_sweeps_and_says_what_it_did(
     ]
 
 
-async def test_what_a_dead_worker_left_half_written_goes(
-    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_dead_worker_left_half_written_goes(tmp_path, now, monkeypatch):
     stays = stored(tmp_path, 1, idle_seconds=DAY, now=now)
     odd = metadata_key("tool_t_0123456789abcdef.part", TENANT)
     (tmp_path / odd).write_bytes(b"{}")
@@ -279,19 +265,15 @@ async def test_what_a_dead_worker_left_half_written_goes(
     assert notes(tmp_path) == {f"{stays.id}.{TENANT}.json", "0abc.part#1", Path(odd).name}
 
 
-async def test_a_folder_that_is_not_there_is_not_made_by_sweeping(
-    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_folder_that_is_not_there_is_not_made_by_sweeping(tmp_path, now, monkeypatch):
     assert await swept_once(tmp_path / "none", lambda: now, monkeypatch) == []
     assert not (tmp_path / "none").exists()
 
 
-async def test_trouble_while_sweeping_is_logged_and_sweeping_continues(
-    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_trouble_while_sweeping_is_logged_and_sweeping_continues(tmp_path, now, monkeypatch):
     stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
 
-    def fail(*_: Any) -> None:
+    def fail(*_):
         raise OSError(errno.EIO, "x")
 
     monkeypatch.setattr(PrivateFolder, "stat", fail)
@@ -301,7 +283,7 @@ async def test_trouble_while_sweeping_is_logged_and_sweeping_continues(
     ]
 
 
-async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(tmp_path: Path) -> None:
+async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(tmp_path):
     store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     await store.close()
     await store.start()
@@ -309,10 +291,10 @@ async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(t
     assert await store.keep([Artifact(b"late")], TENANT) == frozenset()
 
 
-async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path, monkeypatch):
     under_way = threading.Event()
 
-    def slow(*_: Any, stopped: Callable[[], bool], **__: Any) -> Swept:
+    def slow(*_, stopped, **__):
         under_way.set()
         while not stopped():
             time.sleep(0.001)
@@ -330,7 +312,7 @@ async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path: Path, monkey
     assert logs == []
 
 
-def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path):
     old = ["owner-secret.0123456789abcdef.unfinished", "learned.0123456789abcdef.unfinished"]
     others = ["owner-secret", "learned.json", "notes.unfinished", "x.0123.unfinished"]
     for name in (*old, *others):
@@ -342,7 +324,7 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {*others, fresh.name}
 
 
-async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path, monkeypatch):
     monkeypatch.setattr(access, "LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
     tenants = Tenants.of_folder(folder)
@@ -350,10 +332,7 @@ async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkey
     left.write_text("half")
     os.utime(left, (1_000, 1_000))
     looking = asyncio.create_task(look_after(folder, tenants))
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while left.exists():  # noqa: ASYNC110 - there is no event for a file
-            await asyncio.sleep(0.001)
-        shutil.rmtree(folder)
-        while not (folder / "owner-secret").exists():  # noqa: ASYNC110 - there is no event for a file
-            await asyncio.sleep(0.001)
+    await until(lambda: not left.exists())
+    shutil.rmtree(folder)
+    await until((folder / "owner-secret").exists)
     looking.cancel()

@@ -1,7 +1,5 @@
 """Results of the tools for authorised callers."""
 
-from __future__ import annotations
-
 import os
 import time
 

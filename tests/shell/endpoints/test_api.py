@@ -1,10 +1,7 @@
 """The description of the API is one that OpenAPI's tools read, and leaves nothing out."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -16,17 +13,17 @@ DESCRIBED: dict[str, Any] = API.openapi()
 NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+def operations():
     for path, methods in DESCRIBED["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
-def routes() -> list[APIRoute]:
+def routes():
     return [route for part in (API.router, *ROUTERS) for route in part.routes if isinstance(route, APIRoute)]
 
 
-def references(value: Any) -> Iterator[str]:
+def references(value):
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"]
@@ -36,14 +33,14 @@ def references(value: Any) -> Iterator[str]:
             yield from references(one)
 
 
-def test_every_route_is_described_but_the_empty_answer_and_the_second_spelling_for_probes() -> None:
+def test_every_route_is_described_but_the_empty_answer_and_the_second_spelling_for_probes():
     described = {(path, method.upper()) for path, method, _ in operations()}
     served = {(route.path_format, method) for route in routes() for method in route.methods}
     assert served - described == {("/", "HEAD"), *((f"{path}/", "GET") for path in ("/healthz", "/readyz", "/metrics"))}
     assert described <= served
 
 
-def test_every_segment_in_braces_is_a_parameter_and_the_other_way_round() -> None:
+def test_every_segment_in_braces_is_a_parameter_and_the_other_way_round():
     """`openapi-spec-validator` checks more, but brings seven packages; what it found was this and the next three."""
     for path, method, operation in operations():
         declared = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "path"]
@@ -51,7 +48,7 @@ def test_every_segment_in_braces_is_a_parameter_and_the_other_way_round() -> Non
         assert all(one["required"] for one in operation.get("parameters", ()) if one["in"] == "path")
 
 
-def test_names_of_components_are_those_that_openapi_allows_and_each_reference_leads_to_one() -> None:
+def test_names_of_components_are_those_that_openapi_allows_and_each_reference_leads_to_one():
     """https://spec.openapis.org/oas/v3.1.0#components-object"""
     components = DESCRIBED["components"]
     assert all(NAME.fullmatch(name) for kind in components.values() for name in kind)
@@ -62,11 +59,11 @@ def test_names_of_components_are_those_that_openapi_allows_and_each_reference_le
     assert schemes == set(components["securitySchemes"])
 
 
-def test_no_parameter_can_be_null_as_a_header_or_a_query_has_only_text() -> None:
+def test_no_parameter_can_be_null_as_a_header_or_a_query_has_only_text():
     for path, method, operation in operations():
         assert '"null"' not in json.dumps(operation.get("parameters", ())), (path, method)
 
 
-def test_no_two_operations_have_one_name() -> None:
+def test_no_two_operations_have_one_name():
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(names) == len(set(names))

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import asyncio
 import base64
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -16,7 +13,7 @@ KEY = "operator-key-0123456789"
 NO_HEADER = "none at all"
 
 
-def request(peer: str | None = "127.0.0.1", **headers: str) -> dict[str, Any]:
+def request(peer="127.0.0.1", **headers):
     """A request with these headers, `_` for `-`."""
     pairs = {"host": "localhost:8787", **{name.replace("_", "-"): text for name, text in headers.items()}}
     return {
@@ -27,7 +24,7 @@ def request(peer: str | None = "127.0.0.1", **headers: str) -> dict[str, Any]:
     }
 
 
-def refusal(guard: Guard, peer: str | None = "127.0.0.1", **headers: str) -> type[ProxyError] | None:
+def refusal(guard, peer="127.0.0.1", **headers):
     """Status and headers of the refusal."""
     try:
         guard.check(request(peer, **headers))
@@ -37,12 +34,12 @@ def refusal(guard: Guard, peer: str | None = "127.0.0.1", **headers: str) -> typ
 
 
 @pytest.fixture
-def local() -> Guard:
+def local():
     return Guard(None, frozenset({"Agent-Box"}))
 
 
 @pytest.fixture
-def keyed() -> Guard:
+def keyed():
     return Guard(SecretStr(KEY), frozenset())
 
 
@@ -106,7 +103,7 @@ def test_a_page_of_ours_is_let_in(local):
     assert refusal(local, origin="http://localhost:8787") is None
 
 
-def basic(text: str) -> str:
+def basic(text):
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
@@ -128,7 +125,7 @@ def test_without_a_key_in_the_settings_no_key_opens_anything(local):
     assert refusal(local, "10.0.0.7", authorization="Bearer None") is NotFromHere
 
 
-async def test_a_wrong_key_is_logged_without_the_key_and_refused_after_a_while() -> None:
+async def test_a_wrong_key_is_logged_without_the_key_and_refused_after_a_while():
     slow = Guard(SecretStr(KEY), frozenset(), wrong_key_seconds=3600)
     with capture_logs() as lines:
         wrong = asyncio.create_task(slow.admit(request("10.0.0.7", authorization="Bearer wrong-canary")))
@@ -144,7 +141,7 @@ async def test_a_wrong_key_is_logged_without_the_key_and_refused_after_a_while()
     assert "wrong-canary" not in str(lines)
 
 
-async def test_only_so_many_wrong_keys_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_wrong_keys_wait(monkeypatch):
     monkeypatch.setattr(guards, "MAX_SLOWED", 2)
     slow = Guard(SecretStr(KEY), frozenset(), wrong_key_seconds=3600)
     wrong = request("10.0.0.7", authorization="Bearer wrong")
@@ -162,7 +159,7 @@ async def test_only_so_many_wrong_keys_wait(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def lending() -> Guard:
+def lending():
     return Guard(None, frozenset({"Agent-Box"}), lends_key=True)
 
 

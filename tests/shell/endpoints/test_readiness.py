@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import asyncio
 import os
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +11,13 @@ from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS
 class Check:
     """Returns the given results, and counts the calls."""
 
-    def __init__(self, problem: str | None = None) -> None:
+    def __init__(self, problem=None):
         self.problem = problem
         self.calls = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self) -> str | None:
+    async def __call__(self):
         self.calls += 1
         await self.gate.wait()
         return self.problem
@@ -29,7 +26,7 @@ class Check:
 class Clock:
     now = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
@@ -96,7 +93,7 @@ async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
     assert await found.looked() == (True, {})
 
 
-async def test_a_check_that_hangs_is_a_reason(monkeypatch: pytest.MonkeyPatch):
+async def test_a_check_that_hangs_is_a_reason(monkeypatch):
     monkeypatch.setattr(services, "LOOK_SECONDS", 0.01)
     check = Check()
     check.gate.clear()
@@ -116,7 +113,7 @@ async def test_a_look_under_way_ends_with_the_proxy():
     await Readiness({}, {}).close()
 
 
-async def test_a_writable_store_is_ready_and_the_trial_write_leaves_no_trace(tmp_path: Path):
+async def test_a_writable_store_is_ready_and_the_trial_write_leaves_no_trace(tmp_path):
     store = ArtifactStore(PrivateFolder(tmp_path / "kept"), retention_days=1, max_bytes=1_000_000)
     assert await store.trouble() is None
     assert await store.trouble() is None
@@ -127,7 +124,7 @@ async def test_a_writable_store_is_ready_and_the_trial_write_leaves_no_trace(tmp
     await store.close()
 
 
-async def test_a_store_that_cannot_be_written_is(tmp_path: Path):
+async def test_a_store_that_cannot_be_written_is(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = ArtifactStore(PrivateFolder(tmp_path / "file" / "kept"), retention_days=1, max_bytes=1_000_000)
     assert await store.trouble() == "the artifact store cannot be written: Not a directory"

@@ -1,7 +1,5 @@
 """Bodies: read and streamed within a bound."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import importlib
@@ -9,7 +7,7 @@ import random
 import sys
 import tracemalloc
 import zlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,7 +25,7 @@ PAUSE_SECONDS = 100.0
 LEFT: dict[str, Any] = {"type": "http.disconnect"}
 
 
-def receiving(*pieces: bytes | dict[str, Any], last: bool = True) -> Callable[[], Awaitable[Any]]:
+def receiving(*pieces, last=True):
     """An ASGI `receive` that hands out these pieces, then the client's leaving for ever."""
     messages = [
         piece
@@ -36,30 +34,30 @@ def receiving(*pieces: bytes | dict[str, Any], last: bool = True) -> Callable[[]
         for number, piece in enumerate(pieces)
     ]
 
-    async def receive() -> Any:
+    async def receive():
         return messages.pop(0) if messages else LEFT
 
     return receive
 
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=6))
-async def test_a_body_is_its_pieces_joined(pieces: list[bytes]) -> None:
+async def test_a_body_is_its_pieces_joined(pieces):
     assert await read_body(receiving(*pieces), 0, 200, PAUSE_SECONDS) == b"".join(pieces)
 
 
-async def test_a_body_as_long_as_the_limit_is_read() -> None:
+async def test_a_body_as_long_as_the_limit_is_read():
     assert await read_body(receiving(b"12345"), 5, 5, PAUSE_SECONDS) == b"12345"
 
 
-async def test_an_announced_length_over_the_limit_is_refused_before_reading() -> None:
-    async def receive() -> Any:
+async def test_an_announced_length_over_the_limit_is_refused_before_reading():
+    async def receive():
         raise AssertionError("read")
 
     with pytest.raises(BodyTooLarge, match=r"has 1,000,001 bytes; at most 1,000,000"):
         await read_body(receive, 1_000_001, 1_000_000, PAUSE_SECONDS)
 
 
-async def test_reading_stops_at_the_piece_that_passes_the_limit() -> None:
+async def test_reading_stops_at_the_piece_that_passes_the_limit():
     receive = receiving(b"123", b"456", b"never read")
     with pytest.raises(BodyTooLarge, match="more than 5 bytes"):
         await read_body(receive, 0, 5, PAUSE_SECONDS)
@@ -67,26 +65,26 @@ async def test_reading_stops_at_the_piece_that_passes_the_limit() -> None:
 
 
 @pytest.mark.parametrize("pieces", [(), (b"half",)])
-async def test_a_client_that_leaves_before_its_body_is_complete_is_distinguished(pieces: tuple[bytes, ...]) -> None:
+async def test_a_client_that_leaves_before_its_body_is_complete_is_distinguished(pieces):
     with pytest.raises(ClientLeft):
         await read_body(receiving(*pieces, last=False), 0, 100, PAUSE_SECONDS)
 
 
-async def test_a_stream_says_when_it_has_been_taken() -> None:
+async def test_a_stream_says_when_it_has_been_taken():
     stream = BodyStream(receiving(b"a", b"b"), PAUSE_SECONDS)
     states = [(piece, stream.finished.is_set()) async for piece in stream]
     assert states == [(b"a", False), (b"b", True)]
     assert [piece async for piece in stream] == []
 
 
-async def test_a_stream_that_breaks_off_is_never_finished() -> None:
+async def test_a_stream_that_breaks_off_is_never_finished():
     stream = BodyStream(receiving(b"a", LEFT, last=False), PAUSE_SECONDS)
     with pytest.raises(ClientLeft):
         _ = [piece async for piece in stream]
     assert not stream.finished.is_set()
 
 
-async def test_an_unread_rest_of_a_body_is_discarded_if_it_is_short() -> None:
+async def test_an_unread_rest_of_a_body_is_discarded_if_it_is_short():
     for pieces, left in (([b"a" * 1000] * 3, 0), ([b"a" * 400_000] * 5, 2), ([b"a", LEFT], 0)):
         receive = receiving(*pieces)
         stream = BodyStream(receive, PAUSE_SECONDS)
@@ -95,7 +93,7 @@ async def test_an_unread_rest_of_a_body_is_discarded_if_it_is_short() -> None:
         assert stream.finished.is_set() == (left == 0 and LEFT not in pieces)
 
 
-async def test_a_client_that_is_held_up_does_not_pause() -> None:
+async def test_a_client_that_is_held_up_does_not_pause():
     workload = Workload(100, small_bytes=0)
     others = [workload.share(), workload.share()]
     for share in others:
@@ -108,10 +106,10 @@ async def test_a_client_that_is_held_up_does_not_pause() -> None:
         assert await reading == b"1234"
 
 
-async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause() -> None:
+async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause():
     pieces = receiving(*[b"1"] * 9)
 
-    async def slowly() -> Any:
+    async def slowly():
         let_pass(PAUSE_SECONDS / 2)
         await asyncio.sleep(0.001)
         return await pieces()
@@ -119,11 +117,11 @@ async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause() -> Non
     assert await read_body(slowly, 9, 9, PAUSE_SECONDS) == b"1" * 9
 
 
-def test_a_client_that_pauses_for_too_long_is_distinguished() -> None:
-    async def silent() -> Any:
+def test_a_client_that_pauses_for_too_long_is_distinguished():
+    async def silent():
         await asyncio.Event().wait()
 
-    async def read() -> None:
+    async def read():
         with pytest.raises(RequestTimeout, match=r"nothing of the request's body arrived for 0\.01 s"):
             await read_body(silent, 0, 100, 0.01)
         with pytest.raises(RequestTimeout):
@@ -136,12 +134,12 @@ zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3
 brotli: Any = importlib.import_module("brotli")
 
 
-def brotli_of(body: bytes) -> bytes:
+def brotli_of(body):
     packed: bytes = brotli.compress(body, quality=1)
     return packed
 
 
-def zstd_of_unknown_length(body: bytes) -> bytes:
+def zstd_of_unknown_length(body):
     """A body as streaming clients compress it."""
     packer = zstd.ZstdCompressor()
     packed: bytes = packer.compress(body) + packer.flush()
@@ -161,14 +159,14 @@ every_packer = pytest.mark.parametrize(("encoding", "packed_by"), PACKERS)
 
 
 @given(st.binary(max_size=300), packers)
-def test_a_packed_body_unpacks_to_itself(body: bytes, packer: tuple[bytes, Callable[[bytes], bytes]]) -> None:
+def test_a_packed_body_unpacks_to_itself(body, packer):
     encoding, packed_by = packer
     assert can_unpack(encoding)
     assert unpack(packed_by(body), encoding, len(body)) == body
 
 
 @every_packer
-def test_a_long_body_unpacks_to_itself(encoding: bytes, packed_by: Callable[[bytes], bytes]) -> None:
+def test_a_long_body_unpacks_to_itself(encoding, packed_by):
     for body in (random.Random(1).randbytes(300_000) * 3, bytes(10_000_000)):
         assert unpack(packed_by(body), encoding, len(body)) == body
         with pytest.raises(BodyTooLarge, match="once unpacked"):
@@ -176,18 +174,14 @@ def test_a_long_body_unpacks_to_itself(encoding: bytes, packed_by: Callable[[byt
 
 
 @given(st.binary(min_size=1, max_size=300), packers)
-def test_one_byte_over_the_limit_is_too_much_once_unpacked(
-    body: bytes, packer: tuple[bytes, Callable[[bytes], bytes]]
-) -> None:
+def test_one_byte_over_the_limit_is_too_much_once_unpacked(body, packer):
     encoding, packed_by = packer
     with pytest.raises(BodyTooLarge, match="once unpacked"):
         unpack(packed_by(body), encoding, len(body) - 1)
 
 
 @given(st.binary(max_size=300), st.lists(packers, min_size=2, max_size=3))
-def test_encodings_one_around_the_other_are_undone_from_the_last(
-    body: bytes, chosen: list[tuple[bytes, Callable[[bytes], bytes]]]
-) -> None:
+def test_encodings_one_around_the_other_are_undone_from_the_last(body, chosen):
     packed = body
     for _, packed_by in chosen:
         packed = packed_by(packed)
@@ -197,7 +191,7 @@ def test_encodings_one_around_the_other_are_undone_from_the_last(
 
 
 @every_packer
-def test_a_bomb_is_stopped_while_it_unpacks(encoding: bytes, packed_by: Callable[[bytes], bytes]) -> None:
+def test_a_bomb_is_stopped_while_it_unpacks(encoding, packed_by):
     """Alone, and inside another."""
     bomb = packed_by(bytes(50_000_000))
     for encodings, body in ((encoding, bomb), (encoding + b",gzip", gzip.compress(bomb))):
@@ -210,7 +204,7 @@ def test_a_bomb_is_stopped_while_it_unpacks(encoding: bytes, packed_by: Callable
             tracemalloc.stop()
 
 
-def test_a_bomb_around_a_body_is_stopped_as_well() -> None:
+def test_a_bomb_around_a_body_is_stopped_as_well():
     packer = brotli.Compressor(quality=1)  # in two pieces: zeros alone take no memory
     around = packer.process(gzip.compress(b"{}")) + packer.process(bytes(50_000_000)) + packer.finish()
     with pytest.raises(BodyTooLarge):
@@ -218,9 +212,7 @@ def test_a_bomb_around_a_body_is_stopped_as_well() -> None:
 
 
 @given(st.binary(max_size=100), packers)
-def test_what_is_not_packed_or_breaks_off_is_malformed(
-    body: bytes, packer: tuple[bytes, Callable[[bytes], bytes]]
-) -> None:
+def test_what_is_not_packed_or_breaks_off_is_malformed(body, packer):
     encoding, packed_by = packer
     for broken in (b"", b"\xff" + body, packed_by(body)[:-1]):
         with pytest.raises(MalformedRequest):
@@ -228,7 +220,7 @@ def test_what_is_not_packed_or_breaks_off_is_malformed(
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
-def test_a_zstd_body_of_several_frames_is_all_of_them(bodies: list[bytes]) -> None:
+def test_a_zstd_body_of_several_frames_is_all_of_them(bodies):
     skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
     packed = skippable.join(map(zstd.compress, bodies)) + skippable
     assert unpack(packed, b"zstd", 1_500) == b"".join(bodies)
@@ -248,25 +240,25 @@ def test_a_zstd_body_of_several_frames_is_all_of_them(bodies: list[bytes]) -> No
     ],
     ids=["text", "broken off", "too many frames", "text behind br", "much behind br"],
 )
-def test_what_follows_a_frame_and_is_none_is_malformed(encoding: bytes, packed: bytes) -> None:
+def test_what_follows_a_frame_and_is_none_is_malformed(encoding, packed):
     with pytest.raises(MalformedRequest):
         unpack(packed, encoding, 1_000)
 
 
-def test_br_that_ends_with_a_piece_and_is_followed_by_more_is_malformed() -> None:
+def test_br_that_ends_with_a_piece_and_is_followed_by_more_is_malformed():
     body = next(body for body in _random_bodies() if len(brotli.compress(body)) == bodies._PIECE_BYTES)
     assert unpack(brotli.compress(body), b"br", len(body)) == body
     with pytest.raises(MalformedRequest, match="follows"):
         unpack(brotli.compress(body) + b"more", b"br", len(body))
 
 
-def _random_bodies() -> Iterator[bytes]:
+def _random_bodies():
     whole = random.Random(1).randbytes(bodies._PIECE_BYTES)
     for length in range(len(whole), 0, -1):
         yield whole[:length]
 
 
-def test_a_window_that_no_http_sender_may_request_is_refused() -> None:
+def test_a_window_that_no_http_sender_may_request_is_refused():
     """RFC 9659."""
     for window_log, is_read in ((23, True), (24, False)):
         packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
@@ -282,23 +274,23 @@ def test_a_window_that_no_http_sender_may_request_is_refused() -> None:
     "encoding",
     [b"", b"identity", b"compress", b"gzip, compress", b"aes128gcm", b"gzip, gzip, gzip, gzip", b"gzip zstd"],
 )
-def test_encodings_of_others_are_not_unpacked(encoding: bytes) -> None:
+def test_encodings_of_others_are_not_unpacked(encoding):
     assert not can_unpack(encoding)
 
 
-def test_what_looks_into_answers_reads_one_encoding_of_zlib() -> None:
+def test_what_looks_into_answers_reads_one_encoding_of_zlib():
     encodings = (b"gzip", b"x-gzip", b"deflate", b"zstd", b"br", b"gzip, gzip")
     assert [is_zlibs(encoding) for encoding in encodings] == [True] * 3 + [False] * 3
 
 
-def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch):
     class Old:
         class Decompressor:
             """The decompressor of brotli 1.1, which cannot stop."""
 
     found: dict[str, Any] = {"brotli": Old}
 
-    def without(name: str) -> Any:
+    def without(name):
         if name not in found:
             raise ImportError(name)
         return found[name]
@@ -314,12 +306,12 @@ def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch: pytest
 
 
 @given(st.binary(max_size=300))
-def test_deflate_without_its_frame_is_read_as_some_clients_send_it(body: bytes) -> None:
+def test_deflate_without_its_frame_is_read_as_some_clients_send_it(body):
     assert unpack(zlib.compress(body, wbits=-15), b"deflate", len(body)) == body
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5), st.integers(0, 3))
-def test_a_gzip_body_of_several_members_is_all_of_them(bodies: list[bytes], zeros: int) -> None:
+def test_a_gzip_body_of_several_members_is_all_of_them(bodies, zeros):
     packed = b"".join(map(gzip.compress, bodies)) + bytes(zeros)
     assert unpack(packed, b"gzip", 1_500) == b"".join(bodies)
     if whole := b"".join(bodies):
@@ -327,7 +319,7 @@ def test_a_gzip_body_of_several_members_is_all_of_them(bodies: list[bytes], zero
             unpack(packed, b"gzip", len(whole) - 1)
 
 
-def test_a_long_second_member_comes_whole() -> None:
+def test_a_long_second_member_comes_whole():
     body = random.Random(1).randbytes(500_000)
     assert unpack(gzip.compress(b"{") + gzip.compress(body), b"gzip", 600_000) == b"{" + body
 
@@ -337,12 +329,12 @@ def test_a_long_second_member_comes_whole() -> None:
     [b"more", gzip.compress(b"body")[:-1], b"\0more", gzip.compress(b"") * 10_001],
     ids=["text", "broken off", "after padding", "too many"],
 )
-def test_what_follows_a_gzip_member_and_is_none_is_malformed(rest: bytes) -> None:
+def test_what_follows_a_gzip_member_and_is_none_is_malformed(rest):
     with pytest.raises(MalformedRequest):
         unpack(gzip.compress(b"body") + rest, b"gzip", 100)
 
 
-def test_a_bomb_in_a_second_member_is_stopped_while_it_unpacks() -> None:
+def test_a_bomb_in_a_second_member_is_stopped_while_it_unpacks():
     bomb = gzip.compress(b"{") + gzip.compress(bytes(200_000_000), 1)
     tracemalloc.start()
     try:

@@ -1,9 +1,7 @@
 """The watch over the client: what is done for it ends with it, and nothing else ends it."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,22 +13,22 @@ from proxy.shell.http import UntilClientLeaves
 class Receiving:
     """An ASGI `receive` of a client that stays until `leave` is called."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.calls = 0
 
-    async def __call__(self) -> dict[str, Any]:
+    async def __call__(self):
         self.calls += 1
         return await self._messages.get()
 
-    def leave(self) -> None:
+    def leave(self):
         self._messages.put_nowait({"type": "http.disconnect"})
 
-    def send_more(self) -> None:
+    def send_more(self):
         self._messages.put_nowait({"type": "http.request", "body": b"late", "more_body": False})
 
 
-async def test_a_client_that_leaves_ends_what_is_done_for_it() -> None:
+async def test_a_client_that_leaves_ends_what_is_done_for_it():
     receive = Receiving()
     with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
         async with UntilClientLeaves(receive):
@@ -41,7 +39,7 @@ async def test_a_client_that_leaves_ends_what_is_done_for_it() -> None:
     assert task.cancelling() == 0
 
 
-async def test_what_a_client_sends_late_is_no_leaving() -> None:
+async def test_what_a_client_sends_late_is_no_leaving():
     receive = Receiving()
     async with UntilClientLeaves(receive):
         receive.send_more()
@@ -50,7 +48,7 @@ async def test_what_a_client_sends_late_is_no_leaving() -> None:
     assert receive.calls == 2
 
 
-async def test_nothing_is_received_before_the_body_has_been_taken() -> None:
+async def test_nothing_is_received_before_the_body_has_been_taken():
     receive, taken = Receiving(), asyncio.Event()
     receive.leave()
     async with UntilClientLeaves(receive, after=taken):
@@ -63,7 +61,7 @@ async def test_nothing_is_received_before_the_body_has_been_taken() -> None:
             await asyncio.Event().wait()
 
 
-async def test_after_the_release_a_disconnect_means_nothing() -> None:
+async def test_after_the_release_a_disconnect_means_nothing():
     receive = Receiving()
     async with UntilClientLeaves(receive) as client:
         await asyncio.sleep(0)
@@ -73,8 +71,8 @@ async def test_after_the_release_a_disconnect_means_nothing() -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_cancellation_from_elsewhere_stays_one() -> None:
-    async def serve() -> None:
+async def test_a_cancellation_from_elsewhere_stays_one():
+    async def serve():
         async with UntilClientLeaves(Receiving()):
             await asyncio.Event().wait()
 
@@ -85,7 +83,7 @@ async def test_a_cancellation_from_elsewhere_stays_one() -> None:
         await serving
 
 
-async def test_errors_pass_and_end_the_watch() -> None:
+async def test_errors_pass_and_end_the_watch():
     with pytest.raises(ValueError, match="own"):
         async with UntilClientLeaves(Receiving()):
             raise ValueError("own")
@@ -98,25 +96,25 @@ class Lost:
 
     is_writable = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.then: Callable[[], None] | None = None
 
-    def chunk_writer(self, stop: Callable[[], None]) -> None:
+    def chunk_writer(self, stop):
         """It is never asked."""
 
-    def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+    def send_whole(self, status, headers, body):
         """It is never asked."""
         raise NotImplementedError
 
-    def when_lost(self, then: Callable[[], None] | None) -> None:
+    def when_lost(self, then):
         self.then = then
 
-    def lose(self) -> None:
+    def lose(self):
         if self.then is not None:
             self.then()
 
 
-async def test_a_lost_connection_ends_what_is_done_for_its_client() -> None:
+async def test_a_lost_connection_ends_what_is_done_for_its_client():
     receive, connection = Receiving(), Lost()
     with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
         async with UntilClientLeaves(receive, connection=connection):
@@ -125,7 +123,7 @@ async def test_a_lost_connection_ends_what_is_done_for_its_client() -> None:
     assert (receive.calls, connection.then) == (0, None)
 
 
-async def test_after_the_release_a_lost_connection_means_nothing() -> None:
+async def test_after_the_release_a_lost_connection_means_nothing():
     connection = Lost()
     async with UntilClientLeaves(Receiving(), connection=connection) as client:
         client.release()

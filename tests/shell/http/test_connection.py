@@ -1,18 +1,13 @@
 """A client's connection: how its loss is reported, and how a response is written to it."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import Any
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from proxy.shell.http import connection_of
 from proxy.shell.http.connection import Connection, Connections
-from proxy.shell.upstream import Headers
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
@@ -21,40 +16,40 @@ HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-len
 class Socket(asyncio.Transport):
     """Notes each system call that would write."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.sent: list[bytes] = []
         self.is_closed = self.is_ended = self.is_paused = False
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data):
         self.sent.append(bytes(data))
 
-    def writelines(self, list_of_data: Any) -> None:
+    def writelines(self, list_of_data):
         assert all(list_of_data), "asyncio of Python 3.12 writes an empty piece for ever"
         self.sent.append(b"".join(list_of_data))
 
-    def write_eof(self) -> None:
+    def write_eof(self):
         self.is_ended = True
 
-    def close(self) -> None:
+    def close(self):
         self.is_closed = True
 
-    def is_closing(self) -> bool:
+    def is_closing(self):
         return self.is_closed
 
-    def pause_reading(self) -> None:
+    def pause_reading(self):
         self.is_paused = True
 
-    def resume_reading(self) -> None:
+    def resume_reading(self):
         self.is_paused = False
 
 
-async def _turns(count: int = 6) -> None:
+async def _turns(count=6):
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def _connected(app: Any) -> tuple[Connection, Socket]:
+def _connected(app):
     """A connection that the given application serves, and its socket."""
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none")
     config.load()
@@ -65,8 +60,8 @@ def _connected(app: Any) -> tuple[Connection, Socket]:
     return connection, socket
 
 
-async def test_a_body_that_follows_its_head_at_once_leaves_with_it() -> None:
-    async def app(_: Scope, __: Receive, send: Send) -> None:
+async def test_a_body_that_follows_its_head_at_once_leaves_with_it():
+    async def app(_, __, send):
         await send(HEAD)
         await send({"type": "http.response.body", "body": b"2", "more_body": True})
         await send({"type": "http.response.body", "body": b"345"})
@@ -78,10 +73,10 @@ async def test_a_body_that_follows_its_head_at_once_leaves_with_it() -> None:
     assert socket.sent[0].startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_head_does_not_wait_for_a_body_that_takes_its_time() -> None:
+async def test_a_head_does_not_wait_for_a_body_that_takes_its_time():
     body = asyncio.Event()
 
-    async def app(_: Scope, __: Receive, send: Send) -> None:
+    async def app(_, __, send):
         await send(HEAD)
         await body.wait()
         await send({"type": "http.response.body", "body": b"late"})
@@ -95,8 +90,8 @@ async def test_a_head_does_not_wait_for_a_body_that_takes_its_time() -> None:
     assert socket.sent[1:] == [b"late"]
 
 
-async def test_each_response_of_a_kept_connection_leaves_in_one_write() -> None:
-    async def app(_: Scope, __: Receive, send: Send) -> None:
+async def test_each_response_of_a_kept_connection_leaves_in_one_write():
+    async def app(_, __, send):
         await send(HEAD)
         await send({"type": "http.response.body", "body": b"body"})
 
@@ -107,10 +102,10 @@ async def test_each_response_of_a_kept_connection_leaves_in_one_write() -> None:
         assert [piece.endswith(b"\r\n\r\nbody") for piece in socket.sent] == [True] * count
 
 
-def _sending(status: int, headers: Headers, body: bytes, *, whole: list[bool] | None) -> Any:
+def _sending(status, headers, body, *, whole):
     """Sends a response in two messages; None: or in one piece, if it can, and says whether it could."""
 
-    async def app(scope: Scope, _: Receive, send: Send) -> None:
+    async def app(scope, _, send):
         connection = connection_of(scope)
         assert connection is not None
         if whole is not None:
@@ -136,7 +131,7 @@ LENGTH = (b"content-length", b"4")
         (200, [LENGTH, (b"transfer-encoding", b"chunked")], False),
     ],
 )
-async def test_a_whole_response_is_sent_as_uvicorn_sends_it(status: int, headers: Headers, is_simple: bool) -> None:
+async def test_a_whole_response_is_sent_as_uvicorn_sends_it(status, headers, is_simple):
     whole: list[bool] = []
     ours, theirs = (_connected(_sending(status, headers, b"body", whole=how)) for how in (whole, None))
     for count in (1, 2):
@@ -151,7 +146,7 @@ async def test_a_whole_response_is_sent_as_uvicorn_sends_it(status: int, headers
 @pytest.mark.parametrize(
     "header", [(b"content-length", b"3"), (b"x", b"1\r\ny: 2"), (b"x", b"1\n"), (b"x", b"1\r"), (b"x", b"\x00")]
 )
-async def test_no_whole_response_has_a_header_that_uvicorn_would_refuse(header: tuple[bytes, bytes]) -> None:
+async def test_no_whole_response_has_a_header_that_uvicorn_would_refuse(header):
     whole: list[bool] = []
     connection, _ = _connected(_sending(200, [LENGTH, header], b"body", whole=whole))
     connection.data_received(REQUEST)
@@ -159,10 +154,10 @@ async def test_no_whole_response_has_a_header_that_uvicorn_would_refuse(header: 
     assert whole == [False]
 
 
-async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head() -> None:
+async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head():
     found: list[bool] = []
 
-    async def app(scope: Scope, _: Receive, send: Send) -> None:
+    async def app(scope, _, send):
         connection = connection_of(scope)
         assert connection is not None
         await send(HEAD)
@@ -180,7 +175,7 @@ async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head() -> N
     assert found == [False, False]
 
 
-async def test_a_server_that_stops_ends_the_connection_with_a_whole_response() -> None:
+async def test_a_server_that_stops_ends_the_connection_with_a_whole_response():
     whole: list[bool] = []
     connection, socket = _connected(_sending(200, [LENGTH], b"body", whole=whole))
     connection.data_received(REQUEST)
@@ -190,8 +185,8 @@ async def test_a_server_that_stops_ends_the_connection_with_a_whole_response() -
     assert b"connection: close" in socket.sent[0]
 
 
-async def test_a_response_that_ends_its_connection_is_sent_before_the_end() -> None:
-    async def app(_: Scope, __: Receive, send: Send) -> None:
+async def test_a_response_that_ends_its_connection_is_sent_before_the_end():
+    async def app(_, __, send):
         await send({**HEAD, "headers": [(b"content-length", b"0"), (b"connection", b"close")]})
         await send({"type": "http.response.body", "body": b""})
 
@@ -202,11 +197,11 @@ async def test_a_response_that_ends_its_connection_is_sent_before_the_end() -> N
     assert len(socket.sent) == 1
 
 
-async def test_a_lost_connection_notifies_its_subscriber_only() -> None:
+async def test_a_lost_connection_notifies_its_subscriber_only():
     reported = list[str]()
     going_on = asyncio.Event()
 
-    async def app(scope: Scope, _: Receive, __: Send) -> None:
+    async def app(scope, _, __):
         connection = connection_of(scope)
         assert connection is not None
         connection.when_lost(lambda: reported.append("first"))
@@ -224,8 +219,8 @@ async def test_a_lost_connection_notifies_its_subscriber_only() -> None:
     assert reported == ["second", "late"]  # it was lost before the first callback was added
 
 
-async def test_an_unsubscribed_callback_is_not_called() -> None:
-    async def app(scope: Scope, receive: Receive, _: Send) -> None:
+async def test_an_unsubscribed_callback_is_not_called():
+    async def app(scope, receive, _):
         connection = connection_of(scope)
         assert connection is not None
         connection.when_lost(lambda: reported.append("asked"))
@@ -242,10 +237,10 @@ async def test_an_unsubscribed_callback_is_not_called() -> None:
     assert reported == []
 
 
-async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for_them() -> None:
+async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for_them():
     stopped, requested, over = list[str](), asyncio.Event(), asyncio.Event()
 
-    async def app(scope: Scope, _: Receive, send: Send) -> None:
+    async def app(scope, _, send):
         connection = connection_of(scope)
         assert connection is not None
         assert connection.chunk_writer(lambda: None) is None, "there is no head yet"
@@ -277,11 +272,11 @@ async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for
     assert body == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
 
 
-async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_length_none() -> None:
+async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_length_none():
     stopped, requested = list[str](), asyncio.Event()
 
-    def app_with(headers: list[tuple[bytes, bytes]]) -> Any:
-        async def app(scope: Scope, _: Receive, send: Send) -> None:
+    def app_with(headers):
+        async def app(scope, _, send):
             connection = connection_of(scope)
             assert connection is not None
             await send({**HEAD, "headers": headers})
@@ -308,10 +303,10 @@ UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\
 """The beginning of a request."""
 
 
-async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_application_and_may_still_read() -> None:
+async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_application_and_may_still_read():
     reported = list[str]()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope, receive, send):
         connection = connection_of(scope)
         assert connection is not None
         connection.when_lost(lambda: reported.append("lost"))
@@ -338,8 +333,8 @@ async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_applic
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_no_refusal_is_written_into_a_response_that_has_begun(ends: bool) -> None:
-    async def app(_: Scope, __: Receive, send: Send) -> None:
+async def test_no_refusal_is_written_into_a_response_that_has_begun(ends):
+    async def app(_, __, send):
         await send(HEAD)
         await send({"type": "http.response.body", "body": b"1234" if ends else b"12", "more_body": not ends})
         if not ends:
@@ -354,10 +349,10 @@ async def test_no_refusal_is_written_into_a_response_that_has_begun(ends: bool) 
     assert (socket.is_ended, socket.is_closed) == (True, False)
 
 
-async def test_a_finished_response_is_not_stopped() -> None:
+async def test_a_finished_response_is_not_stopped():
     stopped = list[str]()
 
-    async def app(scope: Scope, _: Receive, send: Send) -> None:
+    async def app(scope, _, send):
         connection = connection_of(scope)
         assert connection is not None
         await send({**HEAD, "headers": []})
@@ -372,11 +367,11 @@ async def test_a_finished_response_is_not_stopped() -> None:
     assert stopped == []
 
 
-async def test_a_client_that_sends_ahead_is_read_again_once_little_waits() -> None:
+async def test_a_client_that_sends_ahead_is_read_again_once_little_waits():
     turn = asyncio.Semaphore(0)
     served = 0
 
-    async def app(_: Scope, __: Receive, send: Send) -> None:
+    async def app(_, __, send):
         nonlocal served
         await turn.acquire()
         served += 1

@@ -1,17 +1,13 @@
 """Where requests end: as sent, however the bytes come in pieces; what is unclear or too long is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
-from typing import Any
 
 import pytest
 import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from proxy.shell.http.connection import MAX_HEADERS, Connection, Connections
@@ -25,57 +21,55 @@ CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 class Socket(asyncio.Transport):
     """Keeps what is written."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.sent = b""
         self.is_closed = False
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data):
         self.sent += data
 
-    def writelines(self, list_of_data: Any) -> None:
+    def writelines(self, list_of_data):
         assert all(list_of_data), "asyncio of Python 3.12 writes an empty piece for ever"
         self.sent += b"".join(list_of_data)
 
-    def write_eof(self) -> None:
+    def write_eof(self):
         pass
 
-    def close(self) -> None:
+    def close(self):
         self.is_closed = True
 
-    def is_closing(self) -> bool:
+    def is_closing(self):
         return self.is_closed
 
-    def pause_reading(self) -> None:
+    def pause_reading(self):
         pass
 
-    def resume_reading(self) -> None:
+    def resume_reading(self):
         pass
 
 
 class Counted:
     """A parser that counts the pieces that it gets."""
 
-    def __init__(self, parser: Any) -> None:
+    def __init__(self, parser):
         self._parser = parser
         self.pieces = 0
 
-    def feed_data(self, data: bytes) -> None:
+    def feed_data(self, data):
         self.pieces += 1
         self._parser.feed_data(data)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._parser, name)
 
 
-def served(
-    data: bytes, cuts: list[int] | None = None, limit: int = LIMIT, counted: list[int] | None = None
-) -> list[str | bytes]:
+def served(data, cuts=None, limit=LIMIT, counted=None):
     """The bodies that the application gets from a client that sends `data` in pieces, then the refusal, if any.
     `counted`: gets the number of pieces that the parser got."""
     seen = list[str | bytes]()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope, receive, send):
         body, more = b"", True
         while more:
             message = await receive()
@@ -87,7 +81,7 @@ def served(
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    async def run() -> None:
+    async def run():
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none")
         limits = Connections(max_head_bytes=limit, head_seconds=30, keep_alive_seconds=30, max_connections=10)
         connection, socket = Connection(limits, config, ServerState(), {}), Socket()
@@ -110,7 +104,7 @@ def served(
     return seen
 
 
-def request(line: bytes, headers: list[bytes], body: bytes) -> bytes:
+def request(line, headers, body):
     return b"\r\n".join([line, *headers, b"", b""]) + body
 
 
@@ -126,10 +120,7 @@ HEADERS = st.lists(
 )
 WITHOUT_BODY = st.builds(lambda headers: (request(b"GET /v1/models HTTP/1.1", headers, b""), b""), HEADERS)
 WITH_LENGTH = st.builds(
-    lambda headers, name, body: (
-        request(b"POST /x HTTP/1.1", [*headers, b"%b: %d " % (name, len(body))], body),
-        body,
-    ),
+    lambda headers, name, body: (request(b"POST /x HTTP/1.1", [*headers, b"%b: %d " % (name, len(body))], body), body),
     HEADERS,
     st.sampled_from([b"content-length", b"Content-Length", b"CONTENT-LENGTH"]),
     st.binary(max_size=40),
@@ -158,9 +149,7 @@ CUTS = st.lists(st.integers(0, 1 << 16), max_size=20)
 
 
 @given(st.lists(WITHOUT_BODY | WITH_LENGTH | IN_CHUNKS, min_size=1, max_size=4), CUTS)
-def test_each_request_ends_where_its_client_ended_it_however_it_comes_in_pieces(
-    sent: list[tuple[bytes, bytes]], cuts: list[int]
-) -> None:
+def test_each_request_ends_where_its_client_ended_it_however_it_comes_in_pieces(sent, cuts):
     assert served(b"".join(one for one, _ in sent), cuts) == [body for _, body in sent]
 
 
@@ -177,7 +166,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @given(st.lists(FRAGMENTS, max_size=10).map(b"".join), CUTS)
-def test_the_same_bytes_are_the_same_requests_however_they_come_in_pieces(rest: bytes, cuts: list[int]) -> None:
+def test_the_same_bytes_are_the_same_requests_however_they_come_in_pieces(rest, cuts):
     """Smuggling: what one reader takes for a body is a request for the next."""
     assert served(POST + rest, cuts) == served(POST + rest)
 
@@ -208,7 +197,7 @@ PIECES = pytest.mark.parametrize("cuts", [[], BYTEWISE, [19, 500, 1_900]], ids=[
         ),
     ],
 )
-def test_what_could_be_framed_in_two_ways_is_refused(sent: bytes, cuts: list[int]) -> None:
+def test_what_could_be_framed_in_two_ways_is_refused(sent, cuts):
     (refusal,) = served(sent + GET, cuts)
     assert str(refusal).startswith("malformed_request: ")
 
@@ -217,7 +206,7 @@ def test_what_could_be_framed_in_two_ways_is_refused(sent: bytes, cuts: list[int
 @pytest.mark.parametrize(
     ("chunk", "size"), [(b"1;" + b"e" * 4_000, 5), (b"0\r\n" + b"a: b\r\n" * 1_000, 2), (b"0\r\na: " + b"b" * 4_000, 5)]
 )
-def test_the_lines_of_chunks_and_trailers_are_bounded(chunk: bytes, size: int, cuts: list[int]) -> None:
+def test_the_lines_of_chunks_and_trailers_are_bounded(chunk, size, cuts):
     (refusal,) = served(CHUNKED + chunk * size, cuts)
     assert str(refusal).startswith("malformed_request: ")
     assert served(CHUNKED + b"1;" + b"e" * 4_000 + b"\r\na\r\n0\r\na: b\r\n\r\n" + GET, cuts) == [b"a", b""]
@@ -227,19 +216,19 @@ def test_the_lines_of_chunks_and_trailers_are_bounded(chunk: bytes, size: int, c
 @pytest.mark.parametrize(
     "codings", [b"gzip, chunked", b"gzip,chunked", b"GZIP , Chunked", b"gzip\r\ntransfer-encoding: chunked"]
 )
-def test_a_coding_besides_chunked_is_unknown_and_not_malformed(codings: bytes, cuts: list[int]) -> None:
+def test_a_coding_besides_chunked_is_unknown_and_not_malformed(codings, cuts):
     (refusal,) = served(POST + b"transfer-encoding: " + codings + b"\r\n\r\n0\r\n\r\n" + GET, cuts)
     assert str(refusal).startswith("unknown_coding: ")
 
 
 @PIECES
 @pytest.mark.parametrize("coding", [b"chunked", b"Chunked", b"\tchunked "])
-def test_chunked_alone_is_read(coding: bytes, cuts: list[int]) -> None:
+def test_chunked_alone_is_read(coding, cuts):
     assert served(POST + b"transfer-encoding:" + coding + b"\r\n\r\n1\r\na\r\n0\r\n\r\n" + GET, cuts) == [b"a", b""]
 
 
 @PIECES
-def test_a_head_that_is_too_long_is_refused_also_behind_requests_that_are_served(cuts: list[int]) -> None:
+def test_a_head_that_is_too_long_is_refused_also_behind_requests_that_are_served(cuts):
     fits = b"GET / HTTP/1.1\r\nx: " + b"v" * (LIMIT - 23) + b"\r\n\r\n"
     assert served(fits, cuts) == [b""]
     for sent in (fits.replace(b"x:", b"xx:"), fits[:-4] + b"v" * 100):
@@ -249,7 +238,7 @@ def test_a_head_that_is_too_long_is_refused_also_behind_requests_that_are_served
 
 
 @PIECES
-def test_a_head_of_too_many_lines_is_refused(cuts: list[int]) -> None:
+def test_a_head_of_too_many_lines_is_refused(cuts):
     head = b"GET / HTTP/1.1\r\n" + b"a:\r\n" * MAX_HEADERS
     assert served(head + b"\r\n", cuts) == [b""]
     for end in (b"a:\r\n\r\n", b"a:\r\n" * 2):
@@ -257,30 +246,30 @@ def test_a_head_of_too_many_lines_is_refused(cuts: list[int]) -> None:
         assert str(refusal).startswith(f"head_too_large: the request has more than {MAX_HEADERS} headers")
 
 
-def test_a_long_body_is_no_long_head() -> None:
+def test_a_long_body_is_no_long_head():
     body = b"\n" * 90_000
     assert served(POST + b"content-length: 90000\r\n\r\n" + body, list(range(0, 90_000, 977))) == [body]
 
 
 @PIECES
-def test_a_client_that_begins_with_tls_gets_a_hint(cuts: list[int]) -> None:
+def test_a_client_that_begins_with_tls_gets_a_hint(cuts):
     (refusal,) = served(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", cuts)
     assert "the client speaks TLS, but this port speaks HTTP" in str(refusal)
 
 
 @PIECES
-def test_a_client_that_begins_with_http_2_gets_a_hint(cuts: list[int]) -> None:
+def test_a_client_that_begins_with_http_2_gets_a_hint(cuts):
     (refusal,) = served(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", cuts)
     assert "HTTP/2 is not spoken here" in str(refusal)
 
 
 @PIECES
-def test_empty_lines_before_a_request_are_ignored(cuts: list[int]) -> None:
+def test_empty_lines_before_a_request_are_ignored(cuts):
     assert served(b"\r\n\r\n" + GET + b"\r\n" + GET, cuts) == [b"", b""]
 
 
 @pytest.mark.parametrize(("size", "is_read"), [(2, False), (3, True)])
-def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size: int, is_read: bool) -> None:
+def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size, is_read):
     sent = CHUNKED + b"%x\r\n%b\r\n" % (size, b"x" * size) * 400_000
     got = served(sent + b"0\r\n\r\n", list(range(0, len(sent), 262_144)))
     if is_read:
@@ -290,14 +279,14 @@ def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size: int, is_read:
 
 
 @pytest.mark.parametrize("content", [b"\r\n", b"a\r\n\r\n", b"0\r\n\r\n", b"1\r\n\r\n"])
-def test_no_content_of_a_chunk_takes_more_pieces_than_any_other(content: bytes) -> None:
+def test_no_content_of_a_chunk_takes_more_pieces_than_any_other(content):
     sent, counted = content * 10_000, list[int]()
     for one in (sent, b"x" * len(sent)):
         assert served(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(one), one), counted=counted) == [one]
     assert counted[0] == counted[1]
 
 
-def test_empty_lines_between_requests_take_no_pieces_of_their_own() -> None:
+def test_empty_lines_between_requests_take_no_pieces_of_their_own():
     counted = list[int]()
     for lines in (0, 400):
         empty = b"\r\n" * lines

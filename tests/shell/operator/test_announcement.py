@@ -1,14 +1,11 @@
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 from proxy.shell.operator import FOLDER, Announcement, announced, announcements, is_proven, new_token, proof_of
 
 HERE = Announcement(1, "127.0.0.1", 8787, "token")
 
 
-def test_while_a_proxy_runs_only_its_user_can_read_where_and_afterwards_nothing_is_left(tmp_path: Path) -> None:
+def test_while_a_proxy_runs_only_its_user_can_read_where_and_afterwards_nothing_is_left(tmp_path):
     with announced(tmp_path, HERE):
         assert announcements(tmp_path) == [HERE]
         (file,) = (tmp_path / FOLDER).iterdir()
@@ -18,13 +15,13 @@ def test_while_a_proxy_runs_only_its_user_can_read_where_and_afterwards_nothing_
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_several_proxies_announce_themselves_beside_each_other(tmp_path: Path) -> None:
+def test_several_proxies_announce_themselves_beside_each_other(tmp_path):
     other = Announcement(1, "127.0.0.1", 8788, "another")
     with announced(tmp_path, HERE), announced(tmp_path, other):
         assert sorted(announcements(tmp_path), key=lambda one: one.port) == [HERE, other]
 
 
-def test_what_a_killed_proxy_has_left_is_removed(tmp_path: Path) -> None:
+def test_what_a_killed_proxy_has_left_is_removed(tmp_path):
     with announced(tmp_path, HERE):
         (file,) = (tmp_path / FOLDER).iterdir()
         left = file.read_bytes()
@@ -34,7 +31,7 @@ def test_what_a_killed_proxy_has_left_is_removed(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_file_that_others_can_read_or_that_is_broken_is_none(tmp_path: Path) -> None:
+def test_a_file_that_others_can_read_or_that_is_broken_is_none(tmp_path):
     with announced(tmp_path, HERE):
         (file,) = (tmp_path / FOLDER).iterdir()
         file.chmod(0o644)
@@ -45,7 +42,7 @@ def test_a_file_that_others_can_read_or_that_is_broken_is_none(tmp_path: Path) -
     assert announcements(tmp_path / "nowhere") == []
 
 
-def test_a_proof_holds_for_one_token_one_side_one_port_and_one_nonce() -> None:
+def test_a_proof_holds_for_one_token_one_side_one_port_and_one_nonce():
     token = new_token()
     proof = proof_of(token, "proxy", 8787, "nonce")
     assert is_proven(token, "proxy", 8787, "nonce", proof)

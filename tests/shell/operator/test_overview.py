@@ -1,12 +1,7 @@
 """The dashboard's overview: health, savings, and costs only for models with a price."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,23 +21,23 @@ CATALOGUE = {
 
 
 class Stage:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.problems: dict[str, str] = {}
         self.history = History(path, 1_000, lambda: NOW)
         self.state: str | None = None
         upstreams = [self.upstream("api.openai.com", "upstream")]
         self.overview = Overview(self.history, self._ask, upstreams, lambda: NOW, lambda: self.state)
 
-    def upstream(self, host: str, check: str) -> Priced:
-        def read() -> bytes:
+    def upstream(self, host, check):
+        def read():
             return json.dumps(CATALOGUE).encode()
 
         return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read))
 
-    async def _ask(self) -> dict[str, str]:
+    async def _ask(self):
         return self.problems
 
-    def served(self, ago: float = 60.0, sent: int = 1_000, survived: bool | None = None, **members: Any) -> None:
+    def served(self, ago=60.0, sent=1000, survived=None, **members):
         line = {
             "request_id": "r",
             "outcome": "answered",
@@ -58,13 +53,13 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path):
     made = Stage(tmp_path / "decisions.db")
     yield made
     await made.history.close()
 
 
-async def test_an_unused_proxy_is_well_and_has_saved_nothing(stage: Stage) -> None:
+async def test_an_unused_proxy_is_well_and_has_saved_nothing(stage):
     found = await stage.overview.of(24)
     assert found["health"] == []
     assert found["totals"]["requests"] == 0
@@ -73,7 +68,7 @@ async def test_an_unused_proxy_is_well_and_has_saved_nothing(stage: Stage) -> No
     assert (upstream["upstream"], upstream["requests"], upstream["first_byte_ms"]) == ("api.openai.com", 0, None)
 
 
-async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(stage: Stage) -> None:
+async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(stage):
     for _ in range(1_000):
         stage.served(prompt_tokens=1_000, cached_tokens=500, reply_tokens=100)
     stage.served(model="home-made")
@@ -87,7 +82,7 @@ async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(
     assert found["totals"]["tokens_before"] - found["totals"]["tokens_sent"] == 2_002_000
 
 
-async def test_one_request_has_its_price(stage: Stage) -> None:
+async def test_one_request_has_its_price(stage):
     line = {"upstream": "api.openai.com", "model": "gpt-9", "tokens_before": 3_000_000, "tokens_after": 1_000_000}
     counted = {**line, "prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 100_000}
     assert (await stage.overview.priced(counted))["usd"] == {"spent": 2.3, "by_cache": 0.5}
@@ -109,14 +104,14 @@ async def test_one_request_has_its_price(stage: Stage) -> None:
     ],
 )
 async def test_made_to_fit_and_saved_are_only_what_would_have_failed_and_would_have_fitted(
-    stage: Stage, members: dict[str, Any], fitted: int, saved: int
-) -> None:
+    stage, members, fitted, saved
+):
     stage.served(**members)
     totals = (await stage.overview.of(24))["totals"]
     assert (totals["fitted"], totals["tokens_saved"]) == (fitted, saved)
 
 
-async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) -> None:
+async def test_refusals_are_no_failures_and_are_counted_by_status(stage):
     for number in range(100):
         refused = {"outcome": "refused", "status": 429 if number >= 4 else 401}
         stage.served(**refused if number < 6 else {})
@@ -131,7 +126,7 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage: Stage) 
     }
 
 
-async def test_a_few_refusals_are_listed_and_raise_no_warning(stage: Stage) -> None:
+async def test_a_few_refusals_are_listed_and_raise_no_warning(stage):
     for number in range(100):
         refused = {"outcome": "refused", "status": 404 if number < 50 else 401}
         stage.served(**refused if number < 55 else {})
@@ -140,7 +135,7 @@ async def test_a_few_refusals_are_listed_and_raise_no_warning(stage: Stage) -> N
     assert found["refusals"][0] == {"status": 404, "requests": 50}
 
 
-async def test_the_period_follows_the_data(stage: Stage) -> None:
+async def test_the_period_follows_the_data(stage):
     assert (await stage.overview.of(None))["hours"] == 1
     stage.served(ago=60)
     assert (await stage.overview.of(None))["hours"] == 1
@@ -150,7 +145,7 @@ async def test_the_period_follows_the_data(stage: Stage) -> None:
     assert (await stage.overview.of(None))["hours"] == 24 * 14
 
 
-async def test_waits_are_shown_over_time_and_windows_for_each_model(stage: Stage) -> None:
+async def test_waits_are_shown_over_time_and_windows_for_each_model(stage):
     for number in range(100):
         stage.served(first_byte_ms=float(number), own_ms=number / 10, window_tokens=8_000 + number)
     stage.served(model="other", window_tokens=9, window_is_guessed=True, client="codex")
@@ -164,7 +159,7 @@ async def test_waits_are_shown_over_time_and_windows_for_each_model(stage: Stage
     assert found["proxy"]["version"] == __version__
 
 
-async def test_the_overview_of_many_requests_reads_few_rows(stage: Stage) -> None:
+async def test_the_overview_of_many_requests_reads_few_rows(stage):
     """Its cost is that of the sums, and of five numbers of each row."""
     read: list[str] = []
     for number in range(1_000):
@@ -175,7 +170,7 @@ async def test_the_overview_of_many_requests_reads_few_rows(stage: Stage) -> Non
     assert not [query for query in read if "blocks" in query or "summary" in query]
 
 
-async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(stage: Stage) -> None:
+async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(stage):
     stage.served(ago=10)
     stage.served(ago=5 * 3_600, outcome="upstream_timeout", status=504)
     for hours in (1, 24, MAX_HOURS):
@@ -187,7 +182,7 @@ async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(sta
         assert sum(bar["failed"] for bar in bars) == (0 if hours == 1 else 1)
 
 
-async def test_latency_is_shown_as_median_and_95th_percentile(stage: Stage) -> None:
+async def test_latency_is_shown_as_median_and_95th_percentile(stage):
     for number in range(100):
         stage.served(first_byte_ms=float(number))
     (upstream,) = (await stage.overview.of(1))["upstreams"]
@@ -203,9 +198,7 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage: Stage) -> N
         ({}, {"outcome": "upstream_timeout", "status": 504}, "warn", "1 of 1 requests failed"),
     ],
 )
-async def test_errors_are_reported_in_words(
-    stage: Stage, problems: dict[str, str], members: dict[str, Any], level: str, word: str
-) -> None:
+async def test_errors_are_reported_in_words(stage, problems, members, level, word):
     stage.problems = problems
     stage.served(**members)
     (finding,) = (await stage.overview.of(24))["health"]
@@ -213,13 +206,13 @@ async def test_errors_are_reported_in_words(
     assert word in finding["words"]
 
 
-async def test_what_went_wrong_an_hour_ago_is_history(stage: Stage) -> None:
+async def test_what_went_wrong_an_hour_ago_is_history(stage):
     stage.served(ago=3_600, survived=False, outcome="context_length_exceeded", status=400)
     stage.served(survived=True, attempts=2)
     assert (await stage.overview.of(24))["health"] == []
 
 
-async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage: Stage) -> None:
+async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage):
     stage.state = "Connection refused"
     (finding,) = (await stage.overview.of(1))["health"]
     assert finding["level"] == "warn"
@@ -228,7 +221,7 @@ async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage: St
     assert (await stage.overview.of(1))["health"] == []
 
 
-async def test_a_history_that_is_not_stored_is_reported(tmp_path: Path) -> None:
+async def test_a_history_that_is_not_stored_is_reported(tmp_path):
     (tmp_path / "file").write_text("no folder")
     stage = Stage(tmp_path / "file" / "decisions.db")
     stage.served()

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import httpx
 import pytest
 
@@ -12,9 +8,7 @@ from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
 TOKEN, NONCE = "token-of-this-run", "nonce"
 
 
-async def asked(
-    folder: Path, headers: dict[str, str], *, query: str = "", client: str = "127.0.0.1", **server: object
-) -> httpx.Response:
+async def asked(folder, headers, *, query="", client="127.0.0.1", **server):
     settings = Settings(
         upstream={"base_url": "http://127.0.0.1:9/v1"},
         data_dir=folder,
@@ -31,7 +25,7 @@ async def asked(
         return await one.get(f"/-/status{query}", headers=headers)
 
 
-async def test_it_says_what_runs_and_with_full_what_went_wrong(tmp_path: Path) -> None:
+async def test_it_says_what_runs_and_with_full_what_went_wrong(tmp_path):
     found = (await asked(tmp_path, {}, query="?full=true")).json()
     assert (found["upstreams"], found["mode"]) == (["http://127.0.0.1:9/v1"], "on")
     assert (found["data_dir"], found["artifacts"]) == (str(tmp_path), str(tmp_path / "tool-output"))
@@ -42,7 +36,7 @@ async def test_it_says_what_runs_and_with_full_what_went_wrong(tmp_path: Path) -
     assert not {"windows", "problems", "health"} & (await asked(tmp_path, {})).json().keys()
 
 
-async def test_a_proof_opens_it_where_a_key_is_set_and_a_proof_comes_back(tmp_path: Path) -> None:
+async def test_a_proof_opens_it_where_a_key_is_set_and_a_proof_comes_back(tmp_path):
     key = "operator-key-0123456789"
     assert (await asked(tmp_path, {}, admin_key=key)).status_code == 401
     mine = {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, "command", 8787, NONCE)}
@@ -52,6 +46,6 @@ async def test_a_proof_opens_it_where_a_key_is_set_and_a_proof_comes_back(tmp_pa
 
 
 @pytest.mark.parametrize("role", ["proxy", "nobody"])
-async def test_a_wrong_proof_opens_nothing(tmp_path: Path, role: str) -> None:
+async def test_a_wrong_proof_opens_nothing(tmp_path, role):
     wrong = {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, role, 8787, NONCE)}
     assert (await asked(tmp_path, wrong, client="192.0.2.1")).status_code == 403

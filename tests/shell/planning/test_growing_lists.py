@@ -1,7 +1,5 @@
 """Every shape of every wire, in a list that grows from turn to turn: remembering changes no plan."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -15,26 +13,26 @@ from proxy.wire.responses import RESPONSES
 OUTPUT = "".join(f"line {number}: value {number * 7919 % 10007}\n" for number in range(300))
 
 
-def _chat(number: int) -> list[dict[str, Any]]:
+def _chat(number):
     function = {"name": "bash", "arguments": "{}"}
     call = {"role": "assistant", "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
     return [call, {"role": "tool", "tool_call_id": f"c{number}", "content": f"{number}\n{OUTPUT}"}]
 
 
-def _messages(number: int, **marks: Any) -> list[dict[str, Any]]:
+def _messages(number, **marks):
     use = {"type": "tool_use", "id": f"c{number}", "name": "bash", "input": {}}
     result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{number}\n{OUTPUT}", **marks}
     return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
 
 
-def _items(number: int) -> list[dict[str, Any]]:
+def _items(number):
     call = {"type": "function_call", "call_id": f"c{number}", "name": "bash", "arguments": "{}"}
     thought = {"type": "reasoning", "id": f"rs{number}", "summary": [], "encrypted_content": "gAAA" * 50}
     output = {"type": "function_call_output", "call_id": f"c{number}", "output": f"{number}\n{OUTPUT}"}
     return [thought, call, output]
 
 
-def _reminded(number: int, *words: str) -> list[dict[str, Any]]:
+def _reminded(number, *words):
     """With words beside the result."""
     call, answered = _messages(number)
     texts = [{"type": "text", "text": f"<system-reminder>{one}</system-reminder>"} for one in words]
@@ -132,12 +130,12 @@ SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def _of(exchange: Any, count: int) -> list[dict[str, Any]]:
+def _of(exchange, count):
     return [message for number in range(count) for message in exchange(number)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_what_is_remembered_of_earlier_turns_changes_no_plan(shape: str) -> None:
+async def test_what_is_remembered_of_earlier_turns_changes_no_plan(shape):
     wire, history, members = SHAPES[shape]
     name = "input" if wire is RESPONSES else "messages"
     knowing = planner(12_000)

@@ -1,20 +1,14 @@
 """The work for a request grows with its items, of whatever kind, and not with their square."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections import Counter
-from collections.abc import Callable
 from itertools import chain, repeat
-from typing import Any
 
 import pytest
 from support.planners import planner
 from support.work import bytecodes_of
 
 from proxy.core.notices import NOWHERE
-from proxy.shell.planning import Planned
 from proxy.shell.planning.plan_inputs import Terms
 from proxy.wire import WIRES
 
@@ -31,56 +25,56 @@ A_FEW = 2_000
 """Bytecodes by which the work of a function may differ: how much is cut goes in steps."""
 
 
-def each(count: int, made: Callable[[str], list[Any]]) -> list[Any]:
+def each(count, made):
     """`made`: a number that names a call → items."""
     return list(chain.from_iterable(made(str(number)) for number in range(count)))
 
 
-def user(content: Any) -> dict[str, Any]:
+def user(content):
     return {"role": "user", "content": content}
 
 
-def assistant(content: Any, **members: Any) -> dict[str, Any]:
+def assistant(content, **members):
     return {"role": "assistant", "content": content, **members}
 
 
-def text(kind: str = "text") -> dict[str, Any]:
+def text(kind="text"):
     return {"type": kind, "text": WORDS}
 
 
-def call(name: str) -> dict[str, Any]:
+def call(name):
     return {"id": name, "type": "function", "function": {"name": "ls", "arguments": "{}"}}
 
 
-def chat_result(name: str, content: Any = WORDS) -> dict[str, Any]:
+def chat_result(name, content=WORDS):
     return {"role": "tool", "tool_call_id": name, "content": content}
 
 
-def image(url: str = f"data:image/png;base64,{PNG}") -> dict[str, Any]:
+def image(url=f"data:image/png;base64,{PNG}"):
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def block() -> dict[str, Any]:
+def block():
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 
 
-def use(name: str) -> dict[str, Any]:
+def use(name):
     return {"type": "tool_use", "id": name, "name": "ls", "input": {}}
 
 
-def result(name: str, content: Any = WORDS) -> dict[str, Any]:
+def result(name, content=WORDS):
     return {"type": "tool_result", "tool_use_id": name, "content": content}
 
 
-def function_call(name: str) -> dict[str, Any]:
+def function_call(name):
     return {"type": "function_call", "call_id": name, "name": "ls", "arguments": "{}"}
 
 
-def output(name: str, content: Any = WORDS) -> dict[str, Any]:
+def output(name, content=WORDS):
     return {"type": "function_call_output", "call_id": name, "output": content}
 
 
-def named(count: int, make: Callable[[str], Any]) -> list[Any]:
+def named(count, make):
     return each(count, lambda name: [make(name)])
 
 
@@ -153,16 +147,16 @@ KINDS = {
 }
 
 
-def body_of(kind: str, count: int) -> bytes:
+def body_of(kind, count):
     wire, made = KINDS[kind]
     name = wire.parse(b'{"messages":[],"input":[]}', None, 0).shape.messages
     return json.dumps({"model": "m", name: made(count)}).encode()
 
 
-def work(kind: str, count: int, *, is_cut: bool) -> Counter[str]:
+def work(kind, count, *, is_cut):
     wire, body = KINDS[kind][0], body_of(kind, count)
 
-    def planned(window: int) -> Planned:
+    def planned(window):
         found = planner(window).made(wire, wire.parse(body, None, 0), "", Terms(NOWHERE, None), {})
         found.body()
         return found
@@ -174,7 +168,7 @@ def work(kind: str, count: int, *, is_cut: bool) -> Counter[str]:
 
 @pytest.mark.parametrize("is_cut", [False, True], ids=["as it came", "cut"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_work_grows_with_the_items_and_not_with_their_square(kind: str, is_cut: bool) -> None:
+def test_the_work_grows_with_the_items_and_not_with_their_square(kind, is_cut):
     once, twice, four_times = (work(kind, ITEMS * times, is_cut=is_cut) for times in (1, 2, 4))
     growth = {
         function: (once[function], twice[function], count)

@@ -1,43 +1,37 @@
 """The planner's memory is bounded by the bytes it really holds."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
 import threading
 import tracemalloc
-from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.commands.explain import create_explainer
 from proxy.config import Settings
-from proxy.core.conversation import Edit
-from proxy.shell.planning import Planned, Planner
 from proxy.shell.resources import threads
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
-def planner_for(folder: Path, window: int) -> Planner:
+def planner_for(folder, window):
     settings = Settings(
         upstream={"base_url": "http://127.0.0.1:9/v1"}, data_dir=folder, defaults={"context_window": window}
     )
     return create_explainer(settings)._planners[0]
 
 
-def body_of(messages: list[dict[str, Any]]) -> bytes:
+def body_of(messages):
     return json.dumps({"model": "m", "messages": messages}).encode()
 
 
-def short_messages(number: int) -> bytes:
+def short_messages(number):
     roles = ("user", "assistant")
     return body_of([{"role": roles[j % 2], "content": f"message {number} {j}"} for j in range(601)])
 
 
-def long_run(number: int) -> bytes:
+def long_run(number):
     messages: list[dict[str, Any]] = [{"role": "user", "content": f"Go {number}."}]
     for turn in range(60):
         call = {"id": f"c{turn}", "type": "function", "function": {"name": "sh", "arguments": "{}"}}
@@ -47,7 +41,7 @@ def long_run(number: int) -> bytes:
     return body_of(messages)
 
 
-def long_result(number: int) -> bytes:
+def long_result(number):
     call = {"id": "c", "type": "function", "function": {"name": "sh", "arguments": "{}"}}
     text = "".join(f"line {number} {line}: value {line * 7919 % 10007}\n" for line in range(8_000))
     return body_of(
@@ -59,10 +53,10 @@ def long_result(number: int) -> bytes:
     )
 
 
-def growth_of(planner: Planner, planned: Callable[[int], Coroutine[Any, Any, Planned]]) -> tuple[int, int]:
+def growth_of(planner, planned):
     """The bytes that four more requests take in memory, as Python and as the planner count them."""
 
-    async def plan(numbers: range) -> None:
+    async def plan(numbers):
         for number in numbers:
             await planned(number)
 
@@ -81,7 +75,7 @@ def growth_of(planner: Planner, planned: Callable[[int], Coroutine[Any, Any, Pla
 
 @pytest.mark.parametrize("make", [short_messages, long_run, long_result])
 @pytest.mark.parametrize("window", [4_000, 1_000_000])
-def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_path: Path) -> None:
+def test_what_is_remembered_counts_as_what_it_takes(make, window, tmp_path):
     planner = planner_for(tmp_path, window)
 
     taken, counted = growth_of(
@@ -90,22 +84,22 @@ def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_
     assert 0.75 < taken / counted < 1.25
 
 
-def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Path) -> None:
+def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path):
     planner, beginning = planner_for(tmp_path, 1_000_000), {"role": "system", "content": "You are careful. " * 40}
 
-    def made(number: int) -> bytes:
+    def made(number):
         return body_of([beginning, *json.loads(long_result(number))["messages"]])
 
     taken, counted = growth_of(planner, lambda number: planner.plan(CHAT_COMPLETIONS, b"owner", made(number)))
     assert taken < 1.25 * counted
 
 
-async def test_work_stops_when_no_request_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_stops_when_no_request_waits_for_it(tmp_path, monkeypatch):
     planner, seen = planner_for(tmp_path, 1_000_000), []
     begun, leave, over = threading.Event(), threading.Event(), threading.Event()
     is_wanted = threads.while_wanted
 
-    def watched(index: int, *given: Any) -> list[Edit]:
+    def watched(index, *given):
         seen.append(index)
         begun.set()
         leave.wait(20)

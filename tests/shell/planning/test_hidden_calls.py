@@ -1,12 +1,7 @@
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any
 
-import pytest
-
-from proxy.core.conversation import Conversation
 from proxy.core.retrieval_tool import Continuation, HiddenToolCalls, OwnCall, beginning, extended, mark_of_name
 from proxy.core.retrieval_tool.hidden_calls import mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
@@ -19,19 +14,19 @@ from proxy.wire.responses import RESPONSES
 class Kept:
     """A store and its reader."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.contents: dict[tuple[str, str], bytes] = {}
         self.lookups: list[str] = []
         self.trouble: Exception | None = None
 
-    async def keep(self, artifacts: Any, tenant: str) -> frozenset[str]:
+    async def keep(self, artifacts, tenant):
         if self.trouble:
             return frozenset(artifact.id for artifact in artifacts)
         for artifact in artifacts:
             self.contents.setdefault((artifact.id, tenant), artifact.content)
         return frozenset()
 
-    async def find(self, name: str, tenant: str) -> Any:
+    async def find(self, name, tenant):
         self.lookups.append(name)
         if self.trouble:
             raise self.trouble
@@ -39,15 +34,15 @@ class Kept:
             raise ArtifactNotFound("no")
         return type("Stored", (), {"size": len(self.contents[name, tenant]), "key": (name, tenant)})
 
-    async def piece(self, stored: Any, start: int, stop: int) -> bytes:
+    async def piece(self, stored, start, stop):
         return self.contents[stored.key][start:stop]
 
 
-def calls(number: int) -> list[dict[str, Any]]:
+def calls(number):
     return [{"id": f"call_{number}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}]
 
 
-def conversation(*numbers: int) -> list[dict[str, Any]]:
+def conversation(*numbers):
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Go."}]
     for number in numbers:
         messages.append({"role": "assistant", "content": None, "tool_calls": calls(number)})
@@ -55,11 +50,11 @@ def conversation(*numbers: int) -> list[dict[str, Any]]:
     return messages
 
 
-def request(*numbers: int) -> Any:
+def request(*numbers):
     return CHAT_COMPLETIONS.parse(json.dumps({"messages": conversation(*numbers)}).encode())
 
 
-def hidden(*numbers: int, page: str = "page", tenant: str = "me") -> HiddenToolCalls:
+def hidden(*numbers, page="page", tenant="me"):
     """Of the last of these calls."""
     *before, number = numbers
     history = functools.reduce(extended, request(*before).conversation, beginning(tenant))
@@ -69,11 +64,11 @@ def hidden(*numbers: int, page: str = "page", tenant: str = "me") -> HiddenToolC
     return HiddenToolCalls(mark, (0,), (own,), (result,))
 
 
-def memory(kept: Kept) -> HiddenCallMemory:
+def memory(kept):
     return HiddenCallMemory(kept, kept)  # type: ignore[arg-type]
 
 
-async def completed(found: HiddenCallMemory, tenant: str, *numbers: int) -> Conversation:
+async def completed(found, tenant, *numbers):
     """As a planner asks."""
     _, unknown = found.completed(tenant, CHAT_COMPLETIONS, request(*numbers))
     if unknown:
@@ -83,11 +78,11 @@ async def completed(found: HiddenCallMemory, tenant: str, *numbers: int) -> Conv
     return whole.conversation
 
 
-def pages(found: Conversation) -> list[str]:
+def pages(found):
     return [message.answers for message in found if message.answers.startswith("own_")]
 
 
-async def test_what_is_kept_is_put_back_here_and_elsewhere() -> None:
+async def test_what_is_kept_is_put_back_here_and_elsewhere():
     kept = Kept()
     first = memory(kept)
     assert await first.keep("me", hidden(1, 2))
@@ -96,7 +91,7 @@ async def test_what_is_kept_is_put_back_here_and_elsewhere() -> None:
         assert pages(await completed(found, "you", 1, 2, 3)) == []
 
 
-async def test_the_store_is_queried_once_for_each_message() -> None:
+async def test_the_store_is_queried_once_for_each_message():
     kept = Kept()
     found = memory(kept)
     await completed(found, "me", 1, 2)
@@ -104,7 +99,7 @@ async def test_the_store_is_queried_once_for_each_message() -> None:
     assert len(kept.lookups) == 3
 
 
-async def test_a_missing_artifact_is_not_looked_up_again() -> None:
+async def test_a_missing_artifact_is_not_looked_up_again():
     kept = Kept()
     found = memory(kept)
     assert pages(await completed(found, "me", 1)) == []
@@ -113,7 +108,7 @@ async def test_a_missing_artifact_is_not_looked_up_again() -> None:
     assert len(kept.lookups) == count
 
 
-async def test_a_look_up_that_failed_is_made_again() -> None:
+async def test_a_look_up_that_failed_is_made_again():
     kept = Kept()
     assert await memory(kept).keep("me", hidden(1))
     found = memory(kept)
@@ -126,7 +121,7 @@ async def test_a_look_up_that_failed_is_made_again() -> None:
     assert pages(await completed(found, "me", 1)) == ["own_1"]
 
 
-async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch):
     monkeypatch.setattr(hidden_calls, "MAX_KNOWN", 3)
     monkeypatch.setattr(hidden_calls, "MAX_KNOWN_BYTES", 3_000)
     kept = Kept()
@@ -141,7 +136,7 @@ async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.
     assert found._known.held_bytes == sum(one.held_bytes for one in map(found._known.get, found._known) if one)
 
 
-async def test_after_a_restart_the_newest_messages_of_a_long_run_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_restart_the_newest_messages_of_a_long_run_are_looked_up(monkeypatch):
     monkeypatch.setattr(hidden_calls, "MAX_ASKED", 2)
     kept = Kept()
     await memory(kept).keep("me", hidden(1))
@@ -149,7 +144,7 @@ async def test_after_a_restart_the_newest_messages_of_a_long_run_are_looked_up(m
     assert pages(await completed(memory(kept), "me", 1, 2, 3, 4, 5)) == ["own_5"]
 
 
-def test_messages_without_calls_cost_nothing() -> None:
+def test_messages_without_calls_cost_nothing():
     request = CHAT_COMPLETIONS.parse(
         b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
     )
@@ -158,7 +153,7 @@ def test_messages_without_calls_cost_nothing() -> None:
     assert ChatMessage.read(b"{}").calls == ()
 
 
-async def test_the_same_call_later_on_has_its_own_pages() -> None:
+async def test_the_same_call_later_on_has_its_own_pages():
     kept = Kept()
     first = memory(kept)
     for before in ((1,), (1, 1, 1)):
@@ -169,7 +164,7 @@ async def test_the_same_call_later_on_has_its_own_pages() -> None:
         assert reported == ["page 1", "page 3"]
 
 
-async def test_a_conversation_continued_twice_keeps_its_first_record_everywhere() -> None:
+async def test_a_conversation_continued_twice_keeps_its_first_record_everywhere():
     kept = Kept()
     first, second = memory(kept), memory(kept)
     assert await first.keep("me", hidden(1, page="first"))
@@ -179,7 +174,7 @@ async def test_a_conversation_continued_twice_keeps_its_first_record_everywhere(
         assert [message.content() for message in whole if message.answers == "own_1"] == ["first"]
 
 
-async def test_a_later_turn_reads_its_new_messages_only() -> None:
+async def test_a_later_turn_reads_its_new_messages_only():
     kept = Kept()
     found = memory(kept)
     await found.keep("me", hidden(1))
@@ -193,12 +188,12 @@ async def test_a_later_turn_reads_its_new_messages_only() -> None:
     assert (unknown, whole.conversation, whole.history) == (same, fresh.conversation, fresh.history)
 
 
-def turn(previous: str, **members: Any) -> Any:
+def turn(previous, **members):
     body = {"model": "m", "previous_response_id": previous, "input": [{"role": "user", "content": "Go."}], **members}
     return RESPONSES.parse(json.dumps(body).encode())
 
 
-async def continued(found: HiddenCallMemory, tenant: str, previous: str) -> Any:
+async def continued(found, tenant, previous):
     """As a planner asks: at most one mark is unknown, that of the response."""
     _, unknown = found.completed(tenant, RESPONSES, turn(previous))
     assert len(unknown) <= 1
@@ -209,11 +204,11 @@ async def continued(found: HiddenCallMemory, tenant: str, previous: str) -> Any:
     return whole
 
 
-def answers(number: int) -> bytes:
+def answers(number):
     return RESPONSES.result(OwnCall(0, f"own_{number}", "{}", b""), "page")
 
 
-async def test_results_that_a_response_waits_for_are_sent_by_the_request_that_continues_it() -> None:
+async def test_results_that_a_response_waits_for_are_sent_by_the_request_that_continues_it():
     kept = Kept()
     first = memory(kept)
     assert await first.keep("me", Continuation.of("me", "resp_1", "resp_3", [answers(1), answers(2)]))
@@ -226,7 +221,7 @@ async def test_results_that_a_response_waits_for_are_sent_by_the_request_that_co
             assert not (await continued(found, tenant, previous)).is_rewritten
 
 
-async def test_the_store_is_queried_once_for_each_response() -> None:
+async def test_the_store_is_queried_once_for_each_response():
     kept = Kept()
     found = memory(kept)
     for previous in ("resp_1", "resp_1", "resp_2"):
@@ -234,7 +229,7 @@ async def test_the_store_is_queried_once_for_each_response() -> None:
     assert len(kept.lookups) == 2
 
 
-async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch):
     monkeypatch.setattr(hidden_calls, "MAX_ASKED", 1)
     found = memory(Kept())
     call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
@@ -244,7 +239,7 @@ async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch: pyt
     assert (len(unknown), unknown[-1]) == (3, mark_of_name("me", "resp_1"))
 
 
-async def test_calls_behind_an_id_have_their_own_pages() -> None:
+async def test_calls_behind_an_id_have_their_own_pages():
     """Earlier items are in the response, so its id distinguishes the calls; the results that it waits for do not
     change them."""
     found = memory(Kept())

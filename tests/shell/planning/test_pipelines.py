@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from proxy.config import Settings
@@ -18,7 +16,7 @@ def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
     return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), AgentFileAccess.SHELL, keeping=keeping)
 
 
-def truncate(*args, **settings) -> TruncateToolOutput:
+def truncate(*args, **settings):
     (step,) = [step for step in pipeline(*args, **settings).local if isinstance(step, TruncateToolOutput)]
     return step
 

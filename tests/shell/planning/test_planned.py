@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -7,7 +5,7 @@ from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
 from proxy.core.overflow import Attempt, AttemptKind
-from proxy.shell.planning import Planned, share_kept
+from proxy.shell.planning import share_kept
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
@@ -15,7 +13,7 @@ from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
 MESSAGES = st.lists(st.binary(min_size=1, max_size=9).map(ChatMessage), max_size=6).map(tuple)
 
 
-def sent(planned: Planned) -> RequestRecord:
+def sent(planned):
     record = RequestRecord("req", started=0.0)
     record.note_plan(planned)
     record.note_sent(1)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -14,7 +12,7 @@ from proxy.shell.planning import Pipelines, Planner
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
-async def unkept(one: Planner, raw: bytes):
+async def unkept(one, raw):
     planned = await one.plan(CHAT_COMPLETIONS, TENANT, raw)
     return await one.again(planned, planned.inputs.terms._replace(keeping=False))
 
@@ -75,8 +73,7 @@ async def test_only_edits_of_new_messages_are_new():
 async def test_other_limits_of_the_same_conversation_start_anew():
     windows = {"m": 8_000, "large": 200_000}
     remembering = Planner(
-        Pipelines(Settings()),
-        Models(lambda model, _: ModelProfile(model, windows[model], tokenizer="bytes")),
+        Pipelines(Settings()), Models(lambda model, _: ModelProfile(model, windows[model], tokenizer="bytes"))
     )
     assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).changed
     assert not (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80), model="large"))).changed
@@ -158,7 +155,7 @@ async def test_tenants_share_nothing():
     assert (await remembering.plan(CHAT_COMPLETIONS, b"one", body(run(6)))).known_messages > 0
 
 
-def model_planner(window: int, model: str) -> Planner:
+def model_planner(window, model):
     """A planner for a model whose vocabulary is installed."""
     return Planner(Pipelines(Settings()), Models(lambda *_: ModelProfile(model, window)))
 
@@ -218,7 +215,7 @@ async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_co
     assert (short.inputs.counted_by, long.inputs.counted_by) == ("bytes", "o200k_base")
 
 
-def turn_body(history, *, clock="", task="", last="", **members) -> bytes:
+def turn_body(history, *, clock="", task="", last="", **members):
     """A request whose agent writes some of its messages anew in each turn."""
     written = [dict(message) for message in history]
     written[0]["content"] += clock
@@ -289,11 +286,11 @@ async def test_more_than_two_other_messages_make_another_conversation():
 async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known():
     models = []
 
-    async def settle(model: str, _: str) -> bool:
+    async def settle(model, _):
         models.append(model)
         return False
 
-    def profile(model: str, _: str) -> ModelProfile:
+    def profile(model, _):
         return ModelProfile(model, 8_000, tokenizer="bytes")
 
     one = Planner(Pipelines(Settings()), Models(profile, settle=settle))

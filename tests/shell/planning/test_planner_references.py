@@ -1,15 +1,11 @@
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
-from typing import Any
 
 from support.planners import planner
 from support.strategies import exchange, user
 
 from proxy.core.conversation import Fetched, FetchError, Reference, Unfetched
-from proxy.shell.planning import Planner
 from proxy.shell.planning import planner as planning
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
@@ -20,42 +16,42 @@ FETCHED = Fetched(b"\x89PNG", "image/png", "a.png")
 class Lookup:
     """A resolver with given outcomes that records the queried addresses."""
 
-    def __init__(self, **found: Any) -> None:
+    def __init__(self, **found):
         self.found = {address(name): outcome for name, outcome in found.items()}
         self.calls: list[list[str]] = []
 
-    def may_refer(self, new: bytes, _: Any) -> bool:
+    def may_refer(self, new, _):
         return b"http" in new
 
-    async def resolve(self, references: Any, tenant: str) -> dict[str, Any]:
+    async def resolve(self, references, tenant):
         assert tenant == TENANT.hex()
         wanted = [reference.address for reference in references]
         self.calls.append(wanted)
         return {one: self.found[one] for one in wanted if one in self.found}
 
 
-def address(name: str) -> str:
+def address(name):
     return f"https://example.org/{name}"
 
 
-def looking(lookup: Lookup, window: int = 100_000) -> Planner:
+def looking(lookup, window=100000):
     made = planner(window)
     made._lookup = lookup
     return made
 
 
-def pictures(*names: str) -> dict[str, Any]:
+def pictures(*names):
     return user([{"type": "image_url", "image_url": {"url": address(name)}} for name in names])
 
 
-def body(*messages: Any) -> bytes:
+def body(*messages):
     return json.dumps({"model": "m", "messages": messages}).encode()
 
 
 LONG = exchange(["line\n" * 1_500])
 
 
-async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_turn() -> None:
+async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_turn():
     lookup = Lookup(a=FETCHED, b=Unfetched(FetchError.NOT_FOUND))
     one = looking(lookup)
     history = [pictures("a"), *LONG]
@@ -68,7 +64,7 @@ async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_tu
     assert later.resolved == {address("a"): FETCHED, address("b"): Unfetched(FetchError.NOT_FOUND)}
 
 
-async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
+async def test_every_plan_for_a_request_knows_what_the_first_one_knew():
     lookup = Lookup(a=FETCHED)
     one = looking(lookup)
     planned = await one.plan(CHAT_COMPLETIONS, TENANT, body(pictures("a"), *LONG), looking_up=True)
@@ -78,24 +74,24 @@ async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
     assert len(lookup.calls) == 1
 
 
-async def test_observing_requests_nothing() -> None:
+async def test_observing_requests_nothing():
     lookup = Lookup(a=FETCHED)
     planned = await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(pictures("a")))
     assert (planned.resolved, lookup.calls) == ({}, [])
 
 
-async def test_a_request_that_names_nothing_is_not_read_twice(monkeypatch: Any) -> None:
+async def test_a_request_that_names_nothing_is_not_read_twice(monkeypatch):
     lookup, read = Lookup(), []
     monkeypatch.setattr(planning, "_new_references", lambda *given: read.append(given) or [])
     await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(user("hello"), *LONG), looking_up=True)
     assert (lookup.calls, read) == ([], [])
 
 
-async def test_another_tenant_looks_for_itself() -> None:
+async def test_another_tenant_looks_for_itself():
     seen: list[str] = []
 
     class PerTenant(Lookup):
-        async def resolve(self, references: Any, tenant: str) -> dict[str, Any]:
+        async def resolve(self, references, tenant):
             seen.append(tenant)
             return {}
 
@@ -105,12 +101,12 @@ async def test_another_tenant_looks_for_itself() -> None:
     assert sorted(seen) == [b"a".hex(), b"b".hex()]
 
 
-async def test_contents_are_put_in_off_the_event_loop(monkeypatch: Any) -> None:
+async def test_contents_are_put_in_off_the_event_loop(monkeypatch):
     """Base64 of many megabytes takes longer than the loop may be held."""
     threads: list[int] = []
     real = planning.plan
 
-    def seen(*given: Any) -> Any:
+    def seen(*given):
         threads.append(threading.get_ident())
         return real(*given)
 
@@ -124,7 +120,7 @@ async def test_contents_are_put_in_off_the_event_loop(monkeypatch: Any) -> None:
     assert [thread == here for thread in threads] == [False, True, False]
 
 
-async def test_contents_count_in_what_the_memory_may_hold(monkeypatch: Any) -> None:
+async def test_contents_count_in_what_the_memory_may_hold(monkeypatch):
     monkeypatch.setattr(planning, "MEMORY_BYTES", 1_000_000)
     lookup = Lookup(a=Fetched(bytes(300_000), "image/png", "a.png"))
     one = looking(lookup)
@@ -133,6 +129,6 @@ async def test_contents_count_in_what_the_memory_may_hold(monkeypatch: Any) -> N
     assert len(lookup.calls) == 2, "what is larger than the memory is not remembered"
 
 
-def test_a_reference_is_what_the_core_says_it_is() -> None:
+def test_a_reference_is_what_the_core_says_it_is():
     found = planning._new_references(CHAT_COMPLETIONS, body(user("x"), pictures("a", "a")), None)
     assert [type(reference) for reference in found] == [Reference]

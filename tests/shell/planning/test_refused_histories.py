@@ -1,32 +1,28 @@
 """Which sealed reasoning is known to be refused."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from support.planners import planner
 
 from proxy.core.overflow import Outcome, Verdict, VerdictKind
-from proxy.shell.planning import HeldConversations, Planned, memory
+from proxy.shell.planning import HeldConversations, memory
 from proxy.shell.planning.memory import RefusedHistories
-from proxy.wire import Request
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 from proxy.wire.responses import RESPONSES
 
 ASKED = {"role": "user", "content": "Go on."}
 
 
-def thought(seal: str) -> dict[str, Any]:
+def thought(seal):
     return {"role": "assistant", "content": "Done.", "reasoning_details": [{"signature": seal}]}
 
 
-def request(*messages: Any, model: str = "m") -> Request:
+def request(*messages, model="m"):
     return CHAT_COMPLETIONS.parse(json.dumps({"model": model, "messages": messages}).encode())
 
 
-def seals(found: Request) -> list[bool]:
+def seals(found):
     return [b"signature" in message.raw for message in found.conversation if message.role == "assistant"]
 
 
@@ -41,14 +37,14 @@ def test_seals_that_the_repair_has_kept_are_not_remembered():
     assert known.without_seals("t", request(ASKED, thought("a"))).healed != ()
 
 
-def test_what_was_refused_is_left_out_and_what_is_newer_stays() -> None:
+def test_what_was_refused_is_left_out_and_what_is_newer_stays():
     known = RefusedHistories()
     note(known, request(ASKED, thought("a"), thought("b"), ASKED))
     later = request(ASKED, thought("a"), thought("b"), ASKED, thought("c"), ASKED)
     assert seals(known.without_seals("t", later)) == [False, False, True]
 
 
-def test_the_newest_refusal_counts() -> None:
+def test_the_newest_refusal_counts():
     known = RefusedHistories()
     for turn in ([thought("a")], [thought("a"), thought("b")]):
         note(known, request(*turn, ASKED))
@@ -56,14 +52,14 @@ def test_the_newest_refusal_counts() -> None:
 
 
 @pytest.mark.parametrize(("tenant", "model", "seal"), [("u", "m", "a"), ("t", "n", "a"), ("t", "m", "b")])
-def test_other_clients_models_and_reasoning_are_left_alone(tenant: str, model: str, seal: str) -> None:
+def test_other_clients_models_and_reasoning_are_left_alone(tenant, model, seal):
     known = RefusedHistories()
     note(known, request(thought("a"), ASKED))
     other = request(thought(seal), ASKED, model=model)
     assert known.without_seals(tenant, other) is other
 
 
-def test_known_messages_are_not_looked_up_again() -> None:
+def test_known_messages_are_not_looked_up_again():
     known = RefusedHistories()
     note(known, request(thought("a"), ASKED))
     later = request(thought("a"), ASKED, thought("b"))
@@ -71,7 +67,7 @@ def test_known_messages_are_not_looked_up_again() -> None:
     assert known.without_seals("t", later, 0) is not later
 
 
-def test_a_request_without_seals_leaves_nothing_to_remember() -> None:
+def test_a_request_without_seals_leaves_nothing_to_remember():
     known = RefusedHistories()
     note(known, request({"role": "assistant", "content": "Done."}, ASKED))
     plain = request({"role": "assistant", "content": "Done."}, ASKED, thought("a"))
@@ -86,9 +82,7 @@ LOST = {
 
 
 @pytest.mark.parametrize(("tenant", "model", "is_known"), [("t", "m", True), ("u", "m", False), ("t", "n", False)])
-def test_a_call_without_a_result_is_remembered_for_its_client_and_model(
-    tenant: str, model: str, is_known: bool
-) -> None:
+def test_a_call_without_a_result_is_remembered_for_its_client_and_model(tenant, model, is_known):
     known = RefusedHistories()
     assert not known.has_unpaired("t", request(LOST))
     known.note_unpaired("t", request(ASKED, LOST, ASKED), may_repeat=False)
@@ -96,7 +90,7 @@ def test_a_call_without_a_result_is_remembered_for_its_client_and_model(
     assert not known.has_unpaired("t", request(ASKED, thought("a"), ASKED))
 
 
-def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_are_forgotten(monkeypatch):
     monkeypatch.setattr(memory, "MAX_KNOWN", 2)
     known = RefusedHistories()
     for seal in "abc":
@@ -107,18 +101,18 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 ACCEPTED = Outcome(200, Verdict(VerdictKind.ACCEPTED))
 
 
-async def planned(**members: Any) -> Planned:
+async def planned(**members):
     body = {"model": "m", "input": [{"role": "user", "content": "Go on."}], **members}
     return await planner().plan(RESPONSES, b"t", json.dumps(body).encode())
 
 
-async def asking(**members: Any) -> Planned:
+async def asking(**members):
     found = (await planned(**members)).left_to_the_upstream()
     assert found is not None
     return found
 
 
-async def test_the_next_turn_continues_from_the_response_and_truncates_at_once() -> None:
+async def test_the_next_turn_continues_from_the_response_and_truncates_at_once():
     held = HeldConversations()
     held.note(await asking(previous_response_id="resp_1"), ACCEPTED, b'{"id":"resp_2"}', "t")
     for name in ("resp_1", "resp_2"):
@@ -128,7 +122,7 @@ async def test_the_next_turn_continues_from_the_response_and_truncates_at_once()
         assert held.planned(turn, tenant) is turn
 
 
-async def test_a_conversation_keeps_its_name() -> None:
+async def test_a_conversation_keeps_its_name():
     held = HeldConversations()
     held.note(await asking(conversation={"id": "conv_1"}), ACCEPTED, b"{}", "t")
     assert held.planned(await planned(conversation="conv_1"), "t").members
@@ -144,7 +138,7 @@ async def test_a_conversation_keeps_its_name() -> None:
         Outcome(500, ACCEPTED.verdict),
     ],
 )
-async def test_only_what_the_upstream_has_shortened_is_remembered(outcome: Outcome) -> None:
+async def test_only_what_the_upstream_has_shortened_is_remembered(outcome):
     held = HeldConversations()
     held.note(await asking(previous_response_id="resp_1"), outcome, b"", "t")
     held.note(await planned(previous_response_id="resp_1"), ACCEPTED, b"", "t")
@@ -152,14 +146,14 @@ async def test_only_what_the_upstream_has_shortened_is_remembered(outcome: Outco
     assert held.planned(turn, "t") is turn
 
 
-async def test_a_client_that_requests_usage_itself_is_left_unchanged() -> None:
+async def test_a_client_that_requests_usage_itself_is_left_unchanged():
     held = HeldConversations()
     held.note(await asking(previous_response_id="resp_1"), ACCEPTED, b"", "t")
     turn = await planned(previous_response_id="resp_1", truncation="auto")
     assert held.planned(turn, "t") is turn
 
 
-async def test_the_oldest_are_forgotten_and_long_names_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_are_forgotten_and_long_names_are_not_kept(monkeypatch):
     monkeypatch.setattr(memory, "MAX_KNOWN", 2)
     held = HeldConversations()
     for name in ("a", "b", "c", "x" * 501):

@@ -1,12 +1,7 @@
-# ruff: noqa: ASYNC240 - tests look at the disk; nothing else runs on their loop
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,21 +32,21 @@ PNG = png()
 MAX_BYTES = 10_000
 
 
-def remote(name: str) -> Reference:
+def remote(name):
     return Reference(f"https://example.org/{name}?key=secret", Origin.REMOTE)
 
 
 class Web:
     """Downloads that are counted; what it does not know is not there."""
 
-    def __init__(self, **found: Any) -> None:
+    def __init__(self, **found):
         self.found = found
         self.downloads: list[str] = []
         self.is_open = True
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
 
-    async def fetch(self, address: str) -> Any:
+    async def fetch(self, address):
         name = address.partition("?")[0].rpartition("/")[2]
         self.downloads.append(name)
         self.begun.set()
@@ -61,36 +56,36 @@ class Web:
             raise found
         return found
 
-    async def aclose(self) -> None:
+    async def aclose(self):
         self.is_open = False
 
 
-def fetched(shade: int = 7) -> Fetched:
+def fetched(shade=7):
     return Fetched(png(shade=shade), "image/png", "a.png")
 
 
 class House:
     """A folder, and what works on it; a second one on the same folder is another worker."""
 
-    def __init__(self, folder: Path, web: Web | None, **limits: Any) -> None:
+    def __init__(self, folder, web, **limits):
         place = PrivateFolder(folder)
         self.store = ArtifactStore(place, retention_days=7, max_bytes=2**30)
         self.reader = ArtifactReader(place, retention_days=7)
         stated = {"timeout_seconds": 20.0, "max_bytes": MAX_BYTES, **limits}
         self.resolver = Resolver(self.reader, self.store, FetchCache(place), web, **stated)
 
-    async def of(self, *references: Reference, tenant: str = TENANT) -> list[Any]:
+    async def of(self, *references, tenant=TENANT):
         found = await self.resolver.resolve(references, tenant)
         return [found.get(reference.address) for reference in references]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return tmp_path / "tool-output"
 
 
-def test_the_bytes_of_most_requests_show_that_they_name_nothing(folder: Path) -> None:
-    def may_refer(house: House, new: bytes) -> bool:
+def test_the_bytes_of_most_requests_show_that_they_name_nothing(folder):
+    def may_refer(house, new):
         return house.resolver.may_refer(new, CHAT_COMPLETIONS.may_name_images)
 
     looking = House(folder, Web())
@@ -104,7 +99,7 @@ def test_the_bytes_of_most_requests_show_that_they_name_nothing(folder: Path) ->
     assert may_refer(passing, b'"artifact:x"')
 
 
-async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder: Path) -> None:
+async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder):
     web = Web(a=fetched())
     here = House(folder, web)
     first = await here.of(remote("a"))
@@ -115,7 +110,7 @@ async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder: Path) -
     assert web.downloads == ["a"]
 
 
-async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder: Path) -> None:
+async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder):
     web = Web(a=fetched())
     here = House(folder, web)
     await here.of(remote("a"))
@@ -126,7 +121,7 @@ async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder: Path) -> No
     assert web.downloads == ["a", "a"], "what one owner has seen is no other's"
 
 
-async def test_a_failure_is_reported_the_same_way_and_not_retried(folder: Path) -> None:
+async def test_a_failure_is_reported_the_same_way_and_not_retried(folder):
     web = Web()
     here = House(folder, web)
     expected = Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone")
@@ -137,7 +132,7 @@ async def test_a_failure_is_reported_the_same_way_and_not_retried(folder: Path) 
     assert web.downloads == ["a"]
 
 
-async def test_an_image_whose_time_is_over_is_downloaded_again(folder: Path) -> None:
+async def test_an_image_whose_time_is_over_is_downloaded_again(folder):
     web = Web(a=fetched())
     await House(folder, web).of(remote("a"))
     (folder / Artifact(PNG, "fetched", "png").id).unlink()
@@ -145,14 +140,14 @@ async def test_an_image_whose_time_is_over_is_downloaded_again(folder: Path) -> 
     assert web.downloads == ["a", "a"]
 
 
-async def test_what_cannot_be_kept_stays_as_it_came(folder: Path) -> None:
+async def test_what_cannot_be_kept_stays_as_it_came(folder):
     folder.write_text("a file in the folder's place")
     with capture_logs() as lines:
         assert await House(folder, Web(a=fetched())).of(remote("a")) == [None]
     assert [line["event"] for line in lines] == ["artifact_store_failed"]
 
 
-async def test_with_downloads_off_only_artifacts_are_looked_up(folder: Path) -> None:
+async def test_with_downloads_off_only_artifacts_are_looked_up(folder):
     artifact = Artifact(b"text", "bash")
     here = House(folder, None)
     await here.store.keep([artifact], TENANT)
@@ -162,7 +157,7 @@ async def test_with_downloads_off_only_artifacts_are_looked_up(folder: Path) -> 
     assert lines == []
 
 
-async def test_an_artifact_of_another_tenant_or_none_at_all_stays_as_it_is(folder: Path) -> None:
+async def test_an_artifact_of_another_tenant_or_none_at_all_stays_as_it_is(folder):
     artifact = Artifact(b"text", "bash")
     here = House(folder, None)
     await here.store.keep([artifact], TENANT)
@@ -172,7 +167,7 @@ async def test_an_artifact_of_another_tenant_or_none_at_all_stays_as_it_is(folde
     assert await here.of(gone) == [None]
 
 
-async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_named_it(folder: Path) -> None:
+async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_named_it(folder):
     artifact = Artifact(b"text", "bash")
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     here = House(folder, None)
@@ -185,14 +180,14 @@ async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_nam
     assert await here.of(held, tenant=OTHER) != [None]
 
 
-async def test_an_artifact_that_is_too_large_stays_as_it_is(folder: Path) -> None:
+async def test_an_artifact_that_is_too_large_stays_as_it_is(folder):
     artifact = Artifact(bytes(MAX_BYTES + 1), "bash", "bin")
     here = House(folder, None)
     await here.store.keep([artifact], TENANT)
     assert await here.of(Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)) == [None]
 
 
-async def test_two_requests_for_the_same_image_share_one_download(folder: Path) -> None:
+async def test_two_requests_for_the_same_image_share_one_download(folder):
     web = Web(a=fetched())
     web.go_on.clear()
     here = House(folder, web)
@@ -206,7 +201,7 @@ async def test_two_requests_for_the_same_image_share_one_download(folder: Path) 
     assert web.downloads == ["a"]
 
 
-async def test_a_request_does_not_wait_for_ever_and_its_next_turn_finds_what_came_late(folder: Path) -> None:
+async def test_a_request_does_not_wait_for_ever_and_its_next_turn_finds_what_came_late(folder):
     web = Web(a=fetched())
     web.go_on.clear()
     here = House(folder, web, timeout_seconds=0.05)
@@ -218,16 +213,14 @@ async def test_a_request_does_not_wait_for_ever_and_its_next_turn_finds_what_cam
     assert web.downloads == ["a"]
 
 
-async def test_a_defect_costs_no_request(folder: Path) -> None:
+async def test_a_defect_costs_no_request(folder):
     with capture_logs() as lines:
         here = House(folder, Web(a=RuntimeError("a defect"), b=fetched()))
         assert await here.of(remote("a"), remote("b")) == [None, fetched()]
     assert "reference_failed" in [line["event"] for line in lines]
 
 
-async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(folder, monkeypatch):
     artifact = Artifact(b"text", "bash")
     now = 0.0
     web = Web(a=fetched())
@@ -236,7 +229,7 @@ async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     lookups: list[str] = []
 
-    async def no_answer(name: str, tenant: str | None) -> Any:
+    async def no_answer(name, tenant):
         lookups.append(name)
         raise ArtifactStoreUnavailable("the store of the artifacts gives no answer")
 
@@ -249,15 +242,13 @@ async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(
     assert await here.of(held, remote("a")) == [Fetched(b"text", "text/plain", artifact.id), fetched()]
 
 
-async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(folder, monkeypatch):
     web = Web(a=fetched())
     here = House(folder, web)
     await here.of(remote("a"))
     monkeypatch.setattr(resolver_module, "READ_SECONDS", 0.02)
 
-    async def hangs(name: str, tenant: str | None) -> Any:
+    async def hangs(name, tenant):
         await asyncio.Event().wait()
 
     monkeypatch.setattr(here.reader, "find", hangs)
@@ -265,23 +256,21 @@ async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(
     assert web.downloads == ["a"]
 
 
-async def test_contents_of_one_request_are_bounded_the_first_ones_first(folder: Path) -> None:
+async def test_contents_of_one_request_are_bounded_the_first_ones_first(folder):
     large = [Fetched(png(shade=shade).ljust(MAX_BYTES, b"\0"), "image/png", "a") for shade in range(6)]
     web = Web(**{f"n{number}": found for number, found in enumerate(large)})
     references = [remote(f"n{number}") for number in range(6)]
     assert await House(folder, web).of(*references) == [*large[:4], None, None]
 
 
-async def test_the_number_of_references_of_one_request_is_bounded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_number_of_references_of_one_request_is_bounded(folder, monkeypatch):
     assert resolver_module.MAX_REFERENCES <= 256
     monkeypatch.setattr(resolver_module, "MAX_REFERENCES", 2)
     web = Web(a=fetched(), b=fetched(), c=fetched())
     assert await House(folder, web).of(remote("a"), remote("b"), remote("c")) == [fetched(), fetched(), None]
 
 
-async def test_the_log_has_the_host_and_never_the_path(folder: Path) -> None:
+async def test_the_log_has_the_host_and_never_the_path(folder):
     with capture_logs() as lines:
         here = House(folder, Web(a=fetched()))
         for _ in range(2):
@@ -307,13 +296,13 @@ async def test_the_log_has_the_host_and_never_the_path(folder: Path) -> None:
     assert "secret" not in str(lines)
 
 
-async def test_nothing_to_look_up_is_nothing(folder: Path) -> None:
+async def test_nothing_to_look_up_is_nothing(folder):
     here = House(folder, None)
     assert await here.resolver.resolve([remote("a")], TENANT) == {}
     await here.resolver.aclose()
 
 
-async def test_closing_ends_what_is_under_way(folder: Path) -> None:
+async def test_closing_ends_what_is_under_way(folder):
     web = Web(a=fetched())
     web.go_on.clear()
     here = House(folder, web)
@@ -324,7 +313,7 @@ async def test_closing_ends_what_is_under_way(folder: Path) -> None:
     assert not web.is_open
 
 
-def test_of_an_address_only_the_host_may_be_logged() -> None:
+def test_of_an_address_only_the_host_may_be_logged():
     assert host_of("https://me:key@Pictures.example:8443/a/secret?b=secret#secret") == "pictures.example"
     assert host_of("https://[2606:4700::1]/a") == "2606:4700::1"
     for odd in ("http://[", "http://a b/", "http://127.1/", "http://[secret", "secret"):
@@ -332,7 +321,7 @@ def test_of_an_address_only_the_host_may_be_logged() -> None:
 
 
 @given(st.text(st.sampled_from([*"abz019.-_~%:/\\@?#[] \n\u3002", "é"])))
-def test_any_text_can_be_parsed_for_its_host(text: str) -> None:
+def test_any_text_can_be_parsed_for_its_host(text):
     assert not set(host_of(f"http://{text}")) & set("/?#@ %\n")
 
 
@@ -346,21 +335,19 @@ FAILED = Finding(DIGEST, "", "", "", FetchError.TOO_LARGE, 200, "https://example
 class Clock:
     """Unix time that tests advance; it begins now, as files carry the machine's time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = time.time()
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
-def opened(folder: Path, clock: Clock | None = None) -> FetchCache:
+def opened(folder, clock=None):
     return FetchCache(PrivateFolder(folder), clock=clock or Clock())
 
 
 @pytest.mark.parametrize("finding", [KEPT, FAILED])
-async def test_a_finding_is_known_here_and_after_a_restart_and_to_its_tenant_alone(
-    folder: Path, finding: Finding
-) -> None:
+async def test_a_finding_is_known_here_and_after_a_restart_and_to_its_tenant_alone(folder, finding):
     here = opened(folder)
     assert await here.recall(URL, TENANT) is None
     await here.note(finding, TENANT)
@@ -370,14 +357,14 @@ async def test_a_finding_is_known_here_and_after_a_restart_and_to_its_tenant_alo
         assert await seen.recall(URL + "2", TENANT) is None
 
 
-async def test_the_address_itself_is_not_kept_and_only_we_can_read_the_rest(folder: Path) -> None:
+async def test_the_address_itself_is_not_kept_and_only_we_can_read_the_rest(folder):
     await opened(folder).note(KEPT, TENANT)
     note = folder / finding_key(DIGEST, TENANT)
     assert b"secret" not in note.read_bytes()
     assert note.stat().st_mode & 0o077 == 0
 
 
-async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder: Path) -> None:
+async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder):
     clock = Clock()
     here = opened(folder, clock)
     await here.note(FAILED, TENANT)
@@ -388,21 +375,21 @@ async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder: Pa
     assert await here.recall(URL, TENANT) is None
 
 
-async def test_a_failure_of_long_ago_is_none_to_another_worker(folder: Path) -> None:
+async def test_a_failure_of_long_ago_is_none_to_another_worker(folder):
     clock = Clock()
     await opened(folder, clock).note(FAILED, TENANT)
     clock.now += FAILURE_SECONDS + 1
     assert await opened(folder, clock).recall(URL, TENANT) is None
 
 
-async def test_a_finding_holds_while_the_file_exists(folder: Path) -> None:
+async def test_a_finding_holds_while_the_file_exists(folder):
     clock = Clock()
     await opened(folder, clock).note(KEPT, TENANT)
     clock.now += 100 * FAILURE_SECONDS
     assert await opened(folder, clock).recall(URL, TENANT) == KEPT
 
 
-async def test_a_use_is_noted_so_that_other_workers_see_it(folder: Path) -> None:
+async def test_a_use_is_noted_so_that_other_workers_see_it(folder):
     clock = Clock()
     here = opened(folder, clock)
     await here.note(FAILED, TENANT)
@@ -417,13 +404,13 @@ async def test_a_use_is_noted_so_that_other_workers_see_it(folder: Path) -> None
 
 
 @pytest.mark.parametrize("written", [b"", b"{", b'{"address_sha256": 7}', b'{"address_sha256": "another"}'])
-async def test_a_note_that_is_broken_or_of_another_address_says_nothing(folder: Path, written: bytes) -> None:
+async def test_a_note_that_is_broken_or_of_another_address_says_nothing(folder, written):
     await opened(folder).note(KEPT, TENANT)
     (folder / finding_key(DIGEST, TENANT)).write_bytes(written)
     assert await opened(folder).recall(URL, TENANT) is None
 
 
-async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_process_lives(folder: Path) -> None:
+async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_process_lives(folder):
     folder.write_text("a file in the folder's place")
     here = opened(folder)
     await here.note(FAILED, TENANT)
@@ -431,14 +418,14 @@ async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_proc
     assert await opened(folder).recall(URL, TENANT) is None
 
 
-async def test_what_became_of_an_address_is_known_to_all_who_share_a_bucket() -> None:
+async def test_what_became_of_an_address_is_known_to_all_who_share_a_bucket():
     bucket = Bucket("memory:///")
     assert await FetchCache(bucket).recall(URL, TENANT) is None
     await FetchCache(bucket).note(FAILED, TENANT)
     assert await FetchCache(bucket).recall(URL, TENANT) == FAILED
 
 
-async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder, monkeypatch):
     monkeypatch.setattr(findings_module, "WAIT_SECONDS", 0.02)
     go_on = threading.Event()
     here = opened(folder)
@@ -448,12 +435,12 @@ async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder: Path, m
     go_on.set()
 
 
-async def test_nothing_is_made_on_disk_by_looking(folder: Path) -> None:
+async def test_nothing_is_made_on_disk_by_looking(folder):
     await opened(folder).recall(URL, TENANT)
     assert not folder.exists()
 
 
-async def test_unused_findings_are_swept(folder: Path) -> None:
+async def test_unused_findings_are_swept(folder):
     clock, place = Clock(), PrivateFolder(folder)
     await FetchCache(place, clock=clock).note(FAILED, TENANT)
     for days, is_there in ((6, True), (8, False)):
@@ -465,14 +452,12 @@ async def test_unused_findings_are_swept(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("digest", "tenant"), [("", TENANT), ("../../x" * 5, TENANT), ("A" * 32, TENANT), (DIGEST, "../x")]
 )
-def test_only_a_hash_and_a_tenant_make_a_key(digest: str, tenant: str) -> None:
+def test_only_a_hash_and_a_tenant_make_a_key(digest, tenant):
     with pytest.raises(ValueError, match="hash"):
         finding_key(digest, tenant)
 
 
-async def test_what_is_remembered_is_bounded_and_the_oldest_use_goes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_remembered_is_bounded_and_the_oldest_use_goes(folder, monkeypatch):
     assert MAX_REMEMBERED <= 10_000
     monkeypatch.setattr(findings_module, "MAX_REMEMBERED", 2)
     here = opened(folder)

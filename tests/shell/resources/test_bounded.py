@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from hypothesis import given
@@ -10,7 +8,7 @@ from proxy.shell.resources import BoundedMap, with_newest
 PUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), max_size=40)
 
 
-def test_the_oldest_goes_and_what_is_put_in_again_is_the_newest() -> None:
+def test_the_oldest_goes_and_what_is_put_in_again_is_the_newest():
     found: BoundedMap[str, int] = BoundedMap(2)
     found.put("a", 1)
     found.put("b", 2)
@@ -19,7 +17,7 @@ def test_the_oldest_goes_and_what_is_put_in_again_is_the_newest() -> None:
     assert [(key, found.get(key)) for key in found] == [("a", 3), ("c", 4)]
 
 
-def test_a_look_up_is_no_use() -> None:
+def test_a_look_up_is_no_use():
     found: BoundedMap[str, int] = BoundedMap(2)
     found.put("a", 1)
     found.put("b", 2)
@@ -27,7 +25,7 @@ def test_a_look_up_is_no_use() -> None:
     assert list(found.put("c", 3)) == [("a", 1)]
 
 
-def test_nothing_can_be_remembered_of_a_key() -> None:
+def test_nothing_can_be_remembered_of_a_key():
     found: BoundedMap[str, None] = BoundedMap(2)
     found.put("a", None)
     assert "a" in found
@@ -36,7 +34,7 @@ def test_nothing_can_be_remembered_of_a_key() -> None:
     assert len(found) == 0
 
 
-def test_an_oversized_value_evicts_no_other_key_and_removes_its_former_value() -> None:
+def test_an_oversized_value_evicts_no_other_key_and_removes_its_former_value():
     found: BoundedMap[str, int] = BoundedMap(max_bytes=10)
     found.put("a", 1, 4)
     found.put("b", 2, 4)
@@ -46,9 +44,7 @@ def test_an_oversized_value_evicts_no_other_key_and_removes_its_former_value() -
 
 
 @given(PUTS, st.integers(1, 4), st.integers(0, 12))
-def test_a_map_is_bounded_in_number_and_bytes_and_holds_the_newest(
-    puts: list[tuple[int, int]], most: int, max_bytes: int
-) -> None:
+def test_a_map_is_bounded_in_number_and_bytes_and_holds_the_newest(puts, most, max_bytes):
     found: BoundedMap[int, int] = BoundedMap(most, max_bytes)
     reported: OrderedDict[int, int] = OrderedDict()
     for key, size in puts:
@@ -64,7 +60,7 @@ def test_a_map_is_bounded_in_number_and_bytes_and_holds_the_newest(
 
 
 @given(st.dictionaries(st.integers(0, 6), st.integers()), st.dictionaries(st.integers(0, 6), st.integers()))
-def test_a_copy_with_the_newest_is_what_a_map_would_hold(known: dict[int, int], new: dict[int, int]) -> None:
+def test_a_copy_with_the_newest_is_what_a_map_would_hold(known, new):
     found: BoundedMap[int, int] = BoundedMap(3)
     for key, value in [*known.items(), *new.items()]:
         found.put(key, value)

@@ -1,7 +1,5 @@
 """The log as it is written: one line an event, and no trouble of its own."""
 
-from __future__ import annotations
-
 import datetime
 import errno
 import io
@@ -26,14 +24,14 @@ def configuration_is_put_back():
 class Broken(io.RawIOBase):
     """A file that accepts no bytes, like a pipe without a reader or a full disk."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number):
         self.number = number
         self.tried = 0
 
-    def writable(self) -> bool:
+    def writable(self):
         return True
 
-    def write(self, _: object) -> int:
+    def write(self, _):
         self.tried += 1
         raise OSError(self.number, "no")
 

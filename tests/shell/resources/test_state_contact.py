@@ -1,10 +1,7 @@
 """Reports about the replicas' shared server: its loss once, for all its users, and never a password."""
 
-from __future__ import annotations
-
 import asyncio
 
-import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
@@ -14,15 +11,15 @@ from proxy.shell.resources.state_contact import StateContact
 URL = SecretStr("redis://:canary@127.0.0.1:9/0")
 
 
-async def well() -> None:
+async def well():
     pass
 
 
-async def refused() -> None:
+async def refused():
     raise ConnectionRefusedError(111, "Connection refused")
 
 
-async def test_its_loss_is_logged_once_for_all_and_its_return_when_all_have_found_it() -> None:
+async def test_its_loss_is_logged_once_for_all_and_its_return_when_all_have_found_it():
     failures: list[str] = []
     contact = StateContact(URL, lambda: "5eed", lambda: failures.append(""))
     with capture_logs() as log:
@@ -40,10 +37,10 @@ async def test_its_loss_is_logged_once_for_all_and_its_return_when_all_have_foun
     await contact.close()
 
 
-async def test_a_server_that_is_not_there_is_a_fact_and_no_error() -> None:
+async def test_a_server_that_is_not_there_is_a_fact_and_no_error():
     contact = StateContact(URL, lambda: "5eed")
 
-    async def ask() -> None:
+    async def ask():
         await contact.server.get("x")
 
     with capture_logs() as log:
@@ -53,10 +50,10 @@ async def test_a_server_that_is_not_there_is_a_fact_and_no_error() -> None:
     await contact.close()
 
 
-async def test_a_defect_is_logged_as_one_and_ends_nothing() -> None:
+async def test_a_defect_is_logged_as_one_and_ends_nothing():
     contact = StateContact(URL, lambda: "5eed")
 
-    async def broken() -> None:
+    async def broken():
         raise KeyError("x")
 
     with capture_logs() as log:
@@ -66,11 +63,11 @@ async def test_a_defect_is_logged_as_one_and_ends_nothing() -> None:
     await contact.close()
 
 
-async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch):
     monkeypatch.setattr(state_contact, "WHOLE_SECONDS", 0.01)
     contact = StateContact(URL, lambda: "5eed")
 
-    async def endless() -> None:
+    async def endless():
         await asyncio.Event().wait()
 
     with capture_logs():
@@ -79,11 +76,11 @@ async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch: pytest.Monk
     await contact.close()
 
 
-async def test_nothing_is_exchanged_before_it_is_known_with_whom() -> None:
+async def test_nothing_is_exchanged_before_it_is_known_with_whom():
     fleet: str | None = None
     contact, exchanged = StateContact(URL, lambda: fleet), []
 
-    async def exchange() -> None:
+    async def exchange():
         exchanged.append(contact.fleet)
 
     await contact.speak("learning", exchange)

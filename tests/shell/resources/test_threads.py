@@ -1,7 +1,5 @@
 """Threads that need no join."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -12,7 +10,6 @@ import threading
 import time
 from concurrent.futures import CancelledError
 from functools import partial
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -21,7 +18,7 @@ from support.waiting import PATIENCE_SECONDS
 from proxy.shell.resources import DaemonThreads, Recurring, TooSlow
 
 
-def ran(program: str, *arguments: object) -> str:
+def ran(program, *arguments):
     """Output of a program, which has to exit on its own."""
     command = [sys.executable, "-c", dedent(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
@@ -29,7 +26,7 @@ def ran(program: str, *arguments: object) -> str:
     return done.stdout
 
 
-def test_what_is_done_comes_back_and_so_does_what_went_wrong() -> None:
+def test_what_is_done_comes_back_and_so_does_what_went_wrong():
     threads = DaemonThreads(2, "some")
     assert threads.submit(divmod, 7, 2).result(PATIENCE_SECONDS) == (3, 1)
     assert threads.submit(dict, a=1).result(PATIENCE_SECONDS) == {"a": 1}
@@ -38,7 +35,7 @@ def test_what_is_done_comes_back_and_so_does_what_went_wrong() -> None:
     threads.shutdown()
 
 
-def test_there_are_no_more_threads_than_are_needed_nor_than_are_allowed() -> None:
+def test_there_are_no_more_threads_than_are_needed_nor_than_are_allowed():
     threads = DaemonThreads(2, "counted")
     for _ in range(20):
         name = threads.submit(lambda: threading.current_thread().name).result(PATIENCE_SECONDS)
@@ -47,7 +44,7 @@ def test_there_are_no_more_threads_than_are_needed_nor_than_are_allowed() -> Non
         assert name == "counted-0"
     leave, begun = threading.Event(), threading.Semaphore(0)
 
-    def hang() -> str:
+    def hang():
         begun.release()
         leave.wait()
         return threading.current_thread().name
@@ -61,7 +58,7 @@ def test_there_are_no_more_threads_than_are_needed_nor_than_are_allowed() -> Non
     threads.shutdown()
 
 
-def test_what_waits_for_its_turn_is_cancelled_and_what_runs_is_not() -> None:
+def test_what_waits_for_its_turn_is_cancelled_and_what_runs_is_not():
     threads = DaemonThreads(1, "busy")
     leave, begun = threading.Event(), threading.Event()
     running = threads.submit(lambda: (begun.set(), leave.wait()))
@@ -77,14 +74,14 @@ def test_what_waits_for_its_turn_is_cancelled_and_what_runs_is_not() -> None:
     threads.shutdown()
 
 
-def test_what_waits_for_its_turn_is_done_before_the_threads_go() -> None:
+def test_what_waits_for_its_turn_is_done_before_the_threads_go():
     threads = DaemonThreads(1, "thorough")
     done = [threads.submit(divmod, number, 2) for number in range(50)]
     threads.shutdown()
     assert all(one.done() for one in done)
 
 
-def test_threads_that_are_forgotten_go() -> None:
+def test_threads_that_are_forgotten_go():
     threads = DaemonThreads(2, "forgotten")
     threads.submit(divmod, 7, 2).result(PATIENCE_SECONDS)
     (thread,) = threads._threads
@@ -94,7 +91,7 @@ def test_threads_that_are_forgotten_go() -> None:
     assert not thread.is_alive()
 
 
-def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done() -> None:
+def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done():
     output = ran(
         """
         import atexit, threading
@@ -109,7 +106,7 @@ def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done() -> 
     assert output == "done\n"
 
 
-def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -> None:
+def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path):
     (tmp_path / ".meta").mkdir()
     os.mkfifo(tmp_path / ".meta" / "tool_sh_0123456789abcdef.txt.5eed.json")  # opening it waits for a writer
     output = ran(
@@ -132,7 +129,7 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -
     assert "no answer" in output
 
 
-async def test_the_wait_for_a_thread_does_not_count() -> None:
+async def test_the_wait_for_a_thread_does_not_count():
     threads = DaemonThreads(2, "loaded")
     # Each takes a small part of what it may, all of them together more.
     reported = await asyncio.gather(*(threads.run(1, time.sleep, 0.04) for _ in range(60)))
@@ -140,7 +137,7 @@ async def test_the_wait_for_a_thread_does_not_count() -> None:
     threads.shutdown()
 
 
-async def test_what_takes_too_long_itself_is_given_up_and_the_others_are_not() -> None:
+async def test_what_takes_too_long_itself_is_given_up_and_the_others_are_not():
     threads, leave = DaemonThreads(2, "one hangs"), threading.Event()
     slow = asyncio.create_task(threads.run(0.05, leave.wait))
     quick = [await threads.run(10, divmod, 7, 2) for _ in range(5)]
@@ -151,7 +148,7 @@ async def test_what_takes_too_long_itself_is_given_up_and_the_others_are_not() -
     threads.shutdown()
 
 
-async def test_nothing_waits_behind_threads_that_all_hang() -> None:
+async def test_nothing_waits_behind_threads_that_all_hang():
     threads, leave = DaemonThreads(2, "all hang"), threading.Event()
     hanging = [asyncio.create_task(threads.run(0.05, leave.wait)) for _ in range(2)]
     behind = [asyncio.create_task(threads.run(0.05, divmod, 7, 2)) for _ in range(3)]
@@ -163,7 +160,7 @@ async def test_nothing_waits_behind_threads_that_all_hang() -> None:
     threads.shutdown()
 
 
-async def test_abandoned_work_is_not_begun() -> None:
+async def test_abandoned_work_is_not_begun():
     threads, leave, done = DaemonThreads(1, "left"), threading.Event(), []
     threads.submit(leave.wait)
     left = asyncio.create_task(threads.run(PATIENCE_SECONDS, done.append, 1))
@@ -177,7 +174,7 @@ async def test_abandoned_work_is_not_begun() -> None:
     threads.shutdown()
 
 
-async def test_errors_are_logged() -> None:
+async def test_errors_are_logged():
     threads = DaemonThreads(1, "wrong")
     with pytest.raises(ZeroDivisionError):
         await threads.run(PATIENCE_SECONDS, divmod, 7, 0)
@@ -186,7 +183,7 @@ async def test_errors_are_logged() -> None:
         await threads.run(PATIENCE_SECONDS, divmod, 7, 2)
 
 
-async def test_several_calls_share_one_limit_from_when_the_first_began() -> None:
+async def test_several_calls_share_one_limit_from_when_the_first_began():
     threads, leave = DaemonThreads(2, "together"), threading.Event()
     calls = [partial(divmod, 7, 2), leave.wait, leave.wait, partial(divmod, 7, 0)]
     quick, *hanging, behind = await threads.run_all(0.05, calls)
@@ -198,10 +195,10 @@ async def test_several_calls_share_one_limit_from_when_the_first_began() -> None
     threads.shutdown()
 
 
-async def test_it_is_done_again_and_again_until_it_is_stopped() -> None:
+async def test_it_is_done_again_and_again_until_it_is_stopped():
     done = asyncio.Queue[None]()
 
-    async def once() -> None:
+    async def once():
         await asyncio.sleep(0)
         done.put_nowait(None)
 
@@ -214,10 +211,10 @@ async def test_it_is_done_again_and_again_until_it_is_stopped() -> None:
     assert "counting" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_it_ends_even_if_the_cancellation_is_swallowed_and_may_be_started_again() -> None:
+async def test_it_ends_even_if_the_cancellation_is_swallowed_and_may_be_started_again():
     begun = asyncio.Queue[None]()
 
-    async def deaf() -> None:
+    async def deaf():
         begun.put_nowait(None)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -230,8 +227,8 @@ async def test_it_ends_even_if_the_cancellation_is_swallowed_and_may_be_started_
         assert begun.empty()
 
 
-async def test_what_was_never_started_can_be_stopped() -> None:
-    async def never() -> None:
+async def test_what_was_never_started_can_be_stopped():
+    async def never():
         raise AssertionError
 
     assert await Recurring(never, "never").stop() is None

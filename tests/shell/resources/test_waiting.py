@@ -1,12 +1,7 @@
 """Bodies of requests waiting for a response: in memory up to a limit, then in files."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import IO
 
 import pytest
 from support.waiting import PATIENCE_SECONDS, until
@@ -21,31 +16,31 @@ LARGE = SMALL_BYTES + 1
 class Text:
     """A part that keeps one text."""
 
-    def __init__(self, text: object, held_bytes: int = LARGE) -> None:
+    def __init__(self, text, held_bytes=LARGE):
         self.text: object = text
         self.held_bytes = held_bytes
 
-    def set_aside(self) -> object:
+    def set_aside(self):
         text, self.text = self.text, None
         return text
 
-    def put_back(self, content: object) -> None:
+    def put_back(self, content):
         self.text = content
 
 
-def kept(room: WaitingRoom, whose: str, *parts: Text) -> Kept:
+def kept(room, whose, *parts):
     found = Kept(room, Workload().share())
     found.whose = whose
     found.hold(*parts)
     return found
 
 
-async def away(found: Kept) -> None:
+async def away(found):
     while not found.is_away:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0)
 
 
-async def test_the_largest_of_who_keeps_most_goes_first_and_the_longest_waiting_of_equals(tmp_path: Path) -> None:
+async def test_the_largest_of_who_keeps_most_goes_first_and_the_longest_waiting_of_equals(tmp_path):
     room = WaitingRoom(7 * LARGE, tmp_path)
     one = kept(room, "one", Text("alone", 3 * LARGE))
     many = [kept(room, "many", Text(number, LARGE * (2 if number == 1 else 1))) for number in range(4)]
@@ -61,7 +56,7 @@ async def test_the_largest_of_who_keeps_most_goes_first_and_the_longest_waiting_
         each.close()
 
 
-async def test_what_comes_back_has_its_contents_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_what_comes_back_has_its_contents_and_leaves_nothing_behind(tmp_path):
     room = WaitingRoom(0, tmp_path / "made when needed")
     text, other = Text({"a": (1, b"x")}), Text("b")
     found = kept(room, "a", text, other, text)
@@ -77,7 +72,7 @@ async def test_what_comes_back_has_its_contents_and_leaves_nothing_behind(tmp_pa
     assert room.waiting == (0, 0, 0, 0)
 
 
-async def test_small_ones_and_those_that_are_over_are_left_where_they_are(tmp_path: Path) -> None:
+async def test_small_ones_and_those_that_are_over_are_left_where_they_are(tmp_path):
     room = WaitingRoom(0, tmp_path)
     small, over = kept(room, "a", Text("small", SMALL_BYTES)), kept(room, "a", Text("over"))
     over.drop()
@@ -87,7 +82,7 @@ async def test_small_ones_and_those_that_are_over_are_left_where_they_are(tmp_pa
     assert await small.back()
 
 
-async def test_what_is_dropped_while_it_is_written_leaves_no_file(tmp_path: Path) -> None:
+async def test_what_is_dropped_while_it_is_written_leaves_no_file(tmp_path):
     room = WaitingRoom(0, tmp_path)
     found = kept(room, "a", Text("x"))
     resting = asyncio.create_task(found.rest())
@@ -95,10 +90,10 @@ async def test_what_is_dropped_while_it_is_written_leaves_no_file(tmp_path: Path
     found.drop()
     await resting
     assert room.waiting == (0, 0, 0, 0)
-    assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - a test waits for its own disk
+    assert not any(tmp_path.iterdir())
 
 
-async def test_what_comes_back_while_it_is_written_waits_for_that(tmp_path: Path) -> None:
+async def test_what_comes_back_while_it_is_written_waits_for_that(tmp_path):
     room = WaitingRoom(0, tmp_path)
     text = Text("x")
     found = kept(room, "a", text)
@@ -109,7 +104,7 @@ async def test_what_comes_back_while_it_is_written_waits_for_that(tmp_path: Path
     assert (text.text, found.is_away) == ("x", False)
 
 
-async def test_who_makes_room_may_leave_and_the_other_still_comes_back(tmp_path: Path) -> None:
+async def test_who_makes_room_may_leave_and_the_other_still_comes_back(tmp_path):
     room = WaitingRoom(LARGE, tmp_path)
     first, second = Text("first"), kept(room, "a", Text("second"))
     waiting = kept(room, "a", first)
@@ -124,21 +119,19 @@ async def test_who_makes_room_may_leave_and_the_other_still_comes_back(tmp_path:
 class HeldDisk:
     """A disk whose writing waits for an event."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.may_go_on = threading.Event()
         self.writings: list[object] = []
         self._write = module._written
         monkeypatch.setattr(module, "_written", self.written)
 
-    def written(self, folder: Path | None, contents: list[object]) -> object:
+    def written(self, folder, contents):
         self.writings.append(contents)
         assert self.may_go_on.wait(PATIENCE_SECONDS)
         return self._write(folder, contents)
 
 
-async def test_a_body_that_is_being_written_is_not_written_again_when_who_made_room_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_that_is_being_written_is_not_written_again_when_who_made_room_has_left(tmp_path, monkeypatch):
     disk, room = HeldDisk(monkeypatch), WaitingRoom(LARGE, tmp_path)
     texts = [Text("first"), Text("second"), Text("third")]
     first, second, third = (kept(room, "a", text) for text in texts)
@@ -159,9 +152,7 @@ async def test_a_body_that_is_being_written_is_not_written_again_when_who_made_r
     assert room.waiting == (0, 0, 0, 0)
 
 
-async def test_those_that_make_room_at_once_write_one_body_at_a_time_and_each_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_those_that_make_room_at_once_write_one_body_at_a_time_and_each_once(tmp_path, monkeypatch):
     disk, room = HeldDisk(monkeypatch), WaitingRoom(LARGE, tmp_path)
     texts = [Text(number) for number in range(4)]
     waiting = [kept(room, "a", text) for text in texts]
@@ -175,13 +166,11 @@ async def test_those_that_make_room_at_once_write_one_body_at_a_time_and_each_on
     assert [text.text for text in texts] == [0, 1, 2, 3]
 
 
-async def test_a_client_that_leaves_while_its_body_comes_back_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_leaves_while_its_body_comes_back_leaves_nothing_behind(tmp_path, monkeypatch):
     begun, read = threading.Event(), module._read
     may_go_on = threading.Event()
 
-    def slowly(file: IO[bytes]) -> object:
+    def slowly(file):
         begun.set()
         assert may_go_on.wait(PATIENCE_SECONDS)
         return read(file)
@@ -199,16 +188,16 @@ async def test_a_client_that_leaves_while_its_body_comes_back_leaves_nothing_beh
     assert room.waiting == (0, 0, 0, 0)
 
 
-def never(*_: object) -> None:
+def never(*_):
     raise TooSlow("no answer in 5 s")
 
 
-def unpicklable(*_: object) -> Callable[[], None]:
+def unpicklable(*_):
     return lambda: None
 
 
 @pytest.mark.parametrize("content", [unpicklable(), "a text"], ids=["no pickle", "no file"])
-async def test_what_cannot_be_written_is_lost_and_counted(tmp_path: Path, content: object) -> None:
+async def test_what_cannot_be_written_is_lost_and_counted(tmp_path, content):
     (tmp_path / "file").write_bytes(b"")
     lost: list[bool] = []
     room = WaitingRoom(0, tmp_path if callable(content) else tmp_path / "file", lambda: lost.append(True))
@@ -218,7 +207,7 @@ async def test_what_cannot_be_written_is_lost_and_counted(tmp_path: Path, conten
     assert (lost, room.waiting) == ([True], (0, 0, 0, 0))
 
 
-async def test_a_dead_disk_is_not_waited_for_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dead_disk_is_not_waited_for_again_and_again(tmp_path, monkeypatch):
     lost: list[bool] = []
     room = WaitingRoom(0, tmp_path, lambda: lost.append(True))
     monkeypatch.setattr(module, "_written", never)
@@ -232,7 +221,7 @@ async def test_a_dead_disk_is_not_waited_for_again_and_again(tmp_path: Path, mon
     assert await third.back()
 
 
-async def test_a_request_takes_no_workload_while_it_waits_and_its_own_part_when_it_comes_back(tmp_path: Path) -> None:
+async def test_a_request_takes_no_workload_while_it_waits_and_its_own_part_when_it_comes_back(tmp_path):
     workload = Workload(100, small_bytes=0)
     share = workload.share()
     await workload.take(share, 90)

@@ -1,14 +1,10 @@
-from __future__ import annotations
-
 import asyncio
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.journey import world
 from support.strategies import notices, spelled, user
-from support.upstream import ScriptedModel, Sent
+from support.upstream import ScriptedModel
 
 from proxy.shell.resources import NotWanted, in_thread, threads, while_wanted
 from proxy.wire.chat_completions import ChatMessage
@@ -16,41 +12,39 @@ from proxy.wire.chat_completions import ChatMessage
 MESSAGE = ChatMessage.read(spelled(user("words")))
 
 
-def step() -> list[Any]:
+def step():
     return list(while_wanted(0, MESSAGE, "", notices()))
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def turns(monkeypatch):
     """How long others were let go first, each time."""
     found: list[float] = []
     monkeypatch.setattr(threads.time, "sleep", found.append)
     return found
 
 
-async def test_a_thread_lets_other_requests_go_first_at_each_message(
-    turns: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_thread_lets_other_requests_go_first_at_each_message(turns, monkeypatch):
     monkeypatch.setattr(threads.UnderWay, "count", 2)
     assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
     assert turns == [0, 0, 0]
 
 
-async def test_without_other_requests_a_thread_does_not_pause(turns: list[float]) -> None:
+async def test_without_other_requests_a_thread_does_not_pause(turns):
     assert await in_thread(step) == []
     assert turns == []
 
 
-def test_on_the_event_loop_no_task_has_to_go_first(turns: list[float]) -> None:
+def test_on_the_event_loop_no_task_has_to_go_first(turns):
     assert step() == []
     assert turns == []
 
 
-async def test_abandoned_work_stops_at_the_next_message() -> None:
+async def test_abandoned_work_stops_at_the_next_message():
     begun, over = threading.Event(), threading.Event()
     outcome: list[str] = []
 
-    def work() -> None:
+    def work():
         try:
             begun.set()
             while not over.wait(0.001):
@@ -69,10 +63,10 @@ async def test_abandoned_work_stops_at_the_next_message() -> None:
     assert outcome == ["stopped"]
 
 
-def test_each_request_that_is_served_counts_once(tmp_path: Path) -> None:
+def test_each_request_that_is_served_counts_once(tmp_path):
     counts: list[int] = []
 
-    def note(_: Sent) -> None:
+    def note(_):
         counts.append(threads.UnderWay.count)
 
     before = threads.UnderWay.count

@@ -1,19 +1,16 @@
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
 import re
 import stat
 import threading
-from pathlib import Path
 
 import pytest
 
 from proxy.shell.resources import SharedFile, create_file, remove_unfinished, replace_file
 
 
-def test_a_file_is_replaced_as_a_whole_and_is_its_users_alone(tmp_path: Path) -> None:
+def test_a_file_is_replaced_as_a_whole_and_is_its_users_alone(tmp_path):
     path = tmp_path / "kept.json"
     path.write_bytes(b"old")
     with path.open("rb") as old:
@@ -26,8 +23,8 @@ def test_a_file_is_replaced_as_a_whole_and_is_its_users_alone(tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["kept.json"]
 
 
-def test_what_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+def test_what_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    def broken(*_):
         raise OSError(errno.ENOSPC, "full")
 
     (tmp_path / "kept.json").write_bytes(b"old")
@@ -41,7 +38,7 @@ def test_what_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path: Path, mo
     assert (tmp_path / "kept.json").read_bytes() == b"old"
 
 
-def test_a_file_that_is_there_is_not_created_again(tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_not_created_again(tmp_path):
     create_file(tmp_path / "secret", b"first")
     with pytest.raises(FileExistsError):
         create_file(tmp_path / "secret", b"second")
@@ -49,7 +46,7 @@ def test_a_file_that_is_there_is_not_created_again(tmp_path: Path) -> None:
     assert (tmp_path / "secret").read_bytes() == b"first"
 
 
-def test_an_unfinished_link_is_judged_by_its_own_age_not_its_targets(tmp_path: Path) -> None:
+def test_an_unfinished_link_is_judged_by_its_own_age_not_its_targets(tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"")
     os.utime(target, (1_000, 1_000))
@@ -60,11 +57,11 @@ def test_an_unfinished_link_is_judged_by_its_own_age_not_its_targets(tmp_path: P
         remove_unfinished(tmp_path / "away", re.compile(""), 2_000)
 
 
-def shared(path: Path) -> SharedFile[dict[str, int]]:
+def shared(path):
     return SharedFile(path / "learned.json", dict[str, int])
 
 
-def test_what_one_worker_writes_is_news_to_another_once(tmp_path: Path) -> None:
+def test_what_one_worker_writes_is_news_to_another_once(tmp_path):
     mine, theirs = shared(tmp_path), shared(tmp_path)
     assert mine.read() is None
     assert not theirs.is_news()
@@ -75,7 +72,7 @@ def test_what_one_worker_writes_is_news_to_another_once(tmp_path: Path) -> None:
     assert not theirs.is_news()
 
 
-def test_a_file_that_is_removed_is_news_to_the_others(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_is_news_to_the_others(tmp_path):
     mine, theirs = shared(tmp_path), shared(tmp_path)
     mine.change(lambda _: {"a": 1})
     theirs.read()
@@ -86,8 +83,8 @@ def test_a_file_that_is_removed_is_news_to_the_others(tmp_path: Path) -> None:
     mine.remove()
 
 
-def test_changes_are_made_one_after_another_each_of_what_the_one_before_has_left(tmp_path: Path) -> None:
-    def counted(found: dict[str, int] | None) -> dict[str, int]:
+def test_changes_are_made_one_after_another_each_of_what_the_one_before_has_left(tmp_path):
+    def counted(found):
         return {"count": (found or {"count": 0})["count"] + 1}
 
     for worker in [shared(tmp_path), shared(tmp_path)] * 3:
@@ -95,7 +92,7 @@ def test_changes_are_made_one_after_another_each_of_what_the_one_before_has_left
     assert shared(tmp_path).read() == {"count": 6}
 
 
-def test_a_broken_file_is_reported_to_readers_and_replaced_by_the_next_change(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_to_readers_and_replaced_by_the_next_change(tmp_path):
     (tmp_path / "learned.json").write_bytes(b'{"a": ')
     mine = shared(tmp_path)
     with pytest.raises(ValueError, match="truncated"):
@@ -105,7 +102,7 @@ def test_a_broken_file_is_reported_to_readers_and_replaced_by_the_next_change(tm
     assert mine.read() == {"a": 1}
 
 
-def test_a_worker_that_holds_the_lock_for_ever_stops_no_other(tmp_path: Path) -> None:
+def test_a_worker_that_holds_the_lock_for_ever_stops_no_other(tmp_path):
     handle = os.open(tmp_path / "learned.lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -118,7 +115,7 @@ def test_a_worker_that_holds_the_lock_for_ever_stops_no_other(tmp_path: Path) ->
     assert shared(tmp_path).read() == {"a": 1}
 
 
-def test_the_file_and_its_folder_are_its_users_alone(tmp_path: Path) -> None:
+def test_the_file_and_its_folder_are_its_users_alone(tmp_path):
     file = shared(tmp_path / "new")
     file.change(lambda _: {})
     assert file.path.stat().st_mode & 0o777 == 0o600

@@ -1,7 +1,5 @@
 """The shared limit of all requests, and memory returned to the system."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import subprocess
@@ -14,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.shell.resources import Share, Workload, give_memory_back, workload
+from proxy.shell.resources import Workload, give_memory_back, workload
 from proxy.shell.resources import workload as workload_module
 from proxy.shell.resources.workload import LEAST_BYTES, PACE_PART, SMALL_BYTES
 
 
-async def settled() -> None:
+async def settled():
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-def taking(workload: Workload, share: Share, size: int) -> asyncio.Task[None]:
+def taking(workload, share, size):
     return asyncio.create_task(workload.take(share, size))
 
 
-async def test_requests_with_room_proceed_at_once() -> None:
+async def test_requests_with_room_proceed_at_once():
     workload = Workload(100, small_bytes=0)
     shares = [workload.share() for _ in range(10)]
     await asyncio.gather(*(workload.take(share, 10) for share in shares))
@@ -39,7 +37,7 @@ async def test_requests_with_room_proceed_at_once() -> None:
     assert workload.done_bytes == 100
 
 
-async def test_who_comes_when_it_is_too_much_waits_in_order() -> None:
+async def test_who_comes_when_it_is_too_much_waits_in_order():
     workload = Workload(100, small_bytes=0)
     first, second, third, fourth = (workload.share() for _ in range(4))
     await workload.take(first, 90)
@@ -55,7 +53,7 @@ async def test_who_comes_when_it_is_too_much_waits_in_order() -> None:
     assert [task.done() for task in waiting] == [True, True, True]
 
 
-async def test_one_request_over_the_bound_proceeds_alone() -> None:
+async def test_one_request_over_the_bound_proceeds_alone():
     workload = Workload(100, small_bytes=0)
     large, other = workload.share(), workload.share()
     for _ in range(5):
@@ -67,10 +65,10 @@ async def test_one_request_over_the_bound_proceeds_alone() -> None:
     await waiting
 
 
-async def test_halves_of_bodies_do_not_wait_for_each_other() -> None:
+async def test_halves_of_bodies_do_not_wait_for_each_other():
     workload = Workload(100, small_bytes=0)
 
-    async def request() -> None:
+    async def request():
         share = workload.share()
         for _ in range(4):
             await workload.take(share, 30)
@@ -82,7 +80,7 @@ async def test_halves_of_bodies_do_not_wait_for_each_other() -> None:
     assert workload.done_bytes == 20 * 4 * 30
 
 
-async def test_who_leaves_while_he_waits_leaves_room() -> None:
+async def test_who_leaves_while_he_waits_leaves_room():
     workload = Workload(100, small_bytes=0)
     shares = [workload.share() for _ in range(4)]
     await workload.take(shares[0], 100)
@@ -99,11 +97,11 @@ async def test_who_leaves_while_he_waits_leaves_room() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 80), max_size=4), max_size=12))
-def test_everybody_comes_to_an_end(bodies: list[list[int]]) -> None:
+def test_everybody_comes_to_an_end(bodies):
     workload = Workload(100, small_bytes=0)
     at_once: list[int] = [0]
 
-    async def request(pieces: list[int]) -> None:
+    async def request(pieces):
         share = workload.share()
         for piece in pieces:
             await workload.take(share, piece)
@@ -111,7 +109,7 @@ def test_everybody_comes_to_an_end(bodies: list[list[int]]) -> None:
         await asyncio.sleep(0)
         share.release()
 
-    async def all_of_them() -> None:
+    async def all_of_them():
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*map(request, bodies))
 
@@ -120,7 +118,7 @@ def test_everybody_comes_to_an_end(bodies: list[list[int]]) -> None:
     assert at_once[0] == max(map(sum, bodies), default=0)
 
 
-async def test_pieces_of_a_body_are_counted_as_they_come() -> None:
+async def test_pieces_of_a_body_are_counted_as_they_come():
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": b"abc", "more_body": True},
         {"type": "http.request", "body": b"de"},
@@ -128,7 +126,7 @@ async def test_pieces_of_a_body_are_counted_as_they_come() -> None:
     ]
     left = list(messages)
 
-    async def receive() -> dict[str, Any]:
+    async def receive():
         return left.pop(0)
 
     share = Workload(100, small_bytes=0).share()
@@ -136,7 +134,7 @@ async def test_pieces_of_a_body_are_counted_as_they_come() -> None:
     assert share.held_bytes == 5
 
 
-async def test_a_small_request_never_waits() -> None:
+async def test_a_small_request_never_waits():
     workload = Workload(100)
     large, waiting, small = (workload.share() for _ in range(3))
     await workload.take(large, SMALL_BYTES + 1)
@@ -152,33 +150,33 @@ async def test_a_small_request_never_waits() -> None:
 class Sender:
     """Sends a body in pieces given by the test."""
 
-    def __init__(self, workload: Workload, pause_seconds: float = 1_000) -> None:
+    def __init__(self, workload, pause_seconds=1000):
         self.share = workload.share()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read(pause_seconds))
 
-    async def _read(self, pause_seconds: float) -> None:
+    async def _read(self, pause_seconds):
         while True:
             await self.share.next_message(self._receive, pause_seconds)
 
-    async def _receive(self) -> dict[str, Any]:
+    async def _receive(self):
         return {"type": "http.request", "body": await self._pieces.get(), "more_body": True}
 
-    async def send(self, size: int) -> None:
+    async def send(self, size):
         self._pieces.put_nowait(b"x" * size)
         await settled()
 
-    async def is_ended(self) -> bool:
+    async def is_ended(self):
         """Whether its wait was ended as too long."""
         await settled()
         return self._reading.done() and isinstance(self._reading.exception(), TimeoutError)
 
-    def leave(self) -> None:
+    def leave(self):
         self._reading.cancel()
         self.share.release()
 
 
-async def test_who_sends_slowly_loses_its_place_while_others_wait() -> None:
+async def test_who_sends_slowly_loses_its_place_while_others_wait():
     workload = Workload(100_000)
     slow, quick, small = Sender(workload), Sender(workload), Sender(workload)
     await slow.send(70_000)
@@ -201,7 +199,7 @@ async def test_who_sends_slowly_loses_its_place_while_others_wait() -> None:
     late.leave()
 
 
-async def test_time_in_the_queue_does_not_count_against_a_sender() -> None:
+async def test_time_in_the_queue_does_not_count_against_a_sender():
     workload = Workload(100_000)
     first, second, third = (Sender(workload) for _ in range(3))
     for sender in (first, second, third):
@@ -220,7 +218,7 @@ async def test_time_in_the_queue_does_not_count_against_a_sender() -> None:
     await waiting
 
 
-async def test_who_holds_much_has_to_send_more() -> None:
+async def test_who_holds_much_has_to_send_more():
     workload = Workload(1_000_000)
     large = Sender(workload)
     await large.send(10_000_000)
@@ -239,9 +237,7 @@ async def test_who_holds_much_has_to_send_more() -> None:
 
 
 @pytest.mark.parametrize(("worked", "trimmed"), [(workload_module.WORTH_BYTES, [0, 0]), (1, [0])])
-async def test_memory_is_given_back_after_the_start_and_after_large_requests(
-    worked: int, trimmed: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_memory_is_given_back_after_the_start_and_after_large_requests(worked, trimmed, monkeypatch):
     monkeypatch.setattr(workload_module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(workload_module, "STARTED_SECONDS", (0.0,))
     seen: list[int] = []
@@ -258,7 +254,7 @@ async def test_memory_is_given_back_after_the_start_and_after_large_requests(
     assert seen == trimmed
 
 
-async def test_without_such_a_c_library_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_such_a_c_library_nothing_is_given_back(monkeypatch):
     monkeypatch.setattr(workload_module, "_malloc_trim", lambda: None)
     assert await give_memory_back(Workload()) is None
 
@@ -303,7 +299,7 @@ FREED_BY_A_THREAD = """if True:
 
 
 @pytest.mark.skipif(workload_module._malloc_trim() is None, reason="of glibc alone")
-def test_what_a_thread_has_freed_can_be_given_back() -> None:
+def test_what_a_thread_has_freed_can_be_given_back():
     held = {
         how: int(subprocess.run([sys.executable, "-c", FREED_BY_A_THREAD, how], check=True, capture_output=True).stdout)
         for how in ("one heap", "a heap each")
@@ -312,7 +308,7 @@ def test_what_a_thread_has_freed_can_be_given_back() -> None:
 
 
 @pytest.mark.skipif(workload_module._malloc_trim() is None, reason="of glibc alone")
-def test_large_blocks_of_memory_leave_no_holes() -> None:
+def test_large_blocks_of_memory_leave_no_holes():
     held = {
         how: int(subprocess.run([sys.executable, "-c", HOLES, how], check=True, capture_output=True).stdout)
         for how in ("apart", "as it comes")
@@ -323,11 +319,11 @@ def test_large_blocks_of_memory_leave_no_holes() -> None:
 class _Held:
     """An object that only a reference cycle keeps alive."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.itself = self
 
 
-def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
+def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded():
     """The one place where this is tried in the process of the tests: tests_process.py keeps applications from it."""
     tune, forget = workload.tune_interpreter, workload.forget_what_is_gone
     before = gc.get_threshold(), sys.getswitchinterval()

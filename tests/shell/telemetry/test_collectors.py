@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
@@ -11,7 +8,7 @@ from proxy.shell.models import Price
 from proxy.shell.telemetry.collectors import USAGE, Spending, Spread, forget_the_dead
 
 
-def test_a_histogram_of_one_process_reads_like_prometheus_clients_own() -> None:
+def test_a_histogram_of_one_process_reads_like_prometheus_clients_own():
     theirs, ours = CollectorRegistry(), CollectorRegistry()
     described, buckets = ("context_proxy_some_seconds", "Some time."), (0.001, 0.5, 1, 30)
     of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
@@ -23,7 +20,7 @@ def test_a_histogram_of_one_process_reads_like_prometheus_clients_own() -> None:
     assert generate_latest(ours).decode().splitlines() == lines
 
 
-def test_its_labels_read_like_those_of_prometheus_client() -> None:
+def test_its_labels_read_like_those_of_prometheus_client():
     theirs, ours = CollectorRegistry(), CollectorRegistry()
     described, buckets = ("context_proxy_some_seconds", "Some time.", ["client"]), (0.5, 1)
     of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
@@ -35,7 +32,7 @@ def test_its_labels_read_like_those_of_prometheus_client() -> None:
     assert sorted(generate_latest(ours).decode().splitlines()) == sorted(lines)
 
 
-def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+def test_only_files_of_processes_that_are_gone_are_removed(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     mine, theirs, first, odd, kept = (
@@ -54,7 +51,7 @@ def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> No
     assert sorted(tmp_path.iterdir()) == sorted([mine, first, odd, kept])
 
 
-def test_a_worker_that_is_read_while_it_counts_costs_what_it_has_counted_so_far() -> None:
+def test_a_worker_that_is_read_while_it_counts_costs_what_it_has_counted_so_far():
     usage = Counter(USAGE, "Tokens.", ["usage", "client", "model", "upstream"], registry=None)
     spending = Spending(usage)
     spending.follow({"api.test": lambda _: Price(2.0, 1.0, 8.0)})

@@ -1,7 +1,5 @@
 """A finished request, as it is kept, and packed for other replicas."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from typing import Any, cast
@@ -29,7 +27,7 @@ BLOCKS = (
 )
 
 
-def finished(name: str = "req", blocks: tuple[MessageReport, ...] = BLOCKS, **members: Any) -> Finished:
+def finished(name="req", blocks=BLOCKS, **members):
     line = {"request_id": name, "outcome": "answered", "tokens_before": 930, **members}
     return Finished(0.0, cast(Line, line), blocks)
 
@@ -109,7 +107,7 @@ def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble():
         ("proxy_error", (True, False)),
     ],
 )
-def test_an_outcome_is_a_failure_a_refusal_or_neither(outcome: str, sums: tuple[bool, bool]) -> None:
+def test_an_outcome_is_a_failure_a_refusal_or_neither(outcome, sums):
     found = finished(outcome=outcome, status=200).entry().sums
     assert (found["failed"], found["refused"]) == sums
 
@@ -130,7 +128,7 @@ def test_an_outcome_is_a_failure_a_refusal_or_neither(outcome: str, sums: tuple[
         ("upstream_error", 200, "upstream_error"),
     ],
 )
-def test_the_outcome_of_an_older_line_is_one_of_today(outcome: str, status: int, now: str) -> None:
+def test_the_outcome_of_an_older_line_is_one_of_today(outcome, status, now):
     assert outcome_of({"request_id": "r", "outcome": outcome, "status": status}) == now
 
 
@@ -158,21 +156,21 @@ SUMMARY = {
 }
 
 
-def entry(blocks: Any = None, **members: Any) -> Entry:
+def entry(blocks=None, **members):
     return Entry(
         1_000.0, cast(Summary, {**SUMMARY, **members}), blocks, {"requests": 1, "edited": True, "first_byte_ms": 2.5}, 1
     )
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=20))
-def test_what_arrives_is_what_was_sent_whatever_the_model_is_called(name: str) -> None:
+def test_what_arrives_is_what_was_sent_whatever_the_model_is_called(name):
     sent = entry([BLOCK], model=name, edits={"old_exchange": 2}, tokens_before=7)
     message = packed(sent, 12)
     assert message is not None
     assert unpacked(message) == replace(sent, id=12)
 
 
-def test_a_long_or_unedited_request_goes_without_its_messages() -> None:
+def test_a_long_or_unedited_request_goes_without_its_messages():
     made = random.Random(5)
     blocks = [{**BLOCK, "artifacts": [made.randbytes(24).hex()]} for _ in range(2_000)]
     message = packed(entry(blocks, edits={"old_exchange": 1}), 1)
@@ -187,14 +185,14 @@ def test_a_long_or_unedited_request_goes_without_its_messages() -> None:
     assert packed(entry(problem=made.randbytes(MAX_BYTES).hex()), 1) is None
 
 
-def changed(**members: Any) -> bytes:
+def changed(**members):
     """A packed entry with something else in it."""
     whole: dict[str, Any] = {**asdict(entry()), "id": 1, "sums": {"requests": 1}}
     summary = {**whole["summary"], **members.pop("summary", {})}
     return zlib.compress(jsontext.dump({**whole, "summary": summary, **members}))
 
 
-def test_what_others_pack_is_unpacked() -> None:
+def test_what_others_pack_is_unpacked():
     assert unpacked(changed()) == replace(entry(), id=1, sums={"requests": 1})
 
 
@@ -222,12 +220,12 @@ def test_what_others_pack_is_unpacked() -> None:
         changed(summary={"status": "200"}),
     ],
 )
-def test_what_could_not_be_a_row_is_nothing(message: bytes) -> None:
+def test_what_could_not_be_a_row_is_nothing(message):
     assert unpacked(message) is None
 
 
 @given(st.dictionaries(st.sampled_from(["model", "outcome", "problem", "warning"]), st.text()))
-def test_whatever_is_unpacked_can_be_kept(summary: dict[str, str]) -> None:
+def test_whatever_is_unpacked_can_be_kept(summary):
     found = unpacked(changed(summary=summary))
     assert found is not None
     ledger = Ledger(None, 10)

@@ -1,7 +1,5 @@
 """The lines of the log about a plan."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -11,13 +9,13 @@ from support.planners import Models
 
 from proxy.config import Settings
 from proxy.core.models import ModelProfile
-from proxy.shell.planning import Pipelines, Planned, Planner
+from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import recorder
 from proxy.shell.telemetry.recorder import MAX_RANGES, described_changes, edit_lines, ranges
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
-def conversation(turns: int, lines: int = 120) -> list[dict[str, Any]]:
+def conversation(turns, lines=120):
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Why?"}]
     for turn in range(turns):
         function = {"name": "bash", "arguments": "{}"}
@@ -33,13 +31,13 @@ def conversation(turns: int, lines: int = 120) -> list[dict[str, Any]]:
     return messages
 
 
-async def planned(messages: list[dict[str, Any]], window_tokens: int = 8_000, **members: Any) -> Planned:
+async def planned(messages, window_tokens=8000, **members):
     planner = Planner(Pipelines(Settings()), Models(lambda model, _: ModelProfile(model, window_tokens)))
     body = json.dumps({"model": "m", "messages": messages, **members}).encode()
     return await planner.plan(CHAT_COMPLETIONS, b"tenant", body)
 
 
-async def test_each_change_is_one_line_and_the_lines_together_say_what_the_plan_saves() -> None:
+async def test_each_change_is_one_line_and_the_lines_together_say_what_the_plan_saves():
     plan = await planned(conversation(12))
     lines = list(edit_lines(plan))
     assert lines
@@ -55,26 +53,26 @@ async def test_each_change_is_one_line_and_the_lines_together_say_what_the_plan_
     assert noted["artifacts"]
 
 
-async def test_a_summary_names_the_messages_and_the_artifacts() -> None:
+async def test_a_summary_names_the_messages_and_the_artifacts():
     summary = described_changes(await planned(conversation(12)))
     assert {"changed", "left_out", "artifacts"} <= set(summary)
     assert "-" in summary["left_out"]
     assert summary["artifacts"][0].startswith("tool_messages_")
 
 
-async def test_nothing_is_said_of_what_is_sent_as_it_came() -> None:
+async def test_nothing_is_said_of_what_is_sent_as_it_came():
     plan = await planned(conversation(1, 2))
     assert list(edit_lines(plan)) == []
 
 
-async def test_a_change_of_the_request_itself_has_a_line_too() -> None:
+async def test_a_change_of_the_request_itself_has_a_line_too():
     plan = await planned(conversation(1, 2), max_tokens=50_000)
     (line,) = edit_lines(plan)
     assert line["reasons"] == ("clamp_reply",)
     assert line["tokens_before"] == 50_000 > line["tokens_after"]
 
 
-async def test_the_lines_of_one_plan_are_bounded_and_the_last_says_how_many_are_missing(monkeypatch: Any) -> None:
+async def test_the_lines_of_one_plan_are_bounded_and_the_last_says_how_many_are_missing(monkeypatch):
     monkeypatch.setattr(recorder, "MAX_EDIT_LINES", 1)
     plan = await planned(conversation(12))
     lines = list(edit_lines(plan))
@@ -83,7 +81,7 @@ async def test_the_lines_of_one_plan_are_bounded_and_the_last_says_how_many_are_
 
 
 @given(st.sets(st.integers(0, 200)))
-def test_ranges_hold_each_number_or_say_that_there_are_more(numbers: set[int]) -> None:
+def test_ranges_hold_each_number_or_say_that_there_are_more(numbers):
     text = ranges(sorted(numbers))
     found: set[int] = set()
     for part in text.removesuffix(",…").split(",") if text else []:

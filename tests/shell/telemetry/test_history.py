@@ -1,14 +1,9 @@
 """Decisions that outlive their process and are shared by its workers; trouble with the
 file shows only in the log."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +17,7 @@ from proxy.shell.telemetry.history import RETRY_SECONDS
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
 
-def finished(name: str, **members: Any) -> Finished:
+def finished(name, **members):
     line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
     return Finished(1_000.0, line, BLOCKS, None, 100)
 
@@ -30,23 +25,23 @@ def finished(name: str, **members: Any) -> Finished:
 class Worker:
     """A process, as far as its history is concerned."""
 
-    def __init__(self, path: Path, max_rows: int = 100) -> None:
+    def __init__(self, path, max_rows=100):
         self.now = 1_000.0
         self.history = History(path, max_rows, lambda: self.now)
 
-    def serve(self, *names: str, **members: Any) -> None:
+    def serve(self, *names, **members):
         for name in names:
             self.history.add(finished(name, **members))
 
-    async def ids(self) -> list[str]:
+    async def ids(self):
         return [one["request_id"] for one in await self.history.ask(Ledger.page, Wanted())]
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Worker]]:
+async def start(tmp_path):
     workers: list[Worker] = []
 
-    def started(path: Path = tmp_path / "decisions.db", max_rows: int = 100) -> Worker:
+    def started(path=tmp_path / "decisions.db", max_rows=100):
         workers.append(Worker(path, max_rows))
         return workers[-1]
 
@@ -55,7 +50,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Worker]]:
         await worker.history.close()
 
 
-async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start: Any) -> None:
+async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start):
     one, other = start(), start()
     one.serve("a", "b")
     assert await one.ids() == ["b", "a"]
@@ -65,7 +60,7 @@ async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start:
     assert await one.history.ask(Ledger.count, Wanted()) == 3
 
 
-async def test_it_outlives_the_process(start: Any) -> None:
+async def test_it_outlives_the_process(start):
     one = start()
     one.serve("a", edits={"truncate_tool_output": 1})
     one.serve("b")
@@ -78,7 +73,7 @@ async def test_it_outlives_the_process(start: Any) -> None:
     assert (await later.history.ask(Ledger.slots, 0.0))[0]["tokens_sent"] == 200
 
 
-async def test_without_a_file_each_worker_knows_its_own(start: Any, tmp_path: Path) -> None:
+async def test_without_a_file_each_worker_knows_its_own(start, tmp_path):
     one, other = start(max_rows=0), start(max_rows=0)
     one.serve("a", "b")
     other.serve("c")
@@ -89,7 +84,7 @@ async def test_without_a_file_each_worker_knows_its_own(start: Any, tmp_path: Pa
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_broken_file_is_put_aside_and_another_made(start: Any, tmp_path: Path) -> None:
+async def test_a_broken_file_is_put_aside_and_another_made(start, tmp_path):
     (tmp_path / "decisions.db").write_bytes(b"this is no database " * 1_000)
     one = start()
     one.serve("a")
@@ -101,9 +96,7 @@ async def test_a_broken_file_is_put_aside_and_another_made(start: Any, tmp_path:
     assert (tmp_path / "decisions.broken").exists()
 
 
-async def test_a_file_that_breaks_while_it_is_used_costs_what_it_held_and_nothing_else(
-    start: Any, tmp_path: Path
-) -> None:
+async def test_a_file_that_breaks_while_it_is_used_costs_what_it_held_and_nothing_else(start, tmp_path):
     one = start()
     one.serve("a")
     await one.history.write()
@@ -116,9 +109,7 @@ async def test_a_file_that_breaks_while_it_is_used_costs_what_it_held_and_nothin
         assert (await one.ids())[0] == "c"
 
 
-async def test_a_locked_file_is_written_when_it_is_free_again(
-    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_locked_file_is_written_when_it_is_free_again(start, tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.ledger.BUSY_SECONDS", 0.01)
     one = start()
     one.serve("a")
@@ -138,7 +129,7 @@ async def test_a_locked_file_is_written_when_it_is_free_again(
     assert await start().ids() == ["b", "a"], "from the file"
 
 
-async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(start: Any, tmp_path: Path) -> None:
+async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(start, tmp_path):
     (tmp_path / "file").write_text("no folder")
     one = start(tmp_path / "file" / "decisions.db")
     with capture_logs() as log:
@@ -150,9 +141,7 @@ async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(star
     assert one.history.problem
 
 
-async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(
-    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(start, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_WAITING", 50)
     obstacle = tmp_path / "data"
     obstacle.write_text("no folder")
@@ -171,16 +160,14 @@ async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(
 
 
 @pytest.mark.parametrize("meanwhile", [10, 50, 60])
-async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(
-    meanwhile: int, start: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(meanwhile, start, monkeypatch):
     monkeypatch.setattr(module, "MAX_WAITING", 50)
     one = start()
     for number in range(50):
         one.serve(str(number))
     with monkeypatch.context() as patched, capture_logs() as log:
 
-        def fail(*_: object, **__: object) -> None:
+        def fail(*_, **__):
             for number in range(50, 50 + meanwhile):
                 one.serve(str(number))
             raise sqlite3.OperationalError("database is locked")
@@ -194,7 +181,7 @@ async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(
         assert await one.ids() == [str(number) for number in range(49 + meanwhile, meanwhile - 1, -1)]
 
 
-async def test_a_file_removed_with_its_folder_is_reported_and_created_again(start: Any, tmp_path: Path) -> None:
+async def test_a_file_removed_with_its_folder_is_reported_and_created_again(start, tmp_path):
     path = tmp_path / "data" / "decisions.db"
     one, other = start(path), start(path)
     one.serve("a")
@@ -213,7 +200,7 @@ async def test_a_file_removed_with_its_folder_is_reported_and_created_again(star
     assert await one.ids() == ["c", "b"]
 
 
-async def test_what_is_remembered_without_a_file_is_bounded(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_remembered_without_a_file_is_bounded(start, monkeypatch):
     monkeypatch.setattr(module, "MAX_DECISIONS", 3)
     monkeypatch.setattr("proxy.shell.telemetry.ledger._TIDY_ROWS", 1)
     one = start(max_rows=0)
@@ -225,7 +212,7 @@ async def test_what_is_remembered_without_a_file_is_bounded(start: Any, monkeypa
     assert sums["requests"] == 5, "sums are since the start"
 
 
-async def test_a_request_under_way_is_found_with_what_is_known_of_it(start: Any) -> None:
+async def test_a_request_under_way_is_found_with_what_is_known_of_it(start):
     history = start().history
     history.under_way[1] = RequestRecord("now", started=0.0)
     found = await history.find("now")
@@ -233,14 +220,14 @@ async def test_a_request_under_way_is_found_with_what_is_known_of_it(start: Any)
     assert await history.find("other") is None
 
 
-async def test_of_two_requests_with_one_id_the_newer_is_found(start: Any) -> None:
+async def test_of_two_requests_with_one_id_the_newer_is_found(start):
     one = start()
     one.serve("req", status=200)
     one.serve("req", status=201)
     assert (await one.history.find("req"))["status"] == 201
 
 
-def test_what_is_unsent_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_unsent_is_bounded_in_number_and_in_bytes(monkeypatch):
     monkeypatch.setattr(module, "MAX_UNSENT", 5)
     monkeypatch.setattr(module, "MAX_UNSENT_BYTES", 100)
     unsent = Unsent()

@@ -1,11 +1,7 @@
 """The database of finished requests: what is found, what is summed up, and that it does not grow."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,24 +12,24 @@ from proxy.shell.telemetry import SLOT_SECONDS, Entry, Ledger, Wanted
 from proxy.shell.telemetry import ledger as module
 
 
-def entry(name: str, ended: float = 1_000.0, *, trouble: int = 0, blocks: Any = None, **members: Any) -> Entry:
+def entry(name, ended=1000.0, *, trouble=0, blocks=None, **members):
     line = {"request_id": name, "outcome": "answered", "status": 200, "model": "m", "upstream": "u", **members}
     sums = {"requests": 1, "tokens_before": 100, "tokens_sent": 60, "first_byte_ms": 5.0, "waited": 1}
     return Entry(ended, line, blocks, sums, trouble)
 
 
-def ids(ledger: Ledger, **wanted: Any) -> list[str]:
+def ids(ledger, **wanted):
     return [one["request_id"] for one in ledger.page(Wanted(**wanted))]
 
 
 @pytest.fixture
-def ledger() -> Any:
+def ledger():
     made = Ledger(None, 1_000)
     yield made
     made.close()
 
 
-def test_pages_follow_one_another_without_gap_or_repetition(ledger: Ledger) -> None:
+def test_pages_follow_one_another_without_gap_or_repetition(ledger):
     ledger.add(entry(str(number)) for number in range(10))
     seen, before = [], None
     while page := ledger.page(Wanted(limit=3, before=before)):
@@ -42,7 +38,7 @@ def test_pages_follow_one_another_without_gap_or_repetition(ledger: Ledger) -> N
     assert seen == [str(number) for number in reversed(range(10))]
 
 
-def test_rows_of_a_clock_that_was_ahead_count_as_the_oldest_once_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_clock_that_was_ahead_count_as_the_oldest_once_it_is_right(monkeypatch):
     monkeypatch.setattr(module, "_TIDY_ROWS", 1)
     ledger = Ledger(None, 6, clock=lambda: 1_000.0)
     ledger.add([entry(f"ahead-{number}", 9_000.0 + number, conversation="old") for number in range(4)])
@@ -58,7 +54,7 @@ def test_rows_of_a_clock_that_was_ahead_count_as_the_oldest_once_it_is_right(mon
     ledger.close()
 
 
-def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) -> None:
+def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger):
     assert ledger.newest() == 0
     ledger.add([entry("old", 1_000.0)])
     newest = ledger.newest()
@@ -71,12 +67,12 @@ def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) ->
     assert ids(ledger) == ["new", "old", "between", "late"]
 
 
-def numbered(*entries: Entry, by: Ledger) -> list[Entry]:
+def numbered(*entries, by):
     """Entries as their file numbers them."""
     return [replace(one, id=number) for one, number in zip(entries, by.add(entries), strict=True)]
 
 
-def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
+def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(ledger):
     other = Ledger(None, 1_000)
     ledger.add([entry("here", 1_000.5)])
     heard = numbered(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
@@ -88,7 +84,7 @@ def test_a_replicas_rows_have_the_same_ids_in_each_file_and_its_sums_are_added(l
     other.close()
 
 
-def test_an_entry_published_twice_is_stored_once(ledger: Ledger) -> None:
+def test_an_entry_published_twice_is_stored_once(ledger):
     other = Ledger(None, 1_000)
     heard = numbered(*(entry(name, 1_000.0) for name in "abc"), by=other)
     ledger.add([entry("of the same microsecond", 1_000.0)])
@@ -99,14 +95,14 @@ def test_an_entry_published_twice_is_stored_once(ledger: Ledger) -> None:
     other.close()
 
 
-def test_requests_of_the_same_microsecond_have_ids_one_after_the_other(ledger: Ledger) -> None:
+def test_requests_of_the_same_microsecond_have_ids_one_after_the_other(ledger):
     first = ledger.add([entry("a", 1_000.0), entry("b", 1_000.0), entry("c", 1_000.000_001)])
     assert first == [1_000_000_000, 1_000_000_001, 1_000_000_002]
     assert ledger.add([entry("a", 1_000.0), entry("d", 999.0)]) == [1_000_000_003, 999_000_000]
     assert ledger.add([]) == []
 
 
-def test_of_two_workers_that_hear_the_same_one_takes_it(ledger: Ledger) -> None:
+def test_of_two_workers_that_hear_the_same_one_takes_it(ledger):
     heard = [replace(entry("a"), id=7)]
     assert ledger.take(heard, "0-0", "1-0", 0.0) == "1-0"
     assert ledger.take([replace(entry("b"), id=8)], "0-0", "1-0", 0.0) == "1-0"
@@ -114,14 +110,14 @@ def test_of_two_workers_that_hear_the_same_one_takes_it(ledger: Ledger) -> None:
     assert ledger.take([], "1-0", "0-5", 0.0) == ledger.position() == "0-5"
 
 
-def test_a_file_keeps_its_name_and_no_two_have_the_same(tmp_path: Path, ledger: Ledger) -> None:
+def test_a_file_keeps_its_name_and_no_two_have_the_same(tmp_path, ledger):
     one, again = Ledger(tmp_path / "d.db", 10), Ledger(tmp_path / "d.db", 10)
     assert one.origin() == again.origin() != ledger.origin()
     one.close()
     again.close()
 
 
-def test_a_search_finds_all_words_anywhere_in_any_case(ledger: Ledger) -> None:
+def test_a_search_finds_all_words_anywhere_in_any_case(ledger):
     ledger.add(
         [
             entry("one", model="Qwen3-Coder", edits={"old_exchange": 3}, conversation="abc123"),
@@ -139,7 +135,7 @@ def test_a_search_finds_all_words_anywhere_in_any_case(ledger: Ledger) -> None:
     assert ledger.count(Wanted(limit=1)) == 3
 
 
-def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_status(ledger: Ledger) -> None:
+def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_status(ledger):
     ledger.add(
         [
             entry("fine"),
@@ -164,7 +160,7 @@ def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_sta
 
 
 @pytest.mark.parametrize("messages", [1, 100], ids=["short", "compressed"])
-def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger: Ledger, messages: int) -> None:
+def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger, messages):
     blocks = [{"message": index, "role": "user", "tokens_before": 5} for index in range(messages)]
     ledger.add([entry("x", status=400), entry("x", blocks=blocks), entry("y")])
     found = ledger.find("x")
@@ -176,7 +172,7 @@ def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger
     assert ledger.find("z") is None
 
 
-def test_sums_are_kept_for_each_five_minutes_model_and_upstream(ledger: Ledger) -> None:
+def test_sums_are_kept_for_each_five_minutes_model_and_upstream(ledger):
     ledger.add([entry("a", 10.0), entry("b", 20.0), entry("c", SLOT_SECONDS + 1.0, model="n")])
     ledger.add([entry("d", 30.0)])
     (whole,) = ledger.slots(0)
@@ -186,13 +182,13 @@ def test_sums_are_kept_for_each_five_minutes_model_and_upstream(ledger: Ledger) 
     assert [one["model"] for one in ledger.slots(SLOT_SECONDS, "model")] == ["n"]
 
 
-def test_the_latest_waits_for_an_upstream_are_listed_in_order(ledger: Ledger) -> None:
+def test_the_latest_waits_for_an_upstream_are_listed_in_order(ledger):
     ledger.add(entry(str(wait), first_byte_ms=wait) for wait in (900.0, 3.0, 1.0, 2.0))
     ledger.add([entry("elsewhere", upstream="v", first_byte_ms=7.0), entry("never sent")])
     assert ledger.first_bytes("u", 3) == [1.0, 2.0, 3.0]
 
 
-def test_turns_of_a_conversation_are_grouped_in_their_order(ledger: Ledger) -> None:
+def test_turns_of_a_conversation_are_grouped_in_their_order(ledger):
     for turn in range(3):
         for name in ("left", "right"):
             ledger.add([entry(f"{name}-{turn}", float(turn), conversation=name, tokens_before=100 * turn)])
@@ -204,7 +200,7 @@ def test_turns_of_a_conversation_are_grouped_in_their_order(ledger: Ledger) -> N
     assert len(ledger.conversations(1)) == 1
 
 
-def test_rows_are_bounded_in_number_and_their_sums_outlive_them(ledger: Ledger) -> None:
+def test_rows_are_bounded_in_number_and_their_sums_outlive_them(ledger):
     ledger.max_rows = 100
     for start in range(0, 1_000, 100):
         ledger.add((entry(str(number), number) for number in range(start, start + 100)), now=1_000.0)
@@ -213,13 +209,13 @@ def test_rows_are_bounded_in_number_and_their_sums_outlive_them(ledger: Ledger) 
     assert ledger.slots(0)[0]["requests"] == 1_000
 
 
-def test_rows_are_bounded_in_bytes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_bounded_in_bytes(ledger, monkeypatch):
     monkeypatch.setattr(module, "MAX_MEMORY_BYTES", 50_000)
     ledger.add(entry(str(number), problem="x" * 2_000) for number in range(400))
     assert 0 < ledger.count(Wanted()) < 30
 
 
-def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 1_000_000)
     ledger, path = Ledger(tmp_path / "decisions.db", 100_000), tmp_path / "decisions.db"
     for start in range(0, 4_000, 200):
@@ -230,21 +226,21 @@ def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path: Path, m
     ledger.close()
 
 
-def test_sums_are_bounded_whatever_models_are_called(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_bounded_whatever_models_are_called(ledger, monkeypatch):
     monkeypatch.setattr(module, "MAX_SLOTS", 50)
     for start in range(0, 1_000, 200):
         ledger.add(entry(str(n), ended=n * SLOT_SECONDS, model=f"m{n}") for n in range(start, start + 200))
     assert len(ledger.slots(0, "slot", "model")) <= 250
 
 
-def test_workers_see_what_others_have_under_way_while_they_live(ledger: Ledger) -> None:
+def test_workers_see_what_others_have_under_way_while_they_live(ledger):
     ledger.add([], "one", b'[{"request_id":"a"}]', 100.0)
     ledger.add([], "two", b'[{"request_id":"b"}]', 100.0)
     assert ledger.running("one", 101.0) == [{"request_id": "b"}]
     assert ledger.running("one", 1_000.0) == []
 
 
-def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path: Path) -> None:
+def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path):
     path = tmp_path / "new" / "decisions.db"
     one, other = Ledger(path, 100), Ledger(path, 100)
     one.add([entry("from-one")])
@@ -255,14 +251,14 @@ def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path: Path)
     other.close()
 
 
-def test_entries_are_added_all_or_none(ledger: Ledger) -> None:
+def test_entries_are_added_all_or_none(ledger):
     with pytest.raises(sqlite3.Error):
         ledger.add([entry("good"), entry("bad", trouble=None)])  # type: ignore[arg-type] # what a defect may pass
     assert ledger.count(Wanted()) == 0
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=20))
-def test_any_name_of_a_model_is_kept(name: str) -> None:
+def test_any_name_of_a_model_is_kept(name):
     ledger = Ledger(None, 10)
     ledger.add([entry("x", model=name)])
     assert len(ledger.page(Wanted(words=name.strip()))) in (0, 1)

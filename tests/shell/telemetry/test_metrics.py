@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,12 +18,12 @@ from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
 @pytest.fixture
-def metrics(monkeypatch: pytest.MonkeyPatch) -> Metrics:
+def metrics(monkeypatch):
     monkeypatch.delenv(SHARED_FOLDER, raising=False)
     return Metrics()
 
 
-def values(metrics: Metrics) -> dict[str, float]:
+def values(metrics):
     """Non-zero samples: `name{label}` without the prefix to its value."""
     found = {}
     for family in text_string_to_metric_families(metrics.exposed().decode()):
@@ -39,7 +35,7 @@ def values(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fails: bool = False) -> Any:
+async def served(metrics, content, *, retried=False, fails=False):
     recorder = Recorder(metrics)
     with capture_logs():
         record = recorder.begin("req")
@@ -62,7 +58,7 @@ async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fai
     return planned, running
 
 
-async def test_a_request_is_counted_with_its_sizes_and_reasons(metrics: Metrics) -> None:
+async def test_a_request_is_counted_with_its_sizes_and_reasons(metrics):
     planned, running = await served(metrics, body(run(80), stream=True))
     assert (running["running_requests"], running["running_streams"]) == (1, 1)
     found = values(metrics)
@@ -85,7 +81,7 @@ async def test_a_request_is_counted_with_its_sizes_and_reasons(metrics: Metrics)
     assert "prefix_kept_ratio_count" not in found
 
 
-async def test_an_overflow_and_its_cure_are_counted(metrics: Metrics) -> None:
+async def test_an_overflow_and_its_cure_are_counted(metrics):
     await served(metrics, body(run(10)), retried=True)
     assert (
         values(metrics).items()
@@ -98,7 +94,7 @@ async def test_an_overflow_and_its_cure_are_counted(metrics: Metrics) -> None:
     )
 
 
-async def test_responses_are_counted_by_outcome_status_api_client_model_and_upstream(metrics: Metrics) -> None:
+async def test_responses_are_counted_by_outcome_status_api_client_model_and_upstream(metrics):
     for status, client in ((200, "codex"), (401, "codex"), (503, "codex"), (504, "crush")):
         outcome = RequestOutcome.of_status(status)
         record = RequestRecord("req", 0.0, "chat", client, outcome=outcome, status=status, upstream="api.test")
@@ -114,7 +110,7 @@ async def test_responses_are_counted_by_outcome_status_api_client_model_and_upst
     }
 
 
-def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics: Metrics) -> None:
+def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics):
     for status, counted in ((200, Counted(900, 40, 600)), (200, Counted(1000, 2, 0)), (401, None)):
         metrics.finished(
             RequestRecord("req", 0.0, api="chat", client="codex", status=status, upstream="api.test", counted=counted)
@@ -127,13 +123,13 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
     }
 
 
-def waited(seconds: float, client: str = "codex") -> RequestRecord:
+def waited(seconds, client="codex"):
     record = RequestRecord("req", 0.0, api="chat", client=client, status=200, upstream="api.test")
     record.sent, record.answered = 5.0, 5.0 + seconds
     return record
 
 
-def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metrics: Metrics) -> None:
+def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metrics):
     for seconds, client in ((0.5, "codex"), (2.0, "codex"), (4.0, "crush")):
         metrics.finished(waited(seconds, client))
     reported = {name: value for name, value in values(metrics).items() if name.startswith("upstream_first_byte")}
@@ -145,7 +141,7 @@ def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metr
     }
 
 
-def test_waits_do_not_pile_up_where_nothing_reads_them(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_do_not_pile_up_where_nothing_reads_them(metrics, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.metrics._MAX_UNREAD", 10)
     for _ in range(100):
         metrics.finished(waited(1.0))
@@ -153,7 +149,7 @@ def test_waits_do_not_pile_up_where_nothing_reads_them(metrics: Metrics, monkeyp
     assert values(metrics)["upstream_first_byte_seconds_count{codex,,api.test}"] == 100
 
 
-def test_costs_are_reported_by_client_for_models_with_a_price(metrics: Metrics) -> None:
+def test_costs_are_reported_by_client_for_models_with_a_price(metrics):
     prices = {"m": Price(2.0, 1.0, 8.0)}
     metrics.follow([], {"api.test": prices.get})
     for client, model, upstream in (
@@ -176,7 +172,7 @@ def test_costs_are_reported_by_client_for_models_with_a_price(metrics: Metrics) 
     assert not metrics.spending.unread
 
 
-def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of_tools(metrics: Metrics) -> None:
+def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of_tools(metrics):
     for limit in (
         "tool_output.max_lines=2000",
         "tool_output.max_lines=9",
@@ -192,7 +188,7 @@ def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of
     }
 
 
-def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_names_cannot_make_series_without_end(metrics, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.metrics.MAX_RESPONSE_SERIES", 3)
     monkeypatch.setattr("proxy.shell.telemetry.metrics.MAX_TIMED_SERIES", 2)
     for number in range(20):
@@ -205,20 +201,20 @@ def test_foreign_names_cannot_make_series_without_end(metrics: Metrics, monkeypa
     assert reported["responses_total{chat,other,other,answered,2xx,api.test}"] == 17
 
 
-def test_the_version_and_the_process_are_exposed(metrics: Metrics) -> None:
+def test_the_version_and_the_process_are_exposed(metrics):
     reported = metrics.exposed().decode()
     assert f'context_proxy_build_info{{version="{__version__}"}} 1.0' in reported
     assert re.search(r"^process_resident_memory_bytes \d", reported, re.MULTILINE)
 
 
-async def test_an_overflow_whose_client_left_is_not_cured(metrics: Metrics) -> None:
+async def test_an_overflow_whose_client_left_is_not_cured(metrics):
     await served(metrics, body(run(10)), retried=True, fails=True)
     found = values(metrics)
     assert found["requests_total{client_left}"] == 1
     assert "overflows_cured_total" not in found
 
 
-def test_what_the_store_says_is_counted(metrics: Metrics) -> None:
+def test_what_the_store_says_is_counted(metrics):
     metrics.saved(100)
     metrics.saved(50)
     metrics.stored(7, 7_000)
@@ -230,7 +226,7 @@ def test_what_the_store_says_is_counted(metrics: Metrics) -> None:
     }
 
 
-def test_learned_limits_are_exposed_as_of_the_scrape(tmp_path: Path) -> None:
+def test_learned_limits_are_exposed_as_of_the_scrape(tmp_path):
     learning = Learning(tmp_path, "http://upstream/v1")
     metrics = Metrics()
     metrics.follow([learning], {})
@@ -269,7 +265,7 @@ sys.stdout.write("AFTER" + metrics.exposed().decode())
 """
 
 
-def test_workers_that_share_a_folder_report_the_sum_and_dead_ones_have_no_running_requests(tmp_path: Path) -> None:
+def test_workers_that_share_a_folder_report_the_sum_and_dead_ones_have_no_running_requests(tmp_path):
     environment = {**os.environ, SHARED_FOLDER: str(tmp_path)}
     reported, _, after = subprocess.run(
         [sys.executable, "-c", TWO_WORKERS], env=environment, capture_output=True, text=True, check=True

@@ -1,10 +1,7 @@
 """The entry of a request: one line however it ends, with sizes and reasons, never with content."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +12,7 @@ from proxy.config import Settings
 from proxy.core.models import ModelProfile
 from proxy.core.overflow import Attempt, AttemptKind
 from proxy.errors import UpstreamTimeout
-from proxy.shell.planning import Pipelines, Planned, Planner
+from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS
@@ -26,21 +23,21 @@ LONG = "".join(f"canary line {number}\n" for number in range(5_000))
 
 
 @pytest.fixture
-def metrics() -> Metrics:
+def metrics():
     return Metrics()
 
 
 @pytest.fixture
-def recorder(metrics: Metrics) -> Recorder:
+def recorder(metrics):
     return Recorder(metrics)
 
 
-def planner(window_tokens: int = 128_000) -> Planner:
+def planner(window_tokens=128000):
     pipelines = Pipelines(Settings())
     return Planner(pipelines, Models(lambda model, _: ModelProfile(model, window_tokens)))
 
 
-def body(text: str, *, system: str = "canary", model: str = "m", **members: Any) -> bytes:
+def body(text, *, system="canary", model="m", **members):
     call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": system},
@@ -51,11 +48,11 @@ def body(text: str, *, system: str = "canary", model: str = "m", **members: Any)
     return json.dumps({"model": model, "messages": messages, **members}).encode()
 
 
-async def planned_for(content: bytes, window_tokens: int = 128_000) -> Planned:
+async def planned_for(content, window_tokens=128000):
     return await planner(window_tokens).plan(CHAT_COMPLETIONS, b"owner", content)
 
 
-async def recorded(recorder: Recorder, planned: Planned | None) -> list[dict[str, Any]]:
+async def recorded(recorder, planned):
     """The log lines of a request that went well, but for those that other tests are about."""
     with capture_logs() as log:
         record = recorder.begin("req-1")
@@ -70,7 +67,7 @@ async def recorded(recorder: Recorder, planned: Planned | None) -> list[dict[str
     return [line for line in log if line["event"] not in ("model_limits", "edit")]
 
 
-async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: Recorder, metrics: Metrics) -> None:
+async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder, metrics):
     planned = await planned_for(body(LONG))
     plan, truncated, done = await recorded(recorder, planned)
     assert (plan["event"], truncated["event"], done["event"]) == (
@@ -93,18 +90,18 @@ async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: 
     assert done["total_ms"] >= 0
 
 
-async def test_a_plan_that_changes_nothing_is_one_line(recorder: Recorder) -> None:
+async def test_a_plan_that_changes_nothing_is_one_line(recorder):
     log = await recorded(recorder, await planned_for(body("short")))
     assert [line["event"] for line in log] == ["request_done"]
 
 
-async def test_a_request_that_was_not_read_has_a_line_without_a_plan(recorder: Recorder) -> None:
+async def test_a_request_that_was_not_read_has_a_line_without_a_plan(recorder):
     (done,) = await recorded(recorder, None)
     assert done["event"] == "request_done"
     assert "tokens_before" not in done
 
 
-async def test_no_content_is_in_any_line_or_header(recorder: Recorder) -> None:
+async def test_no_content_is_in_any_line_or_header(recorder):
     planned = await planned_for(body(LONG, system="canary " * 40_000))
     log = await recorded(recorder, planned)
     record = RequestRecord("req-1", started=0.0, planned=planned)
@@ -112,12 +109,12 @@ async def test_no_content_is_in_any_line_or_header(recorder: Recorder) -> None:
     assert "canary" not in str(record.headers())
 
 
-async def test_the_name_of_a_model_is_bounded(recorder: Recorder) -> None:
+async def test_the_name_of_a_model_is_bounded(recorder):
     log = await recorded(recorder, await planned_for(body(LONG, model="m" * 10_000)))
     assert {len(line["model"]) for line in log if "model" in line} == {MAX_MODEL_CHARACTERS}
 
 
-async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(recorder: Recorder) -> None:
+async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(recorder):
     content = body("short", system="word " * 10_000)
     one = planner(16_000)
     first = await one.plan(CHAT_COMPLETIONS, b"owner", content)
@@ -127,7 +124,7 @@ async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_convers
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
 
 
-async def test_the_wait_for_images_is_not_the_proxys_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_for_images_is_not_the_proxys_own_time(monkeypatch):
     planned = replace(await planned_for(body("short")), lookup_seconds=2.0)
     monkeypatch.setattr(time, "perf_counter", lambda: 3.5)
     waited, without = (RequestRecord("req-1", started=0.0, received=1.0, planned=one) for one in (planned, None))
@@ -139,7 +136,7 @@ async def test_the_wait_for_images_is_not_the_proxys_own_time(monkeypatch: pytes
     assert (line["own_ms"], "lookup_ms" in line) == (2500.0, False)
 
 
-async def test_the_headers_report_sizes_attempts_and_edits() -> None:
+async def test_the_headers_report_sizes_attempts_and_edits():
     planned = await planned_for(body(LONG))
     plan = planned.plan
     headers = dict(RequestRecord("req-1", started=0.0, planned=planned).headers())
@@ -150,18 +147,18 @@ async def test_the_headers_report_sizes_attempts_and_edits() -> None:
     assert headers[b"x-context-proxy-edits"] == b"truncate_tool_output=1"
 
 
-async def test_without_edits_there_is_no_header_of_edits_and_without_a_plan_none_at_all() -> None:
+async def test_without_edits_there_is_no_header_of_edits_and_without_a_plan_none_at_all():
     planned = await planned_for(body("short"))
     assert b"x-context-proxy-edits" not in dict(RequestRecord("req-1", started=0.0, planned=planned).headers())
     assert RequestRecord("req-1", started=0.0).headers() == []
 
 
-async def test_a_lowered_reply_limit_counts_as_a_reason() -> None:
+async def test_a_lowered_reply_limit_counts_as_a_reason():
     planned = await planned_for(body("word " * 1_000, max_tokens=7_500), window_tokens=8_000)
     assert planned.reasons == {"clamp_reply": 1}
 
 
-async def test_a_request_that_fails_is_a_warning_with_its_code(recorder: Recorder, metrics: Metrics) -> None:
+async def test_a_request_that_fails_is_a_warning_with_its_code(recorder, metrics):
     with capture_logs() as log:
         record = recorder.begin("req-1")
         record.note_body(10)
@@ -175,7 +172,7 @@ async def test_a_request_that_fails_is_a_warning_with_its_code(recorder: Recorde
     assert "context_proxy_running_requests 0.0" in text
 
 
-async def test_a_request_under_way_is_counted_as_running(recorder: Recorder, metrics: Metrics) -> None:
+async def test_a_request_under_way_is_counted_as_running(recorder, metrics):
     record = recorder.begin("req-1")
     assert "context_proxy_running_requests 1.0" in metrics.exposed().decode()
     with capture_logs():
@@ -183,7 +180,7 @@ async def test_a_request_under_way_is_counted_as_running(recorder: Recorder, met
     assert "context_proxy_running_requests 0.0" in metrics.exposed().decode()
 
 
-async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: Recorder) -> None:
+async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder):
     planned = await planned_for(body(LONG))
     record = recorder.begin("req-1")
     record.note_plan(planned)
@@ -196,7 +193,7 @@ async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: 
     assert headers[b"x-context-proxy-attempts"] == b"2"
 
 
-async def test_a_second_send_is_timed_from_its_own_departure_and_the_first_is_the_proxys_own_work() -> None:
+async def test_a_second_send_is_timed_from_its_own_departure_and_the_first_is_the_proxys_own_work():
     planned = await planned_for(body("short"))
     record = RequestRecord("req-1", 0.0)
     record.note_body(10)

@@ -1,12 +1,8 @@
 """Decisions of all replicas, through a server of Redis or Valkey, in the file of each; and what is there without it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import redis
@@ -37,7 +33,7 @@ BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[StateServer]:
+def server(tmp_path):
     found = StateServer(tmp_path)
     found.start()
     yield found
@@ -45,14 +41,14 @@ def server(tmp_path: Path) -> Iterator[StateServer]:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     monkeypatch.setattr(shared_decisions, "EXCHANGE_SECONDS", 0.05)
 
 
 class Clock:
     now = 1_700_000_000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         self.now += 0.001
         return self.now
 
@@ -62,22 +58,22 @@ class Replica:
 
     clock = Clock()
 
-    def __init__(self, folder: Path, server: StateServer, fleet: str = FLEET) -> None:
+    def __init__(self, folder, server, fleet=FLEET):
         self.history = History(folder / "decisions.db", 1_000)
         self.history.unsent = self.unsent = Unsent()
         self.contact = StateContact(SecretStr(server.url), lambda: fleet)
         self.shared = SharedDecisions(self.contact, self.history, self.unsent)
 
-    def serve(self, *names: str, **members: Any) -> None:
+    def serve(self, *names, **members):
         for name in names:
             line = {**LINE, "request_id": name, **members}
             one = Finished(self.clock(), cast(Line, line), BLOCKS, None, 100)
             self.history.add(one)
 
-    async def ids(self) -> list[str]:
+    async def ids(self):
         return [one["request_id"] for one in await self.history.ask(Ledger.page, Wanted(limit=500))]
 
-    async def comes_to(self, *names: str) -> None:
+    async def comes_to(self, *names):
         """Wait until it shows these, the newest first."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.ids() != list(names):  # noqa: ASYNC110 - there is no event for it
@@ -85,7 +81,7 @@ class Replica:
 
 
 @contextlib.asynccontextmanager
-async def running(*replicas: Replica) -> AsyncIterator[None]:
+async def running(*replicas):
     async with contextlib.AsyncExitStack() as stack:
         for replica in replicas:
             stack.push_async_callback(replica.history.close)
@@ -95,15 +91,13 @@ async def running(*replicas: Replica) -> AsyncIterator[None]:
         yield
 
 
-async def exchange(*replicas: Replica) -> None:
+async def exchange(*replicas):
     for replica in replicas:
         await replica.history.write()
         await replica.shared.exchange()
 
 
-async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_and_sums(
-    tmp_path: Path, server: StateServer
-) -> None:
+async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_and_sums(tmp_path, server):
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
         one.serve("a", edits={"truncate_tool_output": 1}, conversation="c")
@@ -121,9 +115,7 @@ async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_a
         assert conversation["requests"] == 2
 
 
-async def test_decisions_are_shared_periodically_and_once_more_at_shutdown(
-    tmp_path: Path, server: StateServer, quick: None
-) -> None:
+async def test_decisions_are_shared_periodically_and_once_more_at_shutdown(tmp_path, server, quick):
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(two):
         async with running(one):
@@ -131,9 +123,7 @@ async def test_decisions_are_shared_periodically_and_once_more_at_shutdown(
         await two.comes_to("a")
 
 
-async def test_one_that_comes_back_reads_on_and_one_with_a_new_file_reads_all(
-    tmp_path: Path, server: StateServer
-) -> None:
+async def test_one_that_comes_back_reads_on_and_one_with_a_new_file_reads_all(tmp_path, server):
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(two):
         async with running(one):
@@ -154,7 +144,7 @@ async def test_one_that_comes_back_reads_on_and_one_with_a_new_file_reads_all(
         assert await emptied.ids() == ["b", "a"]
 
 
-async def test_workers_of_one_file_import_an_entry_once(tmp_path: Path, server: StateServer) -> None:
+async def test_workers_of_one_file_import_an_entry_once(tmp_path, server):
     one, two, other = (Replica(tmp_path / name, server) for name in ("same", "same", "other"))
     async with running(one, two, other):
         one.serve("a")
@@ -164,7 +154,7 @@ async def test_workers_of_one_file_import_an_entry_once(tmp_path: Path, server: 
         assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3
 
 
-async def test_replicas_with_different_secrets_show_each_other_nothing(tmp_path: Path, server: StateServer) -> None:
+async def test_replicas_with_different_secrets_show_each_other_nothing(tmp_path, server):
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server, "beef")
     async with running(one, two):
         one.serve("a")
@@ -172,9 +162,7 @@ async def test_replicas_with_different_secrets_show_each_other_nothing(tmp_path:
         assert await two.ids() == []
 
 
-async def test_without_the_server_each_replica_shows_its_own_rows_and_publishes_them_once_it_is_back(
-    tmp_path: Path, server: StateServer
-) -> None:
+async def test_without_the_server_each_replica_shows_its_own_rows_and_publishes_them_once_it_is_back(tmp_path, server):
     """The server keeps nothing over its restart."""
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
@@ -195,7 +183,7 @@ async def test_without_the_server_each_replica_shows_its_own_rows_and_publishes_
         assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3
 
 
-async def test_a_server_that_answers_nothing_holds_up_no_request(tmp_path: Path, server: StateServer) -> None:
+async def test_a_server_that_answers_nothing_holds_up_no_request(tmp_path, server):
     one = Replica(tmp_path / "one", server)
     async with running(one):
         server.pause()
@@ -209,7 +197,7 @@ async def test_a_server_that_answers_nothing_holds_up_no_request(tmp_path: Path,
         assert one.shared.problem is None
 
 
-async def test_a_batch_of_unknown_fate_is_stored_once(tmp_path: Path, server: StateServer) -> None:
+async def test_a_batch_of_unknown_fate_is_stored_once(tmp_path, server):
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
         one.serve("a")
@@ -220,9 +208,7 @@ async def test_a_batch_of_unknown_fate_is_stored_once(tmp_path: Path, server: St
         assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 1
 
 
-async def test_the_stream_is_bounded_in_number_and_in_age(
-    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_stream_is_bounded_in_number_and_in_age(tmp_path, server, monkeypatch):
     monkeypatch.setattr(shared_decisions, "MAX_ENTRIES", 20)
     one = Replica(tmp_path / "one", server)
     async with running(one):
@@ -238,9 +224,7 @@ async def test_the_stream_is_bounded_in_number_and_in_age(
             assert client.xlen(KEY) < 20
 
 
-async def test_more_than_a_batch_is_published_and_imported_at_once(
-    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_than_a_batch_is_published_and_imported_at_once(tmp_path, server, monkeypatch):
     monkeypatch.setattr(shared_decisions, "BATCH", 7)
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
@@ -249,9 +233,7 @@ async def test_more_than_a_batch_is_published_and_imported_at_once(
         assert await two.ids() == await one.ids() == [str(number) for number in reversed(range(50))]
 
 
-async def test_a_server_whose_clock_is_behind_that_of_the_last_one_is_read_all_the_same(
-    tmp_path: Path, server: StateServer
-) -> None:
+async def test_a_server_whose_clock_is_behind_that_of_the_last_one_is_read_all_the_same(tmp_path, server):
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(two):
         await two.history.take([], "0-0", "9999999999999-0")
@@ -262,7 +244,7 @@ async def test_a_server_whose_clock_is_behind_that_of_the_last_one_is_read_all_t
         assert await two.ids() == ["a"]
 
 
-async def test_what_others_have_put_there_is_passed_over(tmp_path: Path, server: StateServer) -> None:
+async def test_what_others_have_put_there_is_passed_over(tmp_path, server):
     one = Replica(tmp_path / "one", server)
     with redis.Redis.from_url(server.url) as client:
         client.xadd(KEY, {"by": "x", "what": b"no parcel"})
@@ -278,7 +260,7 @@ async def test_what_others_have_put_there_is_passed_over(tmp_path: Path, server:
         assert (one.shared.problem, await one.ids()) == ("ResponseError", ["b", "a"])
 
 
-async def test_entries_wait_to_be_published_while_there_is_no_file(tmp_path: Path, server: StateServer) -> None:
+async def test_entries_wait_to_be_published_while_there_is_no_file(tmp_path, server):
     (tmp_path / "file").write_text("no folder")
     one = Replica(tmp_path / "file", server)
     async with running(one):

@@ -1,7 +1,5 @@
 """Spans: by the conventions, one for each request, and nothing at all when tracing is off."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -10,7 +8,6 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="the extra context-proxy[otel] is not installed")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra context-proxy[otel] is not installed")
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -20,7 +17,7 @@ from support.planners import TENANT, body, planner, run
 from proxy.config import SettingsError, load
 from proxy.config import settings as settings_module
 from proxy.core.overflow import Attempt, AttemptKind, VerdictKind
-from proxy.errors import ProxyError, UpstreamTimeout
+from proxy.errors import UpstreamTimeout
 from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.tracing import Tracer
@@ -30,21 +27,13 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+def spans(monkeypatch):
     for name in ("OTEL_SDK_DISABLED", "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_SAMPLER"):
         monkeypatch.delenv(name, raising=False)
     return InMemorySpanExporter()
 
 
-async def traced(
-    spans: InMemorySpanExporter,
-    content: bytes,
-    *headers: tuple[bytes, bytes],
-    error: ProxyError | None = None,
-    status: int = 200,
-    retried: bool = False,
-    route: str = "",
-) -> ReadableSpan:
+async def traced(spans, content, *headers, error=None, status=200, retried=False, route=""):
     addresses = {"": "https://api.example:8443/v1", "upstreams[0]": "https://other.example/v1"}
     recorder = Recorder(Metrics(), Tracer(addresses, SimpleSpanProcessor(spans)))
     with capture_logs():
@@ -68,13 +57,13 @@ async def traced(
     return span
 
 
-async def test_a_span_says_which_of_several_upstreams_has_served_it(spans: InMemorySpanExporter) -> None:
+async def test_a_span_says_which_of_several_upstreams_has_served_it(spans):
     span = await traced(spans, body(run(1)), route="upstreams[0]")
     served = {"context_proxy.route": "upstreams[0]", "server.address": "other.example", "server.port": 443}
     assert dict(span.attributes or {}).items() >= served.items()
 
 
-async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans: InMemorySpanExporter) -> None:
+async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans):
     span = await traced(spans, body(run(80), model="qwen3", max_tokens=100, stream=True))
     attributes = dict(span.attributes or {})
     assert (span.name, span.kind) == ("chat qwen3", SpanKind.CLIENT)
@@ -107,7 +96,7 @@ async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans: InMe
     assert "line 00" not in span.to_json(), "no content"
 
 
-async def test_the_span_hangs_on_the_clients(spans: InMemorySpanExporter) -> None:
+async def test_the_span_hangs_on_the_clients(spans):
     span = await traced(
         spans, body(run(1)), (b"traceparent", f"00-{TRACE}-{SPAN}-01".encode()), (b"authorization", b"k")
     )
@@ -118,11 +107,11 @@ async def test_the_span_hangs_on_the_clients(spans: InMemorySpanExporter) -> Non
 
 
 @pytest.mark.parametrize("sent", [b"nonsense", b"\xff\xfe", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"])
-async def test_a_parent_that_is_none_is_no_parent(spans: InMemorySpanExporter, sent: bytes) -> None:
+async def test_a_parent_that_is_none_is_no_parent(spans, sent):
     assert (await traced(spans, body(run(1)), (b"traceparent", sent))).parent is None
 
 
-async def test_what_went_wrong_is_an_error_with_its_code(spans: InMemorySpanExporter) -> None:
+async def test_what_went_wrong_is_an_error_with_its_code(spans):
     span = await traced(spans, body(run(1)), error=UpstreamTimeout("silent for 3 s"), retried=True)
     attributes = dict(span.attributes or {})
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "silent for 3 s")
@@ -130,13 +119,13 @@ async def test_what_went_wrong_is_an_error_with_its_code(spans: InMemorySpanExpo
     assert (attributes["context_proxy.attempts"], attributes["context_proxy.attempt_kind"]) == (2, "emergency")
 
 
-async def test_an_answer_that_refuses_is_an_error_of_its_span(spans: InMemorySpanExporter) -> None:
+async def test_an_answer_that_refuses_is_an_error_of_its_span(spans):
     span = await traced(spans, body(run(1)), status=429)
     assert dict(span.attributes or {})["error.type"] == "refused"
     assert span.status.status_code is StatusCode.ERROR
 
 
-async def test_a_name_that_is_no_text_and_none_at_all_do_no_harm(spans: InMemorySpanExporter) -> None:
+async def test_a_name_that_is_no_text_and_none_at_all_do_no_harm(spans):
     span = await traced(spans, body(run(1), model="m\ud800" + "x" * 1_000))
     assert span.name.startswith("chat m?x")
     assert len(span.name) < 300
@@ -144,9 +133,7 @@ async def test_a_name_that_is_no_text_and_none_at_all_do_no_harm(spans: InMemory
     assert (await traced(spans, body(run(1), model=""))).name == "chat"
 
 
-async def test_the_name_of_the_service_is_the_operators(
-    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_name_of_the_service_is_the_operators(spans, monkeypatch):
     monkeypatch.setenv("OTEL_SERVICE_NAME", "agents")
     assert (await traced(spans, body(run(1)))).resource.attributes["service.name"] == "agents"
 
@@ -162,12 +149,12 @@ assert not [name for name in sys.modules if name.startswith(ours)]
 """FastAPI loads OpenTelemetry's interface, which does nothing, by itself."""
 
 
-def test_nothing_of_it_is_loaded_when_it_is_off() -> None:
+def test_nothing_of_it_is_loaded_when_it_is_off():
     subprocess.run([sys.executable, "-c", OFF], check=True)
 
 
-def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
+def test_without_the_extra_the_start_says_what_to_install(monkeypatch):
+    def missing(name):
         raise ModuleNotFoundError(name)
 
     for find in (missing, lambda name: None):

@@ -1,7 +1,5 @@
 """The upstream on real sockets: what goes out, what comes back, and how it ends when something goes wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip
@@ -9,28 +7,16 @@ import inspect
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import http_exceptions
-from support.upstream.sockets import (
-    CHUNKED,
-    LAST_CHUNK,
-    OK,
-    Connection,
-    Request,
-    SocketServer,
-    answering,
-    chunk,
-    soon,
-)
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, OK, Request, SocketServer, answering, chunk, soon
 from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.config import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.upstream import Headers, Outgoing, Upstream, UpstreamResponse
+from proxy.shell.upstream import Outgoing, Upstream
 from proxy.shell.upstream import client as module
 from proxy.shell.upstream.client import LOOP_HEADER, end_to_end
 from proxy.shell.upstream.exchange import Exchange
@@ -39,7 +25,7 @@ SECRET = "sk-canary-5f1e"
 
 
 @contextlib.asynccontextmanager
-async def opened(base_url: str, **seconds: Any) -> AsyncIterator[Upstream]:
+async def opened(base_url, **seconds):
     upstream = Upstream(UpstreamSettings(base_url=base_url, **seconds))
     try:
         yield upstream
@@ -50,7 +36,7 @@ async def opened(base_url: str, **seconds: Any) -> AsyncIterator[Upstream]:
 class Taking:
     """Takes what arrives."""
 
-    def __init__(self, *, takes_chunks: bool = False) -> None:
+    def __init__(self, *, takes_chunks=False):
         self.is_ready = True
         self.takes_chunks = takes_chunks
         self.pieces: list[bytes] = []
@@ -58,33 +44,33 @@ class Taking:
         """Of those, the ones that came with their framing."""
         self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
 
-    def take(self, piece: bytes) -> None:
+    def take(self, piece):
         self.pieces.append(piece)
         self.arrived.put_nowait(piece)
 
-    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+    def chunk_writer(self, stop):
         del stop
         return self.write_chunk if self.takes_chunks else None
 
-    def write_chunk(self, chunk: bytes) -> None:
+    def write_chunk(self, chunk):
         self.take(chunk.partition(b"\r\n")[2][:-2])
 
-    def note_written(self, pieces: Sequence[bytes]) -> None:
+    def note_written(self, pieces):
         self.noted += pieces
 
 
-async def whole(answer: UpstreamResponse) -> bytes:
+async def whole(answer):
     try:
         return b"".join([piece async for piece in answer.chunks()])
     finally:
         await answer.aclose()
 
 
-async def whole_body(answer: UpstreamResponse) -> bytes:
+async def whole_body(answer):
     return b"".join([piece async for piece in answer.chunks()])
 
 
-async def post(upstream: Upstream, body: bytes | AsyncIterator[bytes] | None = b"{}", headers: Headers = []) -> bytes:  # noqa: B006 - never changed
+async def post(upstream, body=b"{}", headers=()):
     sent = Outgoing(body) if isinstance(body, bytes) else body
     return await whole(await upstream.send("POST", b"/chat/completions", headers, sent))
 
@@ -92,7 +78,7 @@ async def post(upstream: Upstream, body: bytes | AsyncIterator[bytes] | None = b
 # What goes out.
 
 
-async def test_a_request_goes_out_as_it_came() -> None:
+async def test_a_request_goes_out_as_it_came():
     seen: list[Request] = []
     headers = [(b"x-r", b"1"), (b"authorization", b"Bearer k"), (b"x-r", b"2"), (b"user-agent", b"me/1"), (b"te", b"x")]
     async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
@@ -106,9 +92,7 @@ async def test_a_request_goes_out_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", None), ("POST", b"{}"), ("DELETE", None), ("POST", b"")])
-async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_comes_back(
-    method: str, body: bytes | None
-) -> None:
+async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_comes_back(method, body):
     seen: list[Request] = []
     async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send(method, b"/x", [], None if body is None else Outgoing(body)))
@@ -120,21 +104,21 @@ async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_com
 @pytest.mark.parametrize(
     "target", [b"/a//b+c%2Fd?q=a+b%20c&x", b"/a/../b", b"/a/%2e%2e/b", b"/a|b?q='\"", b"/a?x=%zz&y=%c3%a9"]
 )
-async def test_path_and_query_are_not_normalised(target: bytes) -> None:
+async def test_path_and_query_are_not_normalised(target):
     seen: list[Request] = []
     async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send("GET", target, [], None))
     assert seen[0].line == b"GET /v1" + target + b" HTTP/1.1"
 
 
-async def test_bytes_that_no_url_may_hold_are_escaped() -> None:
+async def test_bytes_that_no_url_may_hold_are_escaped():
     seen: list[Request] = []
     async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send("GET", "/é".encode(), [], None))
     assert seen[0].line == b"GET /v1/%C3%A9 HTTP/1.1"
 
 
-async def test_the_bytes_of_headers_pass_both_ways() -> None:
+async def test_the_bytes_of_headers_pass_both_ways():
     seen: list[Request] = []
     answer = b"HTTP/1.1 200 OK\r\nx-v: caf\xe9\r\nx-w: caf\xc3\xa9\r\ncontent-length: 0\r\n\r\n"
     async with SocketServer(answering(answer, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
@@ -145,7 +129,7 @@ async def test_the_bytes_of_headers_pass_both_ways() -> None:
     assert found.headers[:2] == [(b"x-v", b"caf\xe9"), (b"x-w", b"caf\xc3\xa9")]
 
 
-async def test_a_large_body_goes_out_whole() -> None:
+async def test_a_large_body_goes_out_whole():
     seen: list[Request] = []
     body = bytes(range(256)) * 20_000
     async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
@@ -153,8 +137,8 @@ async def test_a_large_body_goes_out_whole() -> None:
     assert seen[0].body == body
 
 
-async def test_a_streamed_upload_keeps_its_length_when_it_was_announced() -> None:
-    async def pieces() -> AsyncIterator[bytes]:
+async def test_a_streamed_upload_keeps_its_length_when_it_was_announced():
+    async def pieces():
         for _ in range(3):
             yield b"abc"
 
@@ -167,11 +151,11 @@ async def test_a_streamed_upload_keeps_its_length_when_it_was_announced() -> Non
     assert seen[1].values(b"transfer-encoding") == [b"chunked"]
 
 
-async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads() -> None:
+async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads():
     taken = 0
     stalled = asyncio.Event()
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces():
         nonlocal taken
         for _ in range(1_000):
             taken += 65_536
@@ -179,7 +163,7 @@ async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads() -
             if taken > 60_000_000:
                 stalled.set()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         connection.writer.transport.pause_reading()  # type: ignore[attr-defined] # it is a transport for both ways
         await asyncio.Event().wait()
 
@@ -195,9 +179,7 @@ async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads() -
     assert not stalled.is_set()
 
 
-async def test_the_environments_proxy_is_named_where_it_fails_without_its_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_environments_proxy_is_named_where_it_fails_without_its_password(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, f"http://user:{SECRET}@127.0.0.1:9")
     async with opened("http://model.invalid/v1") as upstream:
@@ -208,7 +190,7 @@ async def test_the_environments_proxy_is_named_where_it_fails_without_its_passwo
 
 
 @pytest.mark.parametrize("scheme", ["http://", ""])
-async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(scheme, monkeypatch):
     seen: list[Request] = []
     async with SocketServer(answering(OK, seen=seen)) as scripted:
         for name in ("HTTP_PROXY", "http_proxy"):
@@ -225,7 +207,7 @@ async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(scheme: str, m
 # What comes back.
 
 
-async def test_repeated_headers_stay_and_no_cookie_is_kept() -> None:
+async def test_repeated_headers_stay_and_no_cookie_is_kept():
     seen: list[Request] = []
     answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
     script = answering(answer + b"content-length: 0\r\n\r\n", seen=seen)
@@ -240,7 +222,7 @@ async def test_repeated_headers_stay_and_no_cookie_is_kept() -> None:
     assert seen[1].values(b"cookie") == []
 
 
-async def test_compressed_answers_pass_as_they_are() -> None:
+async def test_compressed_answers_pass_as_they_are():
     packed = gzip.compress(b"hello")
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
     async with SocketServer(answering(head + packed)) as scripted, opened(scripted.base_url) as upstream:
@@ -249,7 +231,7 @@ async def test_compressed_answers_pass_as_they_are() -> None:
         assert await whole(answer) == packed
 
 
-async def test_redirects_are_the_clients_to_follow() -> None:
+async def test_redirects_are_the_clients_to_follow():
     answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n"
     async with SocketServer(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
         found = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
@@ -257,10 +239,10 @@ async def test_redirects_are_the_clients_to_follow() -> None:
     assert (found.status, (b"location", b"/else") in found.headers) == (307, True)
 
 
-async def test_each_event_arrives_before_the_next_is_sent() -> None:
+async def test_each_event_arrives_before_the_next_is_sent():
     taken: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED)
         for number in range(3):
@@ -279,7 +261,7 @@ async def test_each_event_arrives_before_the_next_is_sent() -> None:
     assert pieces == [b"data: 0\n\n", b"data: 1\n\n", b"data: 2\n\n"]
 
 
-async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> None:
+async def test_answers_without_a_body_end_at_once_and_keep_their_headers():
     script = answering(
         b"HTTP/1.1 204 No Content\r\n\r\n",
         b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n",
@@ -296,8 +278,8 @@ async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> No
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_server_that_hangs_up_at_once_gets_one_connection(method: str) -> None:
-    async def hang_up(_: Connection) -> None:
+async def test_a_server_that_hangs_up_at_once_gets_one_connection(method):
+    async def hang_up(_):
         """End, which closes."""
 
     async with SocketServer(hang_up) as server, opened(server.base_url) as upstream:
@@ -307,21 +289,21 @@ async def test_a_server_that_hangs_up_at_once_gets_one_connection(method: str) -
             assert server.connections == sends
 
 
-async def test_interim_answers_without_end_are_a_failure() -> None:
+async def test_interim_answers_without_end_are_a_failure():
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000
     async with SocketServer(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable):
             await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
 
 
-async def test_interim_answers_are_passed_over() -> None:
+async def test_interim_answers_are_passed_over():
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
     async with SocketServer(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         assert (answer.status, await whole(answer)) == (200, b"ok")
 
 
-async def test_64_kilobytes_of_headers_pass() -> None:
+async def test_64_kilobytes_of_headers_pass():
     lines = b"x-long: %b\r\n" % (b"v" * 60_000) + b"".join(b"x-%d: %b\r\n" % (n, b"v" * 50) for n in range(80))
     answer = b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 0\r\n\r\n"
     async with SocketServer(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
@@ -330,8 +312,8 @@ async def test_64_kilobytes_of_headers_pass() -> None:
     assert len(found.headers) == 82
 
 
-async def test_300_streams_run_at_once() -> None:
-    async def script(connection: Connection) -> None:
+async def test_300_streams_run_at_once():
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED)
         await connection.until_closed()
@@ -343,10 +325,10 @@ async def test_300_streams_run_at_once() -> None:
             await answer.aclose()
 
 
-async def test_a_slow_reader_holds_the_upstream_back() -> None:
+async def test_a_slow_reader_holds_the_upstream_back():
     sent = 0
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         nonlocal sent
         await connection.request()
         await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 80000000\r\n\r\n")
@@ -371,10 +353,10 @@ async def test_a_slow_reader_holds_the_upstream_back() -> None:
 
 
 @pytest.mark.parametrize("takes_chunks", [False, True], ids=["pieces", "chunks"])
-async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again(takes_chunks: bool) -> None:
+async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again(takes_chunks):
     taking, waiting = Taking(takes_chunks=takes_chunks), asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         for _ in range(2):
             await connection.request()
             await connection.send(CHUNKED)
@@ -397,11 +379,11 @@ async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again(t
     assert taking.noted == (taking.pieces if takes_chunks else [])
 
 
-async def test_what_there_is_no_room_for_waits_for_its_reader() -> None:
+async def test_what_there_is_no_room_for_waits_for_its_reader():
     taking, waiting, room = Taking(), asyncio.Event(), asyncio.Event()
     yielded: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED)
         await waiting.wait()
@@ -433,15 +415,15 @@ async def test_what_there_is_no_room_for_waits_for_its_reader() -> None:
     assert taking.pieces == [b"a", b"d"]
 
 
-async def test_what_cannot_be_taken_fails_its_reader_and_nothing_more_is_taken() -> None:
+async def test_what_cannot_be_taken_fails_its_reader_and_nothing_more_is_taken():
     waiting = asyncio.Event()
 
     class Refusing(Taking):
-        def take(self, piece: bytes) -> None:
+        def take(self, piece):
             super().take(piece)
             raise OSError("no")
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED)
         await waiting.wait()
@@ -459,10 +441,10 @@ async def test_what_cannot_be_taken_fails_its_reader_and_nothing_more_is_taken()
     assert len(taking.pieces) == 1
 
 
-async def test_leaving_what_is_taken_closes_the_connection_at_once() -> None:
+async def test_leaving_what_is_taken_closes_the_connection_at_once():
     taking, closed = Taking(), asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED + chunk(b"hi"))
         await connection.until_closed()
@@ -482,17 +464,17 @@ async def test_leaving_what_is_taken_closes_the_connection_at_once() -> None:
 # Connections.
 
 
-async def test_a_connection_is_used_again_after_a_whole_body() -> None:
+async def test_a_connection_is_used_again_after_a_whole_body():
     async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(3):
             assert await post(upstream) == b"ok"
         assert scripted.connections == 1
 
 
-async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon() -> None:
+async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon():
     ending = asyncio.Event()
 
-    async def lingering(connection: Connection) -> None:
+    async def lingering(connection):
         for _ in range(2):
             await connection.request()
             await connection.send(CHUNKED + chunk(b"data: [DONE]\n\n"))
@@ -513,11 +495,11 @@ async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon
 
 
 @pytest.mark.parametrize("what", ["more than a little", "nothing", "a reset"])
-async def test_what_is_left_of_a_body_is_not_read_for_long(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_left_of_a_body_is_not_read_for_long(what, monkeypatch):
     monkeypatch.setattr(module, "_DRAIN_SECONDS", 0.01 if what == "nothing" else PATIENCE_SECONDS)
     closed = asyncio.Event()
 
-    async def going_on(connection: Connection) -> None:
+    async def going_on(connection):
         await connection.request()
         await connection.send(CHUNKED + chunk(b"data: [DONE]\n\n"))
         if what == "a reset":
@@ -535,8 +517,8 @@ async def test_what_is_left_of_a_body_is_not_read_for_long(what: str, monkeypatc
         await soon(closed.wait())
 
 
-async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used() -> None:
-    async def script(connection: Connection) -> None:
+async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used():
+    async def script(connection):
         await connection.request()
         await connection.send(OK)
 
@@ -547,10 +529,10 @@ async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used(
         assert scripted.connections == 10
 
 
-async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(monkeypatch):
     sent = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         for _ in range(2):
             await connection.request()
             await connection.send(OK)
@@ -572,10 +554,10 @@ async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(mon
         assert scripted.connections == 2
 
 
-async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
+async def test_a_post_that_may_have_been_taken_is_not_sent_twice():
     requests = 0
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         nonlocal requests
         await connection.request()
         requests += 1
@@ -590,10 +572,10 @@ async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
     assert requests == 2
 
 
-async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_not_used_again() -> None:
+async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_not_used_again():
     answered = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.head()
         transport = connection.writer.transport
         transport.pause_reading()  # type: ignore[attr-defined] # the transport of a socket has it
@@ -612,7 +594,7 @@ async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_no
 
 
 @pytest.mark.parametrize("value", [b"Bearer k\r\nx-more: 1", b"Bearer k\n", b"\rk"])
-async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
+async def test_a_header_of_several_lines_is_not_sent(value):
     seen: list[Request] = []
     async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable):
@@ -621,7 +603,7 @@ async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1", "/openai/v1", "/v1/"])
-async def test_a_post_goes_below_the_base_url(path: str) -> None:
+async def test_a_post_goes_below_the_base_url(path):
     seen: list[Request] = []
     async with (
         SocketServer(answering(OK, seen=seen)) as scripted,
@@ -632,10 +614,10 @@ async def test_a_post_goes_below_the_base_url(path: str) -> None:
     assert seen[0].values(b"host") == [b"127.0.0.1:%d" % scripted.port]
 
 
-async def test_giving_up_before_the_head_closes_the_connection_at_once() -> None:
+async def test_giving_up_before_the_head_closes_the_connection_at_once():
     taken, closed = asyncio.Event(), asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         taken.set()
         await connection.until_closed()
@@ -650,10 +632,10 @@ async def test_giving_up_before_the_head_closes_the_connection_at_once() -> None
             await sending
 
 
-async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once() -> None:
+async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once():
     closed = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED + chunk(b"hi"))
         await connection.until_closed()
@@ -666,14 +648,14 @@ async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once() -
         await soon(closed.wait())
 
 
-async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_distinguished_and_closes_the_connection() -> None:
+async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_distinguished_and_closes_the_connection():
     closed = asyncio.Event()
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces():
         yield b"abc"
         raise ClientLeft("gone")
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.head()
         await connection.until_closed()
         closed.set()
@@ -693,17 +675,13 @@ async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_distinguished
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize(
     "head",
-    [
-        CHUNKED + b"2\r\nhi\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi",
-        b"HTTP/1.1 200 OK\r\n\r\nhi",
-    ],
+    [CHUNKED + b"2\r\nhi\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi", b"HTTP/1.1 200 OK\r\n\r\nhi"],
     ids=["chunked", "length", "until-closed"],
 )
-async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: bytes, reset: bool, is_taken: bool) -> None:
+async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head, reset, is_taken):
     seen = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(head)
         await seen.wait()
@@ -738,8 +716,8 @@ INVALID = "its response is not valid HTTP"
     [b"", b"SMTP ready\r\n\r\n", b"HTTP/1.1 200 OK\r\nbad header " + SECRET.encode() + b"\r\n\r\n", b"HTTP/1.1 200"],
     ids=["nothing", "no http", "broken header", "half a line"],
 )
-async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer: bytes) -> None:
-    async def script(connection: Connection) -> None:
+async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer):
+    async def script(connection):
         await connection.request()
         await connection.send(answer)
 
@@ -752,7 +730,7 @@ async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer: by
     assert caught.value.message.endswith("it closed the connection" if answer in (b"", b"HTTP/1.1 200") else INVALID)
 
 
-async def test_a_closed_port_is_unreachable_and_says_so() -> None:
+async def test_a_closed_port_is_unreachable_and_says_so():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         async with opened(f"http://127.0.0.1:{bound.getsockname()[1]}/v1") as upstream:
@@ -761,28 +739,26 @@ async def test_a_closed_port_is_unreachable_and_says_so() -> None:
     assert SECRET not in caught.value.message
 
 
-async def test_a_name_that_does_not_exist_is_unreachable() -> None:
+async def test_a_name_that_does_not_exist_is_unreachable():
     async with opened("http://model.invalid/v1") as upstream:
         with pytest.raises(UpstreamUnreachable, match=r"the upstream http://model\.invalid cannot be reached"):
             await post(upstream)
 
 
-def resolving(monkeypatch: pytest.MonkeyPatch, look_up: Callable[[], int]) -> None:
+def resolving(monkeypatch, look_up):
     """A name whose look-up gives a port of this machine."""
 
-    def found(*_: object) -> list[tuple[Any, ...]]:
+    def found(*_):
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", look_up()))]
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
 
 
-def port_of(scripted: SocketServer) -> int:
+def port_of(scripted):
     return int(scripted.base_url.split(":")[2].partition("/")[0])
 
 
-async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_connection(monkeypatch):
     async with SocketServer(answering(OK)) as scripted:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
@@ -792,11 +768,11 @@ async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_co
                 assert await post(upstream) == b"ok"
 
 
-async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(monkeypatch):
     monkeypatch.setattr(module, "_LOOK_UP_SECONDS", 0.05)
     hangs = threading.Event()
 
-    def hang() -> int:
+    def hang():
         hangs.wait(PATIENCE_SECONDS)
         return 0
 
@@ -810,20 +786,17 @@ async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(mon
             hangs.set()
 
 
-async def test_plain_http_behind_https_is_unreachable() -> None:
-    async def script(connection: Connection) -> None:
+async def test_plain_http_behind_https_is_unreachable():
+    async def script(connection):
         await connection.reader.read(1)
         await connection.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    async with (
-        SocketServer(script) as scripted,
-        opened(scripted.base_url.replace("http:", "https:")) as upstream,
-    ):
+    async with SocketServer(script) as scripted, opened(scripted.base_url.replace("http:", "https:")) as upstream:
         with pytest.raises(UpstreamUnreachable):
             await post(upstream)
 
 
-async def test_a_connection_that_is_not_taken_is_a_timeout() -> None:
+async def test_a_connection_that_is_not_taken_is_a_timeout():
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         address = full.getsockname()
         waiting = [socket.socket() for _ in range(3)]
@@ -840,27 +813,24 @@ async def test_a_connection_that_is_not_taken_is_a_timeout() -> None:
                 one.close()
 
 
-async def test_no_first_byte_is_a_timeout_and_closes_the_connection() -> None:
+async def test_no_first_byte_is_a_timeout_and_closes_the_connection():
     closed = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.until_closed()
         closed.set()
 
-    async with (
-        SocketServer(script) as scripted,
-        opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
-    ):
+    async with SocketServer(script) as scripted, opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream:
         with pytest.raises(UpstreamTimeout, match=r"no response within 0\.05 s"):
             await post(upstream)
         await soon(closed.wait())
 
 
-async def test_each_request_has_a_time_of_its_own_for_its_first_byte() -> None:
+async def test_each_request_has_a_time_of_its_own_for_its_first_byte():
     waiting, answering = asyncio.Barrier(3), asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await waiting.wait()
         await answering.wait()
@@ -883,7 +853,7 @@ async def test_each_request_has_a_time_of_its_own_for_its_first_byte() -> None:
         assert exchanges._clock is None
 
 
-async def test_of_idle_connections_those_are_closed_that_are_too_old() -> None:
+async def test_of_idle_connections_those_are_closed_that_are_too_old():
     async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         await asyncio.gather(post(upstream), post(upstream))
         exchanges = upstream._exchanges
@@ -903,8 +873,8 @@ async def test_of_idle_connections_those_are_closed_that_are_too_old() -> None:
         assert exchanges._sweep is None
 
 
-async def test_the_wait_for_an_answer_begins_when_the_upload_is_done() -> None:
-    async def pieces() -> AsyncIterator[bytes]:
+async def test_the_wait_for_an_answer_begins_when_the_upload_is_done():
+    async def pieces():
         for _ in range(3):
             let_pass(PATIENCE_SECONDS)
             await asyncio.sleep(0.001)
@@ -917,34 +887,28 @@ async def test_the_wait_for_an_answer_begins_when_the_upload_is_done() -> None:
         assert await post(upstream, pieces()) == b"ok"
 
 
-async def test_no_first_byte_after_a_streamed_upload_is_a_timeout_too() -> None:
-    async def pieces() -> AsyncIterator[bytes]:
+async def test_no_first_byte_after_a_streamed_upload_is_a_timeout_too():
+    async def pieces():
         yield b"abc"
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.until_closed()
 
-    async with (
-        SocketServer(script) as scripted,
-        opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
-    ):
+    async with SocketServer(script) as scripted, opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream:
         async with asyncio.timeout(PATIENCE_SECONDS):
             with pytest.raises(UpstreamTimeout):
                 await post(upstream, pieces())
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["read", "taken"])
-async def test_silence_in_the_middle_is_a_timeout(is_taken: bool) -> None:
-    async def script(connection: Connection) -> None:
+async def test_silence_in_the_middle_is_a_timeout(is_taken):
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED + chunk(b"hi"))
         await connection.until_closed()
 
-    async with (
-        SocketServer(script) as scripted,
-        opened(scripted.base_url, idle_timeout_seconds=0.05) as upstream,
-    ):
+    async with SocketServer(script) as scripted, opened(scripted.base_url, idle_timeout_seconds=0.05) as upstream:
         answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         if is_taken:
             answer.hand_to(Taking())
@@ -952,10 +916,10 @@ async def test_silence_in_the_middle_is_a_timeout(is_taken: bool) -> None:
             await whole(answer)
 
 
-async def test_the_time_that_a_slow_reader_takes_is_no_silence() -> None:
+async def test_the_time_that_a_slow_reader_takes_is_no_silence():
     more = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         await connection.send(CHUNKED + chunk(b"a"))
         await more.wait()
@@ -975,14 +939,14 @@ async def test_the_time_that_a_slow_reader_takes_is_no_silence() -> None:
     assert found == [b"a", b"b"]
 
 
-def _made(kind: type[BaseException]) -> BaseException:
+def _made(kind):
     """An exception of a class whose constructor is not known, with a secret in it."""
     found = kind.__new__(kind, SECRET)
     BaseException.__init__(found, SECRET)
     return found
 
 
-def _errors_of_the_client() -> Iterator[type[BaseException]]:
+def _errors_of_the_client():
     for place in (aiohttp, http_exceptions):
         for _, found in inspect.getmembers(place, inspect.isclass):
             of_requests = found.__name__ != "EofStream" and not found.__name__.startswith(("WS", "WebSocket"))
@@ -997,12 +961,10 @@ WAYS = [("POST", b"{}"), ("GET", None)]
 
 @pytest.mark.parametrize(("method", "body"), WAYS)
 @pytest.mark.parametrize("kind", sorted(set(_errors_of_the_client()), key=str))
-async def test_every_error_of_the_client_library_becomes_one_of_ours(
-    kind: type[BaseException], method: str, body: bytes | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_error_of_the_client_library_becomes_one_of_ours(kind, method, body, monkeypatch):
     failed = 0
 
-    async def failing(*_: object, **__: object) -> None:
+    async def failing(*_, **__):
         nonlocal failed
         failed += 1
         raise _made(kind)
@@ -1017,7 +979,7 @@ async def test_every_error_of_the_client_library_becomes_one_of_ours(
     assert isinstance(caught.value, ProxyError)
 
 
-def test_headers_about_the_connection_are_left_out() -> None:
+def test_headers_about_the_connection_are_left_out():
     headers = [(b"connection", b"close, X-A"), (b"connection", b"x-b"), (b"x-a", b"1"), (b"X-b", b"2"), (b"x-c", b"3")]
     assert end_to_end([(name.lower(), value) for name, value in headers]) == [(b"x-c", b"3")]
     assert end_to_end([(b"transfer-encoding", b"chunked"), (b"upgrade", b"h2c"), (b"accept", b"*")]) == [
@@ -1025,5 +987,5 @@ def test_headers_about_the_connection_are_left_out() -> None:
     ]
 
 
-def test_local_upstreams_are_let_go_before_they_close() -> None:
+def test_local_upstreams_are_let_go_before_they_close():
     assert module._LOCAL_IDLE_SECONDS < 5 < module._HOSTED_IDLE_SECONDS < 60

@@ -1,9 +1,7 @@
 """Bytes that bypass the parser are the same as through it, whatever happens in between."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from aiohttp.client_proto import ResponseHandler
@@ -20,31 +18,31 @@ END = b"0\r\n\r\n"
 class Socket(asyncio.Transport):
     """The side of the upstream."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.protocol: asyncio.BaseProtocol | None = None
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+    def set_protocol(self, protocol):
         self.protocol = protocol
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
+    def get_protocol(self):
         assert self.protocol is not None
         return self.protocol
 
-    def pause_reading(self) -> None:
+    def pause_reading(self):
         pass
 
-    def resume_reading(self) -> None:
+    def resume_reading(self):
         pass
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
 class Client:
     """Takes pieces, and chunks with their framing."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.is_ready = True
         self.takes_chunks = True
         self.fails = False
@@ -56,23 +54,23 @@ class Client:
         self.noted: list[bytes] = []
         self.stop: Callable[[], None] = lambda: None
 
-    def take(self, piece: bytes) -> None:
+    def take(self, piece):
         self.got += piece
         self.noted.append(piece)
 
-    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+    def chunk_writer(self, stop):
         self.stop = stop
         return self._write if self.takes_chunks and self.is_ready else None
 
-    def note_written(self, pieces: Sequence[bytes]) -> None:
+    def note_written(self, pieces):
         self.noted += pieces
 
-    def fill(self) -> None:
+    def fill(self):
         """There is no room any more."""
         self.is_ready = False
         self.stop()
 
-    def _write(self, chunk: bytes) -> None:
+    def _write(self, chunk):
         if self.fails:
             raise OSError("no")
         size, _, rest = chunk.partition(b"\r\n")
@@ -86,7 +84,7 @@ class Client:
 class Exchanged:
     """A response whose head has arrived, and its reader."""
 
-    def __init__(self, head: bytes = HEAD) -> None:
+    def __init__(self, head=HEAD):
         self.socket, self.client = Socket(), Client()
         self.protocol = ResponseHandler(asyncio.get_running_loop())
         self.protocol.connection_made(self.socket)
@@ -100,10 +98,10 @@ class Exchanged:
         """Whether the reader waits for something."""
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self):
         self.tap.begin(self.content, self.client, self.read_bytes)
 
-    def read(self) -> None:
+    def read(self):
         """Counts the reader's steps while a caller waits for it."""
         self.tap.end()
         self.read_bytes = self.tap.read_bytes
@@ -114,18 +112,18 @@ class Exchanged:
         if not self.content.is_eof() and self.client.is_ready:
             self.begin()
 
-    def arrive(self, *pieces: bytes) -> None:
+    def arrive(self, *pieces):
         for piece in pieces:
             self.tap.data_received(piece)
             if self.tap.over.done():
                 self.read()
 
 
-def chunk(body: bytes) -> bytes:
+def chunk(body):
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 
-async def test_a_whole_chunk_passes_the_parser_by_with_its_framing() -> None:
+async def test_a_whole_chunk_passes_the_parser_by_with_its_framing():
     found = Exchanged()
     found.arrive(chunk(b"data: 1\n\n"), chunk(b"data: 2\n\n"), END)
     assert (found.client.got, found.client.chunks) == (b"data: 1\n\ndata: 2\n\n", 2)
@@ -134,7 +132,7 @@ async def test_a_whole_chunk_passes_the_parser_by_with_its_framing() -> None:
     assert found.client.noted == [b"data: 1\n\n", b"data: 2\n\n"]
 
 
-async def test_what_is_written_is_noted_soon_and_at_the_latest_when_it_is_over() -> None:
+async def test_what_is_written_is_noted_soon_and_at_the_latest_when_it_is_over():
     found = Exchanged()
     for count in range(100):
         found.arrive(chunk(b"%d" % count))
@@ -148,20 +146,20 @@ async def test_what_is_written_is_noted_soon_and_at_the_latest_when_it_is_over()
     [b"5", b"5\r\n", b"5\r\nhel", b"5\r\nhello", b"5\r\nhello\r", b"5\r\nhello\r\n5"],
     ids=["size", "no body", "half a body", "no line end", "half a line end", "the next size"],
 )
-async def test_nothing_passes_a_parser_by_that_is_in_the_middle_of_a_chunk(begun: bytes) -> None:
+async def test_nothing_passes_a_parser_by_that_is_in_the_middle_of_a_chunk(begun):
     found = Exchanged()
     found.arrive(begun)
     assert found.tap._write is None
 
 
-async def test_nothing_passes_a_parser_by_that_has_found_something_else_than_arrived() -> None:
+async def test_nothing_passes_a_parser_by_that_has_found_something_else_than_arrived():
     found = Exchanged()
     found.content.total_bytes = found.read_bytes = 1
     found.begin()
     assert found.tap._write is None
 
 
-async def test_chunks_within_a_chunk_are_its_content() -> None:
+async def test_chunks_within_a_chunk_are_its_content():
     inner = chunk(b"hello")
     found = Exchanged()
     outer = chunk(inner * 2 + b"!")
@@ -169,7 +167,7 @@ async def test_chunks_within_a_chunk_are_its_content() -> None:
     assert (found.client.got, found.client.chunks) == (inner * 2 + b"!end", 1)
 
 
-async def test_several_chunks_in_one_read_pass_the_parser_by_up_to_what_is_no_whole_chunk() -> None:
+async def test_several_chunks_in_one_read_pass_the_parser_by_up_to_what_is_no_whole_chunk():
     found = Exchanged()
     found.arrive(chunk(b"a") + chunk(b"b"), chunk(b"c") + chunk(b"d") + b"1\r\n", b"e\r\n", chunk(b"f") + END)
     assert (found.client.got, found.client.chunks) == (b"abcdef", 5)
@@ -177,7 +175,7 @@ async def test_several_chunks_in_one_read_pass_the_parser_by_up_to_what_is_no_wh
     assert found.content.is_eof()
 
 
-async def test_of_several_chunks_those_wait_for_the_reader_that_there_is_no_room_for() -> None:
+async def test_of_several_chunks_those_wait_for_the_reader_that_there_is_no_room_for():
     found = Exchanged()
     found.client.fills_at = 2
     found.tap.data_received(b"".join(map(chunk, (b"a", b"b", b"c", b"d"))))
@@ -187,21 +185,21 @@ async def test_of_several_chunks_those_wait_for_the_reader_that_there_is_no_room
     assert found.client.got == b"abcd"
 
 
-async def test_a_chunk_whose_line_end_is_missing_is_an_error_as_ever() -> None:
+async def test_a_chunk_whose_line_end_is_missing_is_an_error_as_ever():
     found = Exchanged()
     found.tap.data_received(b"5\r\nhelloxx")
     assert found.protocol.exception() is not None
     assert found.client.chunks == 0
 
 
-async def test_a_client_that_takes_no_chunks_gets_pieces() -> None:
+async def test_a_client_that_takes_no_chunks_gets_pieces():
     found = Exchanged()
     found.client.takes_chunks = False
     found.arrive(b"1\r\n", b"a\r\n", chunk(b"b"), END)
     assert (found.client.got, found.client.chunks) == (b"ab", 0)
 
 
-async def test_a_chunk_that_there_is_no_room_for_waits_for_the_reader() -> None:
+async def test_a_chunk_that_there_is_no_room_for_waits_for_the_reader():
     found = Exchanged()
     found.arrive(chunk(b"a"))
     found.client.fill()
@@ -215,7 +213,7 @@ async def test_a_chunk_that_there_is_no_room_for_waits_for_the_reader() -> None:
     assert found.client.chunks == 2
 
 
-async def test_a_write_that_fails_fails_the_reader_and_nothing_more_is_written() -> None:
+async def test_a_write_that_fails_fails_the_reader_and_nothing_more_is_written():
     found = Exchanged()
     found.client.fails = True
     found.tap.data_received(chunk(b"a"))
@@ -225,7 +223,7 @@ async def test_a_write_that_fails_fails_the_reader_and_nothing_more_is_written()
     assert (found.client.got, found.client.noted) == (b"", [])
 
 
-async def test_a_connection_that_is_lost_ends_the_taking() -> None:
+async def test_a_connection_that_is_lost_ends_the_taking():
     found = Exchanged()
     found.arrive(chunk(b"a"))
     found.tap.connection_lost(None)
@@ -234,7 +232,7 @@ async def test_a_connection_that_is_lost_ends_the_taking() -> None:
     assert found.content.exception() is not None
 
 
-async def test_a_connection_keeps_its_tap_and_each_exchange_begins_anew() -> None:
+async def test_a_connection_keeps_its_tap_and_each_exchange_begins_anew():
     found = Exchanged()
     found.arrive(chunk(b"a"), END)
     assert Tap.of(found.protocol, found.socket) is found.tap is found.socket.protocol
@@ -246,7 +244,7 @@ async def test_a_connection_keeps_its_tap_and_each_exchange_begins_anew() -> Non
     assert (found.client.got, found.client.chunks) == (b"abc", 3)
 
 
-async def test_between_two_exchanges_everything_is_the_http_clients() -> None:
+async def test_between_two_exchanges_everything_is_the_http_clients():
     found = Exchanged()
     found.arrive(chunk(b"a"), END)
     before = found.client.got
@@ -265,16 +263,14 @@ async def test_between_two_exchanges_everything_is_the_http_clients() -> None:
     ),
     st.data(),
 )
-def test_however_a_body_is_cut_into_reads_the_client_gets_it_all_in_order(
-    bodies: list[bytes], data: st.DataObject
-) -> None:
+def test_however_a_body_is_cut_into_reads_the_client_gets_it_all_in_order(bodies, data):
     reported = b"".join([*map(chunk, bodies), END])
     ends = [len(b"".join(map(chunk, bodies[:count]))) for count in range(1, len(bodies) + 1)]
     at_ends = data.draw(st.sets(st.sampled_from(ends)))
     cuts = sorted(at_ends | data.draw(st.sets(st.integers(1, len(reported)), max_size=5)) | {len(reported)})
     full = data.draw(st.sets(st.sampled_from(cuts)))
 
-    async def run() -> None:
+    async def run():
         found = Exchanged()
         at = 0
         for cut in cuts:
@@ -302,7 +298,7 @@ BODIES = st.lists(
 )
 
 
-def followed(*pieces: bytes) -> Chunks:
+def followed(*pieces):
     chunks = Chunks()
     for piece in pieces:
         chunks.follow(piece)
@@ -310,9 +306,7 @@ def followed(*pieces: bytes) -> Chunks:
 
 
 @given(BODIES, st.data(), st.sampled_from([b"", CONTINUE, CONTINUE * 2]))
-def test_chunks_begin_where_the_one_before_ends_however_the_bytes_are_cut(
-    bodies: list[bytes], data: st.DataObject, interim: bytes
-) -> None:
+def test_chunks_begin_where_the_one_before_ends_however_the_bytes_are_cut(bodies, data, interim):
     heads = interim + EVENTS_HEAD
     reported = heads + b"".join(map(chunk, bodies))
     starts = {len(heads) + len(b"".join(map(chunk, bodies[:count]))) for count in range(len(bodies) + 1)}
@@ -356,7 +350,7 @@ def test_chunks_begin_where_the_one_before_ends_however_the_bytes_are_cut(
         EVENTS_HEAD + b"5\r\nhello\r\nHTTP/1.1",
     ],
 )
-def test_what_is_unusual_is_not_followed(head: bytes) -> None:
+def test_what_is_unusual_is_not_followed(head):
     chunks = followed(head)
     for more in (b"", b"\r\n", b"\r\n\r\n", EVENTS_HEAD, chunk(b"hello"), chunk(b"hello")):
         chunks.follow(more)
@@ -364,13 +358,13 @@ def test_what_is_unusual_is_not_followed(head: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [b"5", b"05", b"00000005"])
-def test_a_size_may_have_zeros_before_it(size: bytes) -> None:
+def test_a_size_may_have_zeros_before_it(size):
     chunks = followed(EVENTS_HEAD, size, b"\r\nhello\r\n")
     assert (chunks.is_at_start, chunks.body_bytes) == (True, 5)
 
 
 @given(st.integers(1, LONGEST_CHUNK))
-def test_the_length_of_a_whole_chunk_determines_how_it_begins(size: int) -> None:
+def test_the_length_of_a_whole_chunk_determines_how_it_begins(size):
     whole = chunk(b"x" * size)
     line = SIZE_LINES[len(whole)]
     if len(whole) <= LONGEST_CHUNK:
@@ -381,7 +375,7 @@ def test_the_length_of_a_whole_chunk_determines_how_it_begins(size: int) -> None
 
 
 @given(st.binary(max_size=9), st.binary(min_size=1, max_size=40), st.binary(max_size=9), st.integers(0, 60))
-def test_a_chunk_is_found_whole_or_not_at_all(before: bytes, body: bytes, after: bytes, cut: int) -> None:
+def test_a_chunk_is_found_whole_or_not_at_all(before, body, after, cut):
     data = (before + chunk(body) + after)[: len(before) + cut]
     whole = cut >= len(chunk(body))
     assert chunk_at(data, len(before)) == (chunk(body) if whole else b"")
@@ -390,11 +384,11 @@ def test_a_chunk_is_found_whole_or_not_at_all(before: bytes, body: bytes, after:
 @pytest.mark.parametrize(
     "data", [b"", b"0\r\n\r\n", b"05\r\nhello\r\n", b"A\r\n0123456789\r\n", b"5\r\nhelloxx", b"5;a\r\n"]
 )
-def test_what_is_unusual_is_no_chunk(data: bytes) -> None:
+def test_what_is_unusual_is_no_chunk(data):
     assert chunk_at(data, 0) == b""
 
 
-def test_for_no_length_there_is_a_line_that_says_another_size() -> None:
+def test_for_no_length_there_is_a_line_that_says_another_size():
     for length in range(1, LONGEST_CHUNK + 100):
         line = SIZE_LINES[length]
         assert line == () or (int(line, 16) > 0 and len(chunk(b"x" * int(line, 16))) == length)

@@ -1,11 +1,8 @@
 """Resource usage of real process trees."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -33,7 +30,7 @@ child.communicate(b"\\n")
 
 
 @pytest.fixture
-def parent() -> Iterator[tuple[int, int]]:
+def parent():
     """The pids of a parent and of its living child."""
     with subprocess.Popen([sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -41,31 +38,27 @@ def parent() -> Iterator[tuple[int, int]]:
         process.communicate(b"\n")
 
 
-def test_threads_children_and_children_that_ended_all_count(parent: tuple[int, int]) -> None:
+def test_threads_children_and_children_that_ended_all_count(parent):
     pid, child = parent
-
     assert list(family(pid)) == [pid, child]
     assert cpu_seconds(child) >= 0.2
     # 0.05 of a thread that is over, 0.2 of a child that ended (in ticks of a hundredth), 0.2 of one that lives.
     assert cpu_seconds(pid) >= 0.05 + 0.18 + 0.2
 
 
-def test_memory_is_that_of_the_whole_family(parent: tuple[int, int]) -> None:
+def test_memory_is_that_of_the_whole_family(parent):
     pid, child = parent
-
     assert resident_bytes(pid) > resident_bytes(child) > 1_000_000
 
 
-def test_a_process_that_is_gone_has_used_nothing_and_raises_nothing() -> None:
+def test_a_process_that_is_gone_has_used_nothing_and_raises_nothing():
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-
     assert cpu_seconds(process.pid) == 0.0
     assert resident_bytes(process.pid) == 0
 
 
-def test_our_own_clock_is_read_like_any_other() -> None:
+def test_our_own_clock_is_read_like_any_other():
     before = cpu_seconds(os.getpid())
     sum(range(200_000))
-
     assert cpu_seconds(os.getpid()) > before > 0

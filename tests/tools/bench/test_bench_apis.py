@@ -1,9 +1,6 @@
 """The same request in each API has the same words, and its response is one that the proxy knows as such."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -21,7 +18,7 @@ _CHECKSUM = "fp_0123abcd"
 _WIRES: list[tuple[Api, Wire]] = [(CHAT, CHAT_COMPLETIONS), (MESSAGES, MESSAGES_WIRE), (RESPONSES, RESPONSES_WIRE)]
 
 
-def _conversation() -> dict[str, Any]:
+def _conversation():
     found: dict[str, Any] = json.loads(next(new_conversations(30_000, model="m", seed=1)))
     return found
 
@@ -33,11 +30,8 @@ def _conversation() -> dict[str, Any]:
         (RESPONSES, chat_as_responses.request_as_chat, valid_responses.complaints),
     ],
 )
-def test_a_translated_conversation_is_valid_and_has_the_same_words(
-    api: Api, back: Callable[[Any], Any], complaints: Callable[[Any], list[str]]
-) -> None:
+def test_a_translated_conversation_is_valid_and_has_the_same_words(api, back, complaints):
     request = api.request(_conversation())
-
     assert complaints(request) == []
     kept = json.dumps(back(request))
     for message in _conversation()["messages"]:
@@ -45,9 +39,8 @@ def test_a_translated_conversation_is_valid_and_has_the_same_words(
 
 
 @pytest.mark.parametrize(("api", "wire"), _WIRES)
-def test_the_proxy_sees_as_many_messages_in_each_api(api: Api, wire: Wire) -> None:
+def test_the_proxy_sees_as_many_messages_in_each_api(api, wire):
     request = wire.parse(json.dumps(api.request(_conversation())).encode())
-
     head = 1 if api is MESSAGES else 0  # there the system text is no message
     assert len(request.conversation) == len(_conversation()["messages"]) - head
     assert len(wire.tool_names(wire.tools(request))) == 3
@@ -55,17 +48,15 @@ def test_the_proxy_sees_as_many_messages_in_each_api(api: Api, wire: Wire) -> No
 
 
 @pytest.mark.parametrize("api", APIS.values())
-def test_a_stream_is_requested_with_its_number_of_words(api: Api) -> None:
+def test_a_stream_is_requested_with_its_number_of_words(api):
     request = api.request(json.loads(next(chat(100, model="m", events=7, seed=1))))
-
     assert request["stream"] is True
     assert 7 in (request.get("max_tokens"), request.get("max_output_tokens"))
 
 
 @pytest.mark.parametrize(("api", "wire"), _WIRES)
-def test_the_proxy_takes_each_response_for_a_whole_one(api: Api, wire: Wire) -> None:
+def test_the_proxy_takes_each_response_for_a_whole_one(api, wire):
     whole, stream = api.response(_CHECKSUM), api.events(_CHECKSUM, 5)
-
     assert TEXT in json.dumps(json.loads(whole))
     assert wire.is_plainly_a_reply(whole)
     assert wire.counted(whole) is not None
@@ -76,7 +67,7 @@ def test_the_proxy_takes_each_response_for_a_whole_one(api: Api, wire: Wire) -> 
     assert all(_CHECKSUM.encode() in one for one in (whole, stream[0]))
 
 
-def test_a_conversation_that_is_sent_again_is_the_same_in_each_api() -> None:
+def test_a_conversation_that_is_sent_again_is_the_same_in_each_api():
     for api in (MESSAGES, RESPONSES):
         first, second = islice(WORKLOADS[f"conversation_200kb_again_{api.name}"].bodies(1), 2)
         assert first == second

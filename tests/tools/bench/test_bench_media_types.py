@@ -1,13 +1,9 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tools.bench import media_types
 
 
-def test_files_are_counted_by_type_and_misses_are_named(tmp_path: Path, monkeypatch, capsys):
+def test_files_are_counted_by_type_and_misses_are_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.gif").write_bytes(b"GIF89a\x01\0\x01\0\x80\0\0;")
     (tmp_path / "b.png").write_bytes(b"no picture")
     (tmp_path / "c.csv").write_bytes(b"a,b\n")

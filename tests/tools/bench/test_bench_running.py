@@ -1,10 +1,7 @@
 """Every started process ends with all its children, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from tools.bench.contenders import Contender, with_workers
 from tools.bench.running import DidNotStart, child, proxy, upstream
 
 
-def _alive(pid: int) -> bool:
+def _alive(pid):
     """Whether it runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -35,13 +32,11 @@ signal.pause()
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit])
-def test_a_stubborn_child_and_its_child_end_with_the_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaving: type[BaseException]
-) -> None:
+def test_a_stubborn_child_and_its_child_end_with_the_block(tmp_path, monkeypatch, leaving):
     monkeypatch.setattr("tools.bench.running._LAST_WORDS_SECONDS", 0.1)
     pids = []
 
-    def leave_in_the_middle() -> None:
+    def leave_in_the_middle():
         with child([sys.executable, "-c", _STUBBORN], folder=tmp_path) as process:
             while not (tmp_path / "log").read_text().endswith("\n"):
                 time.sleep(0.01)
@@ -51,25 +46,23 @@ def test_a_stubborn_child_and_its_child_end_with_the_block(
 
     with pytest.raises(leaving):
         leave_in_the_middle()
-
     wait_until(lambda: not any(map(_alive, pids)))  # the kernel may still carry out the signal
 
 
-def _python(code: str) -> Callable[[int, int, Path], list[str]]:
+def _python(code):
     return lambda port, _, folder: [sys.executable, "-c", code, str(port), str(folder)]
 
 
-def test_a_proxy_that_ends_at_once_is_reported_with_its_last_words() -> None:
+def test_a_proxy_that_ends_at_once_is_reported_with_its_last_words():
     hopeless = Contender("hopeless", "1", _python("print('no such flag')"))
-
     with upstream() as model, pytest.raises(DidNotStart, match="no such flag"), proxy(hopeless, model.port):
         pass
 
 
-def test_the_folder_of_a_contender_goes_away_with_it() -> None:
+def test_the_folder_of_a_contender_goes_away_with_it():
     folders: list[Path] = []
 
-    def command(port: int, _: int, folder: Path) -> list[str]:
+    def command(port, _, folder):
         folders.append(folder)
         (folder / "kept").mkdir()
         return [sys.executable, "-m", "tools.bench.upstream", str(port)]
@@ -77,26 +70,22 @@ def test_the_folder_of_a_contender_goes_away_with_it() -> None:
     with proxy(Contender("plain", "1", command), 0) as running:
         assert folders[0].exists()
         assert running.start_seconds > 0
-
     assert not folders[0].exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_several_workers_are_so_many_processes_behind_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_workers_are_so_many_processes_behind_one_port(monkeypatch):
     monkeypatch.setattr("tools.bench.running._LAST_WORDS_SECONDS", 0.1)
     one, two = with_workers(1), with_workers(2)
-
     assert one.name != two.name
     with upstream() as model, proxy(two, model.port) as running:
         commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(running.pid)]
         assert sum(b"spawn_main" in command for command in commands) == 2
 
 
-def test_proxies_of_the_environment_are_not_between_us(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_proxies_of_the_environment_are_not_between_us(monkeypatch, tmp_path):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     show = "import os; print(sorted(name for name in os.environ if name.lower().endswith('_proxy')))"
-
     with child([sys.executable, "-c", show], folder=tmp_path) as process:
         process.wait()
-
     assert (tmp_path / "log").read_text() == "[]\n"

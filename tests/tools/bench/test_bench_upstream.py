@@ -1,7 +1,5 @@
 """How the stand-in holds streams until enough of them are there."""
 
-from __future__ import annotations
-
 import asyncio
 from unittest.mock import Mock
 
@@ -10,13 +8,13 @@ import pytest
 from tools.bench.upstream import Answering, Standing
 
 
-def _stream(standing: Standing) -> Answering:
+def _stream(standing):
     stream = Answering(standing)
     stream.connection_made(Mock(spec=asyncio.Transport))
     return stream
 
 
-async def _dues(standing: Standing, streams: list[Answering], monkeypatch: pytest.MonkeyPatch) -> list[float]:
+async def _dues(standing, streams, monkeypatch):
     """When each continued stream is due, after the moment at which the last one comes, in multiples of the
     rhythm."""
     loop = asyncio.get_running_loop()
@@ -30,22 +28,19 @@ async def _dues(standing: Standing, streams: list[Answering], monkeypatch: pytes
     return dues
 
 
-def test_streams_spread_evenly_over_the_rhythm_once_their_clients_have_the_first_event(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_streams_spread_evenly_over_the_rhythm_once_their_clients_have_the_first_event(monkeypatch):
     standing = Standing()
-
     for _ in range(2):  # the next ones wait for each other anew
         dues = asyncio.run(_dues(standing, [_stream(standing) for _ in range(4)], monkeypatch))
         assert dues == pytest.approx([1.0, 1.25, 1.5, 1.75])
 
 
-def test_a_stream_whose_client_left_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_whose_client_left_is_forgotten(monkeypatch):
     standing = Standing()
     streams = [_stream(standing) for _ in range(5)]
     gone = streams[0]
 
-    async def dues() -> list[float]:
+    async def dues():
         standing.join(gone, [b"one", b"two"], together=4, rhythm_seconds=0.02)
         gone.connection_lost(None)
         return await _dues(standing, streams[1:], monkeypatch)

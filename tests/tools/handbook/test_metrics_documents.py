@@ -1,12 +1,9 @@
 """Documents and dashboards about metrics agree with the code."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,7 @@ COUNTED = (
 )
 
 
-def series() -> dict[str, tuple[str, ...]]:
+def series():
     """Every name that can stand in a query, with its labels."""
     found: dict[str, tuple[str, ...]] = {}
     for family, labels in reference.metric_families():
@@ -36,7 +33,7 @@ def series() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def queries() -> Iterator[str]:
+def queries():
     for panel in GRAFANA["panels"]:
         for target in panel["targets"]:
             yield target["expr"]
@@ -98,11 +95,11 @@ def test_the_panels_do_not_lie_on_one_another_and_have_names():
     assert len(set(ids)) == len(ids)
 
 
-def rules() -> list[dict[str, Any]]:
+def rules():
     return [rule for group in ALERTS["groups"] for rule in group["rules"]]
 
 
-def test_alerts_use_metrics_and_outcomes_that_exist() -> None:
+def test_alerts_use_metrics_and_outcomes_that_exist():
     known = series()
     assert len(rules()) >= 4
     for rule in rules():
@@ -116,7 +113,7 @@ def test_alerts_use_metrics_and_outcomes_that_exist() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian's: prometheus)")
-def test_prometheus_takes_the_alerts_and_they_fire_when_they_should() -> None:
+def test_prometheus_takes_the_alerts_and_they_fire_when_they_should():
     folder = ROOT / "deploy" / "prometheus"
     for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
         done = subprocess.run(["promtool", *command], cwd=folder, capture_output=True, text=True, check=False)

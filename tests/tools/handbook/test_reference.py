@@ -1,7 +1,5 @@
 """docs/log.md names every log event and every reason that the code can write, and nothing else."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -13,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 
-def _log_calls(tree: ast.AST) -> set[str]:
+def _log_calls(tree):
     """First arguments of calls that log; both sides of `"a" if x else "b"`."""
     found = set()
     for node in ast.walk(tree):
@@ -24,7 +22,7 @@ def _log_calls(tree: ast.AST) -> set[str]:
     return found
 
 
-def events_in_code() -> set[str]:
+def events_in_code():
     modules = [*(ROOT / "proxy" / "shell").rglob("*.py"), ROOT / "proxy" / "server.py", ROOT / "proxy" / "app.py"]
     return set().union(*(_log_calls(ast.parse(path.read_text())) for path in modules))
 

@@ -1,17 +1,12 @@
 """The page of settings names each of them with what it may be."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
-from pydantic import BaseModel
 
 from proxy.config import Settings
 from tools.handbook import reference, settings_page
 
 
-def fields(section: type[BaseModel]) -> Iterator[str]:
+def fields(section):
     for name, field in section.model_fields.items():
         inner = reference.section_in(field.annotation)
         if inner is None:
@@ -20,12 +15,12 @@ def fields(section: type[BaseModel]) -> Iterator[str]:
             yield from fields(inner)
 
 
-def test_every_setting_has_a_row() -> None:
+def test_every_setting_has_a_row():
     page = settings_page.render()
     assert [name for name in fields(Settings) if f"\n| `{name}` | " not in page] == []
 
 
-def test_no_row_is_broken_by_a_bar_inside_of_it() -> None:
+def test_no_row_is_broken_by_a_bar_inside_of_it():
     rows = [line for line in settings_page.render().splitlines() if line.startswith("| ")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {5}
 
@@ -45,5 +40,5 @@ def test_no_row_is_broken_by_a_bar_inside_of_it() -> None:
         ({"anyOf": [{"$ref": "#/$defs/Side"}, {"type": "string"}]}, "`left` or text"),
     ],
 )
-def test_what_a_setting_may_be_is_said_in_words(schema: dict[str, object], words: str) -> None:
+def test_what_a_setting_may_be_is_said_in_words(schema, words):
     assert settings_page._allowed(schema, {"$defs": {"Side": {"enum": ["left"]}}}) == words
