@@ -8,7 +8,6 @@ from support.answer_shapes import body, is_own, messages, read
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire.chat_completions import AnswerBody
-from proxy.wire.chat_completions.replies import reply_in
 
 OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
 
@@ -88,10 +87,3 @@ def test_a_usage_from_only_one_round_is_reported():
     answer.next_round()
     read(answer, body({"role": "assistant", "content": "b"}, "stop"))
     assert "usage" not in json.loads(answer.last_words())
-
-
-def test_arguments_that_come_as_an_object_are_written_as_json():
-    call = {"id": None, "function": {"name": RETRIEVAL_TOOL, "arguments": {"id": "x"}}}
-    reply = reply_in({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
-    assert [(own.id, json.loads(own.arguments)) for own in reply.own] == [("", {"id": "x"})]
-    assert not reply.is_mixed

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support.answer_shapes import body, choice, chunk, cut, is_own, messages, read, streams, understood
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.wire import replies as rounds
-from proxy.wire.chat_completions import AnswerBody, AnswerStream, replies
+from proxy.wire.chat_completions import AnswerBody, AnswerStream
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
 USAGE = {
@@ -180,7 +179,7 @@ def test_an_error_in_the_stream_is_forwarded():
 
 
 def test_a_stream_too_long_to_buffer_is_forwarded(monkeypatch):
-    monkeypatch.setattr(rounds, "MAX_KEPT_BYTES", 100)
+    monkeypatch.setattr("proxy.wire.replies.MAX_KEPT_BYTES", 100)
     stream = AnswerStream()
     reported = stream.feed(
         chunk([choice({"content": "x" * 200})]) + chunk([choice({"tool_calls": [OWN]}, "tool_calls")])
@@ -247,23 +246,16 @@ def long_event(content: str, **members: object) -> bytes:
     )
 
 
-OWN_CALL = {
-    "index": 0,
-    "id": "call_1",
-    "type": "function",
-    "function": {"name": RETRIEVAL_TOOL, "arguments": '{"artifact": "a"}'},
-}
-CALL = chunk([choice({"tool_calls": [OWN_CALL]})])
+CALL = chunk([choice({"tool_calls": [OWN]})])
 FINAL = chunk([choice({}, "tool_calls")])
-DONE = b"data: [DONE]\n\n"
 LIMIT = 1_000
 
 
 @pytest.fixture
 def short_events(monkeypatch):
-    monkeypatch.setattr(replies, "MAX_EVENT_BYTES", LIMIT)
-    monkeypatch.setattr(replies, "MAX_KEPT_BYTES", 20 * LIMIT)
-    monkeypatch.setattr(rounds, "MAX_KEPT_BYTES", 20 * LIMIT)
+    monkeypatch.setattr("proxy.wire.chat_completions.replies.MAX_EVENT_BYTES", LIMIT)
+    monkeypatch.setattr("proxy.wire.chat_completions.replies.MAX_KEPT_BYTES", 20 * LIMIT)
+    monkeypatch.setattr("proxy.wire.replies.MAX_KEPT_BYTES", 20 * LIMIT)
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
@@ -284,24 +276,24 @@ def test_a_long_event_is_a_part_of_what_the_model_said(short_events):
     reply = stream.end()
     assert reported == long_event(text)
     assert json.loads(reply.message)["content"] == text
-    assert [call.id for call in reply.own] == ["call_1"]
+    assert [call.id for call in reply.own] == ["call_o"]
 
 
 def test_a_long_event_that_names_a_call_is_collected_and_the_call_left_out(short_events):
     stream, text = AnswerStream(), "x" * 10_000
-    first = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[' + json.dumps(OWN_CALL).encode() + b'],"content":"'
+    first = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[' + json.dumps(OWN).encode() + b'],"content":"'
     events = first + text.encode() + b'"}}]}\n\n'
     reported = fed(stream, cut(events, range(0, 11_000, 100)))
     assert json.loads(reported.removeprefix(b"data: "))["choices"][0]["delta"] == {"content": text}
-    assert [call.id for call in stream.end().own] == ["call_1"]
+    assert [call.id for call in stream.end().own] == ["call_o"]
 
 
 @pytest.mark.parametrize("last", [11_000, 9_000], ids=["in pieces", "at once"])
 def test_a_long_event_that_names_its_call_only_at_its_end_is_forwarded_as_the_answer(last, short_events):
-    stream, events = AnswerStream(), long_event("x" * 10_000, tool_calls=[OWN_CALL]) + CALL + DONE
+    stream, events = AnswerStream(), long_event("x" * 10_000, tool_calls=[OWN]) + CALL + DONE
     reported = fed(stream, cut(events, range(0, last, 100)))
     assert stream.end() is None
-    assert (reported + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN_CALL]))
+    assert (reported + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN]))
 
 
 def test_a_call_in_an_event_without_end_passes_as_it_comes(short_events):

@@ -10,10 +10,7 @@ from support.messages_conversations import PNG
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Carried, Part, Parts, Route, Shown, ToolCall, Words
-from proxy.core.text import jsontext
 from proxy.wire.chat_completions import ChatMessage
-from proxy.wire.chat_completions import message as chat_message
-from proxy.wire.chat_completions.message import calls_in, meant_by, name_of, part_of, texts_of, texts_of_call
 
 # Calls
 
@@ -21,51 +18,45 @@ LOOK = {"id": "a", "type": "function", "function": {"name": "look", "arguments":
 PATCH = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
 
 
-def spelled(*found):
-    return [json.dumps(one).encode() for one in found]
-
-
-def test_calls_of_functions_and_custom_tools_have_an_id_and_a_name():
-    found = calls_in(json.dumps([LOOK, PATCH, 7, {"name": "flat"}]).encode())
-    assert found == (ToolCall("a", "look"), ToolCall("b", "patch"), ToolCall("", "flat"))
-    assert calls_in(b'{"id":"a"}') == ()
-
-
-@pytest.mark.parametrize("tool", [{}, {"function": "look"}, {"function": {"name": 7}}, {"custom": {}, "name": 7}])
-def test_a_tool_of_another_shape_has_no_name(tool):
-    assert name_of(tool) == ""
+def calling(*calls):
+    return read(role="assistant", tool_calls=calls)
 
 
 def test_calls_are_compared_by_their_meaning():
     compact = json.loads(json.dumps(LOOK))
     compact["function"]["arguments"] = '{"x":1}'
-    assert meant_by(spelled(LOOK)) == meant_by(spelled(compact)) == [["a", "look", {"x": 1}]]
+    assert calling(LOOK).conversational() == calling(compact).conversational() == [["a", "look", {"x": 1}]]
     broken = {"id": "a", "function": {"name": "look", "arguments": "{"}}
-    assert meant_by(spelled(broken, PATCH, 7)) == [["a", "look", "{"], [PATCH], [7]]
-    assert meant_by(spelled({"function": {"arguments": {"x": 1}}})) == [[None, None, {"x": 1}]]
+    assert calling(broken, PATCH, 7).conversational() == [["a", "look", "{"], [PATCH], [7]]
+    assert calling({"function": {"arguments": {"x": 1}}}).conversational() == [[None, None, {"x": 1}]]
 
 
 def test_only_so_many_calls_are_compared(monkeypatch):
-    monkeypatch.setattr(chat_message, "MAX_CALLS", 2)
-    assert len(meant_by(spelled(LOOK, LOOK, LOOK))) == 2
+    monkeypatch.setattr("proxy.wire.chat_completions.message.MAX_CALLS", 2)
+    assert len(calling(LOOK, LOOK, LOOK).conversational()) == 2
 
 
-def test_a_model_reads_the_name_and_the_arguments_of_a_call():
-    assert list(texts_of_call(LOOK)) == ["look", '{"x": 1}']
-    assert list(texts_of_call(PATCH)) == ["patch", "*** Begin"]
-    assert list(texts_of_call({"function": {"name": 5, "arguments": 7}, "custom": "odd"})) == []
-
-
-def test_a_model_reads_arguments_that_are_an_object_as_json():
-    called = {"function": {"name": "write", "arguments": {"path": "a", "text": "é" * 9}}}
-    assert list(texts_of_call(called)) == ["write", '{"path":"a","text":"ééééééééé"}']
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (LOOK, 'look\n{"x": 1}'),
+        (PATCH, "patch\n*** Begin"),
+        ({"function": {"name": 5, "arguments": 7}, "custom": "odd"}, ""),
+        (
+            {"function": {"name": "write", "arguments": {"path": "a", "text": "é" * 9}}},
+            'write\n{"path":"a","text":"ééééééééé"}',
+        ),
+    ],
+)
+def test_a_model_reads_the_name_and_the_arguments_of_a_call(call, text):
+    assert calling(call).text() == text
 
 
 @given(VALUES)
 def test_any_json_may_be_a_call(raw):
-    calls_in(b"[" + raw + b"]")
-    meant_by([raw])
-    list(texts_of_call(jsontext.opened(raw)))
+    message = ChatMessage.read(b'{"role":"assistant","tool_calls":[' + raw + b"]}")
+    assert len(message.calls) == len(message.conversational() or []) or not message.calls
+    message.text()
 
 
 # Parts with media
@@ -82,7 +73,7 @@ MEMBERS = {
 def made(route, content=PDF, name="", old=None, **more):
     """The part, and the member that holds its content."""
     like = None if old is None else json.dumps(old).encode()
-    part = part_of(Shown(route, media_type(content), content, "", name, like, **more))
+    part = json.loads(ChatMessage.json_of(Shown(route, media_type(content), content, "", name, like, **more), "user"))
     assert part.keys() == {"type", MEMBERS[route]}
     assert part["type"] == MEMBERS[route]
     return part[MEMBERS[route]]
@@ -90,11 +81,9 @@ def made(route, content=PDF, name="", old=None, **more):
 
 @pytest.mark.parametrize("route", MEMBERS)
 def test_what_the_old_part_says_of_its_content_stays(route):
-    member = MEMBERS[route]
-    assert made(route, name="theirs.pdf", old={"type": member, member: {"detail": "low", "x": 1}}) | {
-        "detail": "low",
-        "x": 1,
-    } == made(route, name="theirs.pdf", old={"type": member, member: {"detail": "low", "x": 1}})
+    old = {"detail": "low", "x": 1}
+    found = made(route, name="theirs.pdf", old={"type": MEMBERS[route], MEMBERS[route]: old})
+    assert found | old == found
 
 
 def test_a_file_has_its_name_and_raw_audio_its_format():
@@ -114,7 +103,10 @@ def test_a_replaced_address_goes_and_the_members_beside_it_stay():
 
 def test_what_is_not_here_is_shown_by_its_address():
     shown = Shown(Route.IMAGE, media_type(b""), address="https://example.org/a.png")
-    assert part_of(shown) == {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    assert json.loads(ChatMessage.json_of(shown, "user")) == {
+        "type": "image_url",
+        "image_url": {"url": "https://example.org/a.png"},
+    }
 
 
 def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
@@ -186,14 +178,13 @@ def test_what_names_a_message_is_read():
     assert (message.role, message.answers, message.name) == ("tool", "call_1", "read")
 
 
-def test_tool_calls_are_read_in_both_shapes():
-    calls = [{"id": "1", "type": "function", "function": {"name": "read"}}, {"id": "2", "name": "flat"}]
-    assert read(role="assistant", tool_calls=calls).calls == (ToolCall("1", "read"), ToolCall("2", "flat"))
-
-
 @pytest.mark.parametrize(
     ("calls", "seen"),
     [
+        ([LOOK, PATCH], (ToolCall("a", "look"), ToolCall("b", "patch"))),
+        ([{"id": "2", "name": "flat"}], (ToolCall("2", "flat"),)),
+        ([{"custom": {}, "name": 7}], (ToolCall("", ""),)),
+        ({"id": "a"}, ()),
         (None, ()),
         ("none", ()),
         ([None, 5, "x"], ()),
@@ -202,7 +193,7 @@ def test_tool_calls_are_read_in_both_shapes():
         ([{"id": 7, "function": "read"}], (ToolCall("7", ""),)),
     ],
 )
-def test_tool_calls_of_an_odd_type_read_as_empty(calls, seen):
+def test_tool_calls_are_read_in_every_shape_and_as_empty_where_it_is_odd(calls, seen):
     assert read(role="assistant", tool_calls=calls).calls == seen
 
 
@@ -238,8 +229,9 @@ def test_every_text_a_model_reads_is_given():
         reasoning="d",
         refusal="e",
         tool_calls=[{"function": {"name": "f", "arguments": "g"}}, {"function": {"arguments": ["no text"]}}],
+        function_call={"name": "h", "arguments": "i"},
     )
-    assert message.text() == "\n".join("abcdefg")
+    assert message.text() == "\n".join("abcdefghi")
 
 
 def test_thoughts_and_refusals_among_the_parts_are_text_and_no_media():
@@ -266,10 +258,6 @@ def test_reasoning_is_measured_as_json():
     assert read(role="assistant").reasoning_bytes == 0
 
 
-def test_contents_that_are_neither_text_nor_list_have_no_texts():
-    assert list(texts_of({"text": "x"})) == list(texts_of(None)) == []
-
-
 def test_a_result_that_is_an_object_is_read_as_its_json_and_others_are_left_alone():
     raw = b'{"role":"tool","content":{"rows": [1.0, NaN],  "name":"\xc3\xa9"}}'
     result, text = ChatMessage.read(raw), '{"rows": [1.0, NaN],  "name":"é"}'
@@ -279,20 +267,6 @@ def test_a_result_that_is_an_object_is_read_as_its_json_and_others_are_left_alon
     assert result.changed({}).raw == raw
     asked = read(role="user", content={"type": "text", "text": "x"})
     assert (asked.text(), list(asked.texts()), asked.parts()) == ("", [], None)
-
-
-def test_the_words_of_every_kind_of_call_are_read():
-    message = read(
-        role="assistant",
-        tool_calls=[
-            {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{1}"}},
-            {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}},
-            {"id": "c", "type": "custom", "custom": "odd"},
-        ],
-        function_call={"name": "old", "arguments": "{2}"},
-    )
-    assert message.text() == "look\n{1}\npatch\n*** Begin\nold\n{2}"
-    assert [call.name for call in message.calls] == ["look", "patch", ""]
 
 
 @pytest.mark.parametrize("name", ["reasoning_details", "thinking_blocks"])

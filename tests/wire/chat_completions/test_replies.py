@@ -1,149 +1,78 @@
+"""The model's message that goes back upstream with the results of our calls, from a body and from a stream."""
+
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from support.answer_shapes import choice, chunk, read
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.core.text.jsontext import listed, object_in
-from proxy.wire.chat_completions.replies import (
-    AnswerUsage,
-    CallOrder,
-    assembled,
-    called,
-    choice_of,
-    index_of,
-    reply_in,
-    result_of,
-)
+from proxy.wire.chat_completions import AnswerBody, AnswerStream
 
-# Counts
-
-COUNTS = st.integers(0, 10**6)
-USAGES = st.builds(
-    lambda prompt, reply, cached: {
-        "prompt_tokens": prompt,
-        "completion_tokens": reply,
-        "total_tokens": prompt + reply,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    },
-    COUNTS, COUNTS, COUNTS,
-)  # fmt: skip
-
-
-@given(st.lists(USAGES, min_size=1, max_size=4))
-def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(rounds):
-    usage = AnswerUsage()
-    for one in rounds[:-1]:
-        usage.add(one)
-    reported = usage.for_client(rounds[-1])
-    written = sum(one["completion_tokens"] for one in rounds)
-    assert reported["prompt_tokens"] == rounds[0]["prompt_tokens"]
-    assert reported["prompt_tokens_details"] == rounds[0]["prompt_tokens_details"]
-    assert reported["completion_tokens"] == written
-    assert reported["total_tokens"] == rounds[0]["prompt_tokens"] + written
-
-
-@given(st.lists(USAGES, min_size=1, max_size=4))
-def test_the_record_holds_the_tokens_of_all_rounds(rounds):
-    usage = AnswerUsage()
-    for one in rounds[:-1]:
-        usage.add(one)
-    assert usage.totals(rounds[-1]) == {
-        name: sum(one[name] for one in rounds) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
-    }
-
-
-def test_the_servers_own_names_of_the_prompts_counts_are_those_of_the_first_round():
-    usage = AnswerUsage()
-    usage.add({"prompt_cache_hit_tokens": 3, "cached_tokens": 4, "cache_read_input_tokens": 5, "cost": 0.5})
-    assert usage.for_client(
-        {"prompt_cache_hit_tokens": 30, "cached_tokens": 40, "cache_read_input_tokens": 50, "cost": 1}
-    ) == {
-        "prompt_cache_hit_tokens": 3,
-        "cached_tokens": 4,
-        "cache_read_input_tokens": 5,
-        "cost": 1.5,
-    }
-
-
-# The model's message
-
-OURS = b'{"id": "c1", "function": {"name": "read_artifact", "arguments": "{}"}, "signature": "abc"}'
+OURS = b'{"id":"c1","function":{"name":"read_artifact","arguments":"{}"},"signature":"abc"}'
 THEIRS = b'{ "id":"c2","function":{"name":"ls","arguments":"{}"} }'
 
 
-def parsed_reply(**members: bytes):
-    return reply_in(members)
+def said(*calls, answer=None, **members):
+    """The message of a body whose calls are these."""
+    made = b",".join(b'"%b":%b' % (name.encode(), raw) for name, raw in members.items()) + b"," * bool(members)
+    message = b'{"role":"assistant",%b"tool_calls":[%b]}' % (made, b",".join(calls))
+    return read(answer or AnswerBody(), b'{"choices":[{"message":%b,"finish_reason":"tool_calls"}]}' % message)
 
 
 def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
-    found = parsed_reply(tool_calls=b"[" + THEIRS + b"," + OURS + b"]")
+    found = said(THEIRS, OURS)
     (own,) = found.own
     assert (own.position, own.id, own.arguments, own.raw) == (1, "c1", "{}", OURS)
-    assert found.others == (THEIRS,)
+    assert (found.others, found.is_mixed, said(OURS).is_mixed) == ((THEIRS,), True, False)
     assert OURS in found.message
     assert THEIRS in found.message
 
 
-@pytest.mark.parametrize(
-    ("calls", "is_mixed"), [(OURS, False), (THEIRS, False), (OURS + b"," + THEIRS, True), (b"", False)]
-)
-def test_a_message_is_mixed_where_the_client_has_something_to_answer_too(calls, is_mixed):
-    assert parsed_reply(tool_calls=b"[" + calls + b"]").is_mixed is is_mixed
-
-
 @pytest.mark.parametrize("odd", [b"7", b"null", b"{}", b'{"function": {"name": 7}}', b'{"function": "read_artifact"}'])
 def test_an_odd_call_is_the_clients(odd):
-    found = parsed_reply(tool_calls=b"[" + odd + b"]")
-    assert (found.own, found.others) == ((), (odd,))
+    found = said(odd, OURS)
+    assert ([own.position for own in found.own], found.others) == ([1], (odd,))
 
 
-@pytest.mark.parametrize("odd", [b"{}", b"null", b'"read_artifact"'])
-def test_calls_of_a_message_that_are_no_list_are_none(odd):
-    found = parsed_reply(tool_calls=odd)
-    assert (found.own, found.others) == ((), ())
-
-
-def test_what_goes_back_upstream_is_what_a_client_would_send_back():
+def test_what_goes_back_upstream_is_what_a_client_would_send_back_and_a_person_may_read_its_texts():
     members = {"content": b'"Hm."', "reasoning_content": b'"why"', "refusal": b"null", "annotations": b"[]"}
-    found = json.loads(parsed_reply(**members).message)
-    assert found == {"role": "assistant", "content": "Hm.", "reasoning_content": "why"}
-    assert json.loads(parsed_reply().message) == {"role": "assistant", "content": None}
-
-
-def test_text_that_people_may_read_is_found_by_its_member():
-    assert parsed_reply(content=b'"Hm."', reasoning=b'"why"', reasoning_content=b"7").texts == {
+    found = said(OURS, **members)
+    assert json.loads(found.message) == {
+        "role": "assistant",
         "content": "Hm.",
-        "reasoning": "why",
+        "reasoning_content": "why",
+        "tool_calls": [json.loads(OURS)],
     }
+    assert json.loads(said(OURS).message)["content"] is None
+    odd = said(OURS, content=b'"Hm."', reasoning=b'"why"', reasoning_content=b"7")
+    assert odd.texts == {"content": "Hm.", "reasoning": "why"}
 
 
-def test_arguments_that_come_as_an_object_are_json():
+def test_arguments_that_come_as_an_object_are_written_as_json():
     call = {"id": None, "function": {"name": RETRIEVAL_TOOL, "arguments": {"id": "x"}}}
-    (own,) = parsed_reply(tool_calls=json.dumps([call]).encode()).own
-    assert json.loads(own.arguments) == {"id": "x"}
-    assert own.id == ""
+    (own,) = said(json.dumps(call).encode(), content=b'"\\ud800"').own
+    assert (own.id, json.loads(own.arguments)) == ("", {"id": "x"})
 
 
-def test_a_result_answers_the_call_that_it_was_read_for():
-    (own,) = parsed_reply(tool_calls=b"[" + OURS + b"]").own
-    assert json.loads(result_of(own.id, 'a "page"\n')) == {
-        "role": "tool",
-        "tool_call_id": own.id,
-        "content": 'a "page"\n',
-    }
-    assert called(json.loads(OURS)) == RETRIEVAL_TOOL
+def test_the_servers_own_names_of_the_prompts_counts_are_those_of_the_first_round():
+    names = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+    stream = AnswerStream()
+    first, second = ({name: number for number, name in enumerate(names, 3)}, dict.fromkeys(names, 9))
+    stream.feed(chunk([choice({"tool_calls": [OWN]})]) + chunk([], usage={**first, "cost": 0.5}))
+    stream.next_round()
+    reported = stream.feed(chunk([], usage={**second, "cost": 1}))
+    assert json.loads(reported.removeprefix(b"data: "))["usage"] == {**first, "cost": 1.5}
 
 
 # Deltas
 
+OWN = {"index": 7, "id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
 
-def chunk(**delta):
-    return {"choices": [{"delta": delta}]}
+
+def delta(**members):
+    return chunk([choice(members)])
 
 
 def call(name=None, arguments=None, call_id=None, **more):
@@ -151,73 +80,60 @@ def call(name=None, arguments=None, call_id=None, **more):
     return {**({"id": call_id} if call_id else {}), "function": function, **more}
 
 
-def message_of(*chunks):
-    return {name: json.loads(raw) for name, raw in assembled(chunks).items()}
-
-
-@given(st.text(max_size=30), st.lists(st.integers(0, 30), max_size=4))
-def test_a_text_in_pieces_is_put_together_as_it_was_said(text, cuts):
-    ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [text[start:end] for start, end in itertools.pairwise(ends)]
-    chunks = [chunk(role="assistant"), *(chunk(content=piece) for piece in pieces)]
-    assert message_of(*chunks) == {"role": "assistant", "content": text}
+def calls_of(*events):
+    """The client's calls in the message that goes back, whose last call is ours."""
+    stream = AnswerStream()
+    for event in (*events, delta(tool_calls=[OWN])):
+        stream.feed(event)
+    return json.loads(stream.end().message)["tool_calls"][:-1]
 
 
 def test_the_arguments_of_parallel_calls_go_to_the_call_at_their_index():
-    found = message_of(
-        chunk(tool_calls=[call("ls", "", "a", index=0), call("cat", '{"p', "b", index=1)]),
-        chunk(tool_calls=[call(arguments="{}", index=0)]),
-        chunk(tool_calls=[call(arguments='": 1}', index=1)]),
-    )
-    assert found["tool_calls"] == [call("ls", "{}", "a"), call("cat", '{"p": 1}', "b")]
+    assert calls_of(
+        delta(tool_calls=[call("ls", "", "a", index=0), call("cat", '{"p', "b", index=1)]),
+        delta(tool_calls=[call(arguments="{}", index=0)]),
+        delta(tool_calls=[call(arguments='": 1}', index=1)]),
+    ) == [call("ls", "{}", "a"), call("cat", '{"p": 1}', "b")]
 
 
-@pytest.mark.parametrize("more", [{"index": 0}, {}])
+@pytest.mark.parametrize("more", [{"index": 0}, {}, {"index": True}, {"index": "2"}])
 def test_a_call_with_another_id_is_another_call_even_at_the_same_index(more):
-    found = message_of(
-        chunk(tool_calls=[call("ls", "{}", "a", **more)]),
-        chunk(tool_calls=[call("ls", "[]", "b", **more)]),
+    found = calls_of(
+        delta(tool_calls=[call("ls", "{}", "a", **more)]), delta(tool_calls=[call("ls", "[]", "b", **more)])
     )
-    assert [one["id"] for one in found["tool_calls"]] == ["a", "b"]
+    assert [one["id"] for one in found] == ["a", "b"]
 
 
 def test_a_server_that_repeats_name_and_id_in_every_piece_makes_one_call():
     pieces = [call("ls", piece, "a", index=0, type="function") for piece in ('{"x"', ": 1}")]
-    (found,) = message_of(*(chunk(tool_calls=[piece]) for piece in pieces))["tool_calls"]
-    assert found == {"id": "a", "type": "function", "function": {"name": "ls", "arguments": '{"x": 1}'}}
+    assert calls_of(*(delta(tool_calls=[piece]) for piece in pieces)) == [
+        {"id": "a", "type": "function", "function": {"name": "ls", "arguments": '{"x": 1}'}}
+    ]
 
 
 def test_calls_are_numbered_in_the_order_in_which_they_begin():
-    order = CallOrder()
-    assert [order.number_of(call("a", call_id="1"), 5), order.number_of(call("b", call_id="2"), 3)] == [0, 1]
-    assert order.number_of(call(arguments="x"), 5) == 0
-    assert order.count == 2
+    first, second = call("a", "", "1", index=5), call("b", "", "2", index=3)
+    assert [one["id"] for one in calls_of(delta(tool_calls=[first]), delta(tool_calls=[second]))] == ["1", "2"]
+    stream = AnswerStream()
+    reported = b"".join(stream.feed(delta(tool_calls=[one])) for one in (first, second, call(arguments="x", index=5)))
+    events = [json.loads(one.removeprefix(b"data: ")) for one in reported.split(b"\n\n") if one]
+    assert [one["choices"][0]["delta"]["tool_calls"][0]["index"] for one in events] == [0, 1, 0]
 
 
 def test_what_is_no_text_is_put_together_by_its_kind_and_never_lost_to_nothing():
-    found = message_of(
-        chunk(extra={"a": "1"}, parts=[1], content="said", seen=None),
-        chunk(extra={"a": "2", "b": 3}, parts=[2], content=None, seen=4),
-        chunk(extra=7, seen=5),
+    (found,) = calls_of(
+        delta(tool_calls=[call("ls", "{}", "a", index=0, extra={"a": "1"}, parts=[1], said="yes", seen=None)]),
+        delta(tool_calls=[{"index": 0, "extra": {"a": "2", "b": 3}, "parts": [2], "said": None, "seen": 4}, 7, None]),
+        delta(tool_calls=[{"index": 0, "extra": 7, "seen": 5}]),
     )
-    assert found == {"extra": {"a": "12", "b": 3}, "parts": [1, 2], "content": "said", "seen": 5}
+    assert {name: found[name] for name in ("extra", "parts", "said", "seen")} == {
+        "extra": {"a": "12", "b": 3},
+        "parts": [1, 2],
+        "said": "yes",
+        "seen": 5,
+    }
 
 
-@pytest.mark.parametrize(("item", "index"), [({"index": 2}, 2), ({"index": True}, 9), ({"index": "2"}, 9), ({}, 9)])
-def test_a_call_without_an_index_keeps_its_position(item, index):
-    assert index_of(item, 9) == index
-
-
-@pytest.mark.parametrize(
-    "odd", [None, 7, {}, {"choices": {}}, {"choices": []}, {"choices": [{}, {}]}, {"choices": [7]}]
-)
-def test_a_chunk_without_one_choice_has_no_delta(odd):
-    assert choice_of(odd) is None
-    assert object_in(choice_of(odd), "delta") == {}
-    assert message_of(odd) == {}
-
-
-@pytest.mark.parametrize("odd", [None, {}, "ls"])
-def test_calls_that_are_no_list_are_none(odd):
-    assert listed(odd) == []
-    assert message_of(chunk(tool_calls=[7, None])) == {}
+@pytest.mark.parametrize("odd", [7, {}, {"choices": {}}, {"choices": []}, {"choices": [{}, {}]}, {"choices": [7]}])
+def test_a_chunk_without_one_choice_adds_nothing(odd):
+    assert calls_of(b"data: " + json.dumps(odd).encode() + b"\n\n", delta(tool_calls="ls")) == []

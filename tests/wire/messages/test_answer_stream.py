@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from support.messages_journey import message_of
 from support.messages_rounds import END, START, block, call_block, event, fed, text_block
 
-from proxy.wire import replies
 from proxy.wire.messages import AnswerStream
 
 SIZES = st.lists(st.integers(1, 200), max_size=20)
@@ -73,7 +72,7 @@ def test_blocks_that_a_gateway_numbers_from_1_keep_their_numbers():
 
 @pytest.mark.parametrize("held", [b"", OUR_CALL + END])
 def test_an_event_too_long_to_wait_for_passes_as_it_arrives(held, monkeypatch):
-    monkeypatch.setattr(replies, "MAX_KEPT_BYTES", 2_000)
+    monkeypatch.setattr("proxy.wire.replies.MAX_KEPT_BYTES", 2_000)
     stream, pieces = AnswerStream(), [b"data: ", b"x" * 3_000, b"y", b"\n\ndata: z"]
     reported = stream.feed(START + held) + b"".join(map(stream.feed, pieces))
     assert stream.end() is None
@@ -121,7 +120,7 @@ def test_an_error_after_our_call_is_forwarded_and_no_round_follows():
 
 @pytest.mark.parametrize(("most", "goes_on"), [(10_000, True), (100, False)])
 def test_a_round_too_long_to_be_buffered_is_the_answer(most, goes_on, monkeypatch):
-    monkeypatch.setattr(replies, "MAX_KEPT_BYTES", most)
+    monkeypatch.setattr("proxy.wire.replies.MAX_KEPT_BYTES", most)
     stream = AnswerStream()
     stream.feed(START + OUR_CALL + END)
     assert (stream.end() is not None) is goes_on

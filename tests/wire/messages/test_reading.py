@@ -9,6 +9,7 @@ from support.messages_conversations import (
     IMAGE,
     MARK,
     assistant,
+    body_of,
     histories,
     result,
     spelled,
@@ -19,31 +20,25 @@ from support.messages_conversations import (
 )
 
 from proxy.core.text import jsontext
-from proxy.wire.messages import ApiMessage, reading
-from proxy.wire.messages.reading import (
-    begins_with_thinking,
-    changes_what_was_read,
-    count_of_items,
-    ignored,
-    joined,
-    loop_start,
-    may_continue,
-)
+from proxy.wire.messages import MESSAGES, ApiMessage
 
 
-def counted(*messages):
-    """Each message with the number of items that are read once it ends."""
-    return reading.read([spelled(message) for message in messages])
+def parsed(*messages, **members):
+    return MESSAGES.parse(spelled(body_of(messages, **members)))
 
 
 def read(*messages):
-    return [message for message, _ in counted(*messages)]
+    return list(parsed(*messages).conversation)
 
 
-def rendered(*messages, changed=None):
-    views = read(*messages)
-    sent = changed(views) if changed else views
-    return json.loads(joined(sent, views))
+def listed(request, views):
+    """The messages of the API that these views are sent as."""
+    return jsontext.items(dict(jsontext.members(MESSAGES.render(request, views, {})))["messages"])
+
+
+def rendered(*messages, changed=list):
+    request = parsed(*messages)
+    return [json.loads(bytes(item)) for item in listed(request, changed(list(request.conversation)))]
 
 
 def test_each_result_is_a_message_and_so_are_a_persons_words_beside_them():
@@ -142,23 +137,14 @@ def test_a_system_text_stays_where_its_client_puts_it():
 
 @given(histories())
 def test_messages_that_nothing_changes_are_joined_with_their_very_bytes(history):
-    views = read(*history)
-    items = jsontext.items(joined(views, views))
-    assert list(map(bytes, items)) == [spelled(message) for message in history]
-
-
-@given(histories())
-def test_every_message_of_the_api_makes_one_at_least_and_each_says_which_it_ends_with(history):
-    ends = [end for _, end in counted(*history)]
-    begun = ends[0] if read(*history)[0].role == "ignored" else 1
-    assert sorted(set(ends)) == list(range(begun, len(history) + 1))
-    assert ends == sorted(ends)
+    request = parsed(*history)
+    assert list(map(bytes, listed(request, request.conversation))) == [spelled(message) for message in history]
 
 
 @given(histories(), st.integers(1, 40))
 def test_what_follows_changes_no_message_but_where_a_compaction_comes(history, cut):
-    whole, part = counted(*history), counted(*history[:cut])
-    if not any(changes_what_was_read(spelled(message)) for message in history[cut:]):
+    whole, part = read(*history), read(*history[:cut])
+    if whole[0].role == part[0].role:
         assert whole[: len(part)] == part
 
 
@@ -176,10 +162,18 @@ def test_views_of_two_messages_are_two_messages_though_they_read_the_same():
 
 
 def test_a_view_whose_bytes_are_gone_is_left_out():
-    first, second = read(user([result(1, "a"), result(2, "b")]))
-    empty = ApiMessage(b"", second.role, frame=second.frame, place=second.place)
-    assert json.loads(joined([first, empty], [])) == [user([result(1, "a")])]
-    assert json.loads(joined([empty], [])) == []
+    def without(*gone):
+        def changed(views):
+            return [
+                ApiMessage(b"", one.role, frame=one.frame, place=at) if at in gone else one
+                for at, one in enumerate(views)
+            ]
+
+        return changed
+
+    message = user([result(1, "a"), result(2, "b")])
+    assert rendered(message, changed=without(1)) == [user([result(1, "a")])]
+    assert rendered(message, changed=without(0, 1)) == []
 
 
 def test_blocks_beside_results_that_follow_each_other_are_one_message():
@@ -201,37 +195,22 @@ def test_only_the_result_that_brings_tools_must_stay():
 
 
 @pytest.mark.parametrize(
-    ("message", "count"),
-    [(user([use(1)]), 1), (assistant([result(1, "a"), text("x")]), 1), (user('"tool_result"'), 1), (7, 1), ([], 1)],
+    "message", [user([use(1)]), assistant([result(1, "a"), text("x")]), user('"tool_result"'), 7, []]
 )
-def test_a_message_without_results_is_one_message(message, count):
-    found = read(message)
-    assert len(found) == count
-    assert found[0].raw == spelled(message)
-
-
-def test_only_an_assistants_message_may_continue_in_the_next_one():
-    assert [may_continue(message) for message in read(assistant("a"), user("b"), system("c"))] == [True, False, False]
+def test_a_message_without_results_is_one_message(message):
+    assert [one.raw for one in read(message)] == [spelled(message)]
 
 
 def test_the_last_compaction_counts_and_one_in_words_does_not():
     compaction = assistant([{"type": "compaction", "content": "so far"}])
-    assert [end for _, end in counted(user("a"), compaction, user("b"), compaction, user("c"))] == [3, 4, 5]
-    assert [end for _, end in counted(user("a"), compaction, user("b"))] == [1, 2, 3]
-    assert [message.role for message in read(user("a"), compaction)] == ["ignored", "assistant"]
-    assert [end for _, end in counted(user("a"), user('"compaction"'), user("c"))] == [1, 2, 3]
-    assert [end for _, end in counted(compaction, user("c"))] == [1, 2]
 
+    def roles(*messages):
+        return [one.role for one in read(*messages)]
 
-def test_a_compaction_may_change_what_was_read_and_nothing_else_does():
-    assert changes_what_was_read(spelled(assistant([{"type": "compaction", "content": "x"}])))
-    assert not changes_what_was_read(spelled(assistant([text("a compaction")])))
-
-
-def test_uninspected_items_are_written_unchanged():
-    message = ignored([b"7", b'{"role": "user"}'])
-    assert (message.text(), message.must_stay, list(message.texts())) == ("", True, [])
-    assert joined([message], [message]) == b'[7,{"role": "user"}]'
+    assert roles(user("a"), compaction, user("b"), compaction, user("c")) == ["ignored", "assistant", "user"]
+    assert roles(user("a"), compaction) == ["ignored", "assistant"]
+    assert roles(compaction, user("c")) == ["assistant", "user"]
+    assert roles(user("a"), user('"compaction"'), user("c")) == ["user"] * 3
 
 
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
@@ -249,23 +228,22 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     ],
 )
 def test_thinking_begins_what_the_api_reads_as_one_message(contents, begins):
-    assert begins_with_thinking(read(user("a"), *map(assistant, contents))) is begins
+    request = parsed(user("a"), *map(assistant, contents), thinking={"type": "enabled", "budget_tokens": 1_024})
+    assert MESSAGES.lacks_reasoning(request) is not begins
 
 
-def test_the_views_of_one_message_count_once():
-    views = read(user("a"), assistant([use(1), use(2)]), user([result(1, "a"), result(2, "b"), text("on")]), user("b"))
-    assert [count_of_items(views[:stop]) for stop in range(len(views) + 1)] == [0, 1, 2, 3, 3, 3, 4]
-    assert (loop_start(views), loop_start(views[:4])) == (len(views), 1)
+RUNNING = [user([result(2, "b"), text("<system-reminder>mind</system-reminder>")]), user([result(2, "b"), IMAGE])]
 
 
-def test_a_tool_loop_begins_after_the_last_words_of_a_person_not_after_a_reminder():
-    views = read(
-        user("go"), assistant([use(1)]), user([result(1, "a"), text("<system-reminder>mind</system-reminder>")])
-    )
-    assert [one.is_companion for one in views] == [False, False, False, True]
-    media = read(user("go"), assistant([use(1)]), user([result(1, "a"), IMAGE]))
-    assert [(one.role, one.is_companion) for one in media[-1:]] == [("user", True)]
-    assert loop_start(media) == loop_start(views) == 1
+@pytest.mark.parametrize("running", RUNNING, ids=["a reminder", "an image"])
+@pytest.mark.parametrize(("refusal", "left"), [("", [4]), ("messages.4.content.0: Invalid", []), ("messages.1.", [4])])
+def test_the_thinking_of_a_running_loop_goes_only_if_a_refusal_names_it(running, refusal, left):
+    """The loop begins after the last words of a person, and the views of one message count once."""
+    old = [user("a"), assistant([THOUGHT, use(0), use(1)]), user([result(0, "x"), result(1, "a")])]
+    request = parsed(*old, user("go"), assistant([THOUGHT, use(2)]), running, thinking={"type": "enabled"})
+    unsealed = MESSAGES.unsealed(request, request.conversation.messages, refusal)
+    sent = listed(unsealed, unsealed.conversation.messages)
+    assert [at for at, item in enumerate(sent) if b'"thinking"' in bytes(item)] == left
 
 
 def test_a_text_that_is_called_like_a_result_is_none():

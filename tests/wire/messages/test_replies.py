@@ -1,3 +1,5 @@
+"""What a reply counted, and the model's message that goes back upstream with the results of our calls."""
+
 from __future__ import annotations
 
 import json
@@ -5,24 +7,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.answer_shapes import read
 from support.messages_rounds import END, START, START_USAGE, block, body_of_answer, call_block, event, text_block
 
 from proxy.core.overflow import Counted
-from proxy.wire import EventSplitter
-from proxy.wire.messages import ApiMessage
-from proxy.wire.messages.replies import (
-    AnswerUsage,
-    blocks_of,
-    counted_in,
-    event_of,
-    is_own,
-    numbers_in,
-    prompt_in,
-    reply_in,
-    result_of,
-    rewritten,
-)
-from proxy.wire.replies import content_of
+from proxy.wire.messages import MESSAGES, AnswerBody, AnswerStream
 
 # Counts
 
@@ -37,197 +26,134 @@ def test_the_prompt_is_what_the_cache_had_what_it_got_and_the_rest(fresh, got, h
         "cache_read_input_tokens": had,
         "output_tokens": reply,
     }
-    assert counted_in(json.dumps({"content": [], "usage": usage}, indent=indent).encode()) == Counted(
+    assert MESSAGES.counted(json.dumps({"content": [], "usage": usage}, indent=indent).encode()) == Counted(
         fresh + got + had, reply, had
     )
 
 
-def test_the_first_event_of_a_stream_reports_the_prompt_and_the_last_one_the_reply():
-    assert counted_in(START + END) == Counted(423, 7, 400)
-
-
-def test_a_prompt_that_the_last_event_repeats_is_counted_once():
-    newer = event("message_delta", delta={}, usage={**START_USAGE, "output_tokens": 9})
-    assert counted_in(START + newer) == counted_in(newer) == Counted(423, 9, 400)
-
-
-def test_a_nought_at_the_end_takes_back_no_count():
-    blank = dict.fromkeys(START_USAGE, 0)
-    assert counted_in(START + event("message_delta", delta={}, usage=blank)) == Counted(423, 1, 400)
-    assert counted_in(event("message_delta", delta={}, usage=blank)) == Counted(0, 0, 0)
+def ended(**usage):
+    return event("message_delta", delta={}, usage=usage)
 
 
 @pytest.mark.parametrize(
-    "reported", [b"", END, b'data: {"usage": {"input', b'{"usage": null}', b'{"usage":' + b'{"a":' * 100_000]
+    ("reported", "counted"),
+    [
+        (START + END, Counted(423, 7, 400)),
+        (ended(**START_USAGE | {"output_tokens": 9}), Counted(423, 9, 400)),
+        (START + ended(**START_USAGE | {"output_tokens": 9}), Counted(423, 9, 400)),
+        (START + ended(**dict.fromkeys(START_USAGE, 0)), Counted(423, 1, 400)),
+        (ended(**dict.fromkeys(START_USAGE, 0)), Counted(0, 0, 0)),
+        (b'{"usage":{"input_tokens":20,"output_tokens":true,"service_tier":"x"}}', Counted(20, 0, 0)),
+        (b'{"usage":{"cache_read_input_tokens":7}}', None),
+        (b"", None),
+        (END, None),
+        (b'data: {"usage": {"input', None),
+        (b'{"usage": null}', None),
+        (b'{"usage":' + b'{"a":' * 100_000, None),
+        (text_block(0, '"usage":{"input_tokens":9}'), None),
+        (body_of_answer([{"type": "text", "text": '"usage":{"input_tokens":9}'}]), None),
+    ],
+    ids=[
+        "the first event reports the prompt, and the last one the reply",
+        "the last event reports both",
+        "a prompt that the last event repeats is counted once",
+        "a nought at the end takes back no count",
+        "noughts alone",
+        "counts that are not stated, or are no numbers, are zero",
+        "a prompt with only its cached part reported is unknown",
+        "nothing",
+        "no prompt",
+        "a part of an event",
+        "no usage",
+        "an endless usage",
+        "words of the model in a stream",
+        "words of the model in a body",
+    ],
 )
-def test_what_says_nothing_of_the_prompt_counted_nothing(reported):
-    assert counted_in(reported) is None
+def test_a_reply_counted_what_it_says_outside_the_words_of_the_model(reported, counted):
+    assert MESSAGES.counted(reported) == counted
 
 
-def test_what_a_model_writes_is_not_counted():
-    written = '"usage":{"input_tokens":9}'
-    assert counted_in(text_block(0, written)) is None
-    assert counted_in(body_of_answer([{"type": "text", "text": written}])) is None
-
-
-def test_only_whole_numbers_are_counts():
-    usage = {"input_tokens": 5, "output_tokens": True, "service_tier": "standard", "cache_creation": {"x": 1}}
-    assert numbers_in(usage) == {"input_tokens": 5}
-    assert numbers_in("input_tokens") == {}
-
-
-def test_a_prompt_with_only_its_cached_part_reported_is_unknown():
-    assert prompt_in({"cache_read_input_tokens": 7}) is None
-    assert prompt_in({"cache_read_input_tokens": 7, "input_tokens": 0}) == 7
-
-
-def test_counts_that_are_not_stated_are_zero():
-    assert counted_in(b'{"usage":{"input_tokens":20}}') == (20, 0, 0)
-
-
-# Counts of several rounds
-
-COUNTS_OF_ROUNDS = st.integers(0, 10**6)
-USAGES = st.fixed_dictionaries(
-    {
-        "input_tokens": COUNTS_OF_ROUNDS,
-        "cache_creation_input_tokens": COUNTS_OF_ROUNDS,
-        "cache_read_input_tokens": COUNTS_OF_ROUNDS,
-        "output_tokens": COUNTS_OF_ROUNDS,
-        "service_tier": st.sampled_from(["standard", None]),
-    }
+@pytest.mark.parametrize(
+    ("first", "last", "client", "record"),
+    [
+        ({"input_tokens": 5, "output_tokens": 2}, {"input_tokens": 90}, {"input_tokens": 5}, (95, 2)),
+        (
+            {"input_tokens": 5, "output_tokens": 2},
+            {"output_tokens": 3, "cache_read_input_tokens": 8},
+            {"output_tokens": 5, "cache_read_input_tokens": 8},
+            (13, 5),
+        ),
+        ({}, {"input_tokens": 9}, {"input_tokens": 9}, (9, 0)),
+        ({}, {}, {}, ()),
+    ],
 )
-PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-
-
-def after(rounds):
-    usage = AnswerUsage()
-    for one in rounds:
-        usage.add(one)
-    return usage
-
-
-@given(st.lists(USAGES, min_size=1, max_size=4), USAGES)
-def test_usage_covers_the_clients_own_prompt_and_everything_the_model_wrote(rounds, last):
-    reported = after(rounds).for_client(last)
-    assert {name: reported[name] for name in PROMPT} == {name: rounds[0][name] for name in PROMPT}
-    assert reported["output_tokens"] == sum(one["output_tokens"] for one in [*rounds, last])
-    assert reported["service_tier"] == last["service_tier"]
-
-
-@given(st.lists(USAGES, max_size=4), USAGES)
-def test_the_record_holds_the_tokens_of_all_rounds(rounds, last):
-    prompt = sum(one[name] for one in [*rounds, last] for name in PROMPT)
-    reply = sum(one["output_tokens"] for one in [*rounds, last])
-    expected = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
-    assert after(rounds).totals(last) == (expected if prompt or reply else {})
-
-
-def test_a_partial_usage_is_reported_as_partial():
-    usage = after([{"input_tokens": 5, "output_tokens": 2}])
-    assert usage.for_client({"input_tokens": 90}) == {"input_tokens": 5}
-    assert usage.for_client({"output_tokens": 3, "cache_read_input_tokens": 8}) == {
-        "output_tokens": 5,
-        "cache_read_input_tokens": 8,
-    }
-
-
-def test_the_first_round_is_the_first_even_if_uncounted():
-    usage = after([{}, {"input_tokens": 5, "output_tokens": 2}])
-    assert usage.for_client({"input_tokens": 9}) == {"input_tokens": 9}
-    assert usage.totals({}) == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
-
-
-def test_a_missing_count_is_no_count():
-    assert AnswerUsage().totals({}) == AnswerUsage().for_client({}) == {}
+def test_a_partial_usage_is_reported_as_partial(first, last, client, record):
+    answer = AnswerBody()
+    read(answer, body_of_answer([json.loads(OURS)], usage=first))
+    answer.next_round()
+    read(answer, body_of_answer([], usage=last))
+    assert json.loads(answer.last_words())["usage"] == client
+    assert tuple(answer.usage.values()) == ((*record, sum(record)) if record else ())
 
 
 # The model's message
 
-OURS = b'{"type": "tool_use", "id": "t1", "name": "read_artifact", "input": {"id":  "a"}, "caller": {"x": 1.0}}'
+OURS = b'{"type":"tool_use","id":"t1","name":"read_artifact","input":{"id":"a"},"caller":{"x":1.0}}'
 THEIRS = b'{ "type":"tool_use","id":"t2","name":"ls","input":{} }'
 THOUGHT = b'{"type": "thinking", "thinking": "hm", "signature": "s=="}'
 
 
+def said(*blocks):
+    return read(AnswerBody(), b'{"content": [' + b",".join(blocks) + b'], "stop_reason": "tool_use"}')
+
+
 def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
-    found = reply_in([THOUGHT, THEIRS, OURS])
+    found = said(THOUGHT, THEIRS, OURS)
     (own,) = found.own
     assert (own.position, own.id, own.raw) == (1, "t1", OURS)
     assert json.loads(own.arguments) == {"id": "a"}
-    assert found.others == (THEIRS,)
-    assert found.others_meant == [["t2", "ls", {}]]
+    assert (found.others, found.others_meant, found.is_mixed) == ((THEIRS,), [["t2", "ls", {}]], True)
     assert all(raw in found.message for raw in (THOUGHT, THEIRS, OURS))
+    assert not said(THOUGHT, OURS).is_mixed
 
 
 @pytest.mark.parametrize(
-    ("blocks", "is_mixed"), [([OURS], False), ([THEIRS], False), ([OURS, THEIRS], True), ([THOUGHT], False)]
-)
-def test_a_message_is_mixed_where_the_client_has_something_to_answer_too(blocks, is_mixed):
-    assert reply_in(blocks).is_mixed is is_mixed
-
-
-@pytest.mark.parametrize("odd", [b"7", b"null", b"{}", b'"read_artifact"', b"{"])
-def test_a_block_that_is_no_call_belongs_to_neither_side(odd):
-    found = reply_in([odd])
-    assert (found.own, found.others) == ((), ())
-
-
-@pytest.mark.parametrize(
-    "block",
+    "odd",
     [
-        {"type": "tool_use", "name": ["read_artifact"]},
-        {"type": "tool_use"},
-        {"type": "server_tool_use", "name": "read_artifact"},
-        {"name": "read_artifact"},
-        None,
+        b"7",
+        b'"read_artifact"',
+        b'{"type":"tool_use","name":["read_artifact"]}',
+        b'{"type":"server_tool_use","name":"read_artifact"}',
+        b'{"name":"read_artifact"}',
     ],
 )
-def test_only_a_call_of_our_tool_by_its_name_is_ours(block):
-    assert not is_own(block)
+def test_only_a_call_of_our_tool_by_its_name_is_ours(odd):
+    assert said(odd) is None
+    assert [own.raw for own in said(odd, OURS).own] == [OURS]
 
 
 def test_a_call_without_an_id_or_an_input_is_ours_all_the_same():
-    (own,) = reply_in([b'{"type":"tool_use","name":"read_artifact"}']).own
+    (own,) = said(b'{"type":"tool_use","name":"read_artifact"}').own
     assert (own.id, own.arguments) == ("", "null")
 
 
-def test_an_empty_text_does_not_go_back_upstream():
-    found = reply_in([b'{"type":"text","text":""}', b'{"type":"text","text":"So."}', OURS])
-    assert json.loads(found.message) == {
-        "role": "assistant",
-        "content": [{"type": "text", "text": "So."}, json.loads(OURS)],
-    }
+def test_an_empty_text_does_not_go_back_upstream_and_a_person_may_read_the_others():
+    texts = [b'{"type":"text","text":"%b"}' % text for text in (b"", b"a", b"b")]
+    found = said(THOUGHT, *texts, OURS)
+    assert [one.get("text") for one in json.loads(found.message)["content"]] == [None, "a", "b", None]
+    assert found.texts == {"text": "a\nb"}
 
 
-def test_what_a_person_may_read_of_it_are_its_texts():
-    assert reply_in([THOUGHT, b'{"type":"text","text":"a"}', OURS, b'{"type":"text","text":"b"}']).texts == {
-        "text": "a\nb"
-    }
-
-
-def test_the_answer_to_a_call_is_a_message_with_its_result():
-    found = ApiMessage.read(result_of("toolu_1", 'a "page"\n'))
-    assert (found.role, found.answers, found.text()) == ("tool", "toolu_1", 'a "page"\n')
-
-
-# Events
+# Streams
 
 
 def made_by(data):
-    blocks = blocks_of(map(content_of, EventSplitter().feed(data)))
-    return None if blocks is None else [json.loads(raw) for raw in blocks]
-
-
-@pytest.mark.parametrize("written", [b": a comment\n\n", b"data: [DONE]\n\n", b"data: [1]\n\n", b"data: {\n\n"])
-def test_what_is_no_object_says_nothing(written):
-    assert content_of(written) == {}
-
-
-def test_an_event_that_is_rewritten_keeps_what_is_not_changed_and_has_its_own_name():
-    old = b'id: 7\ndata: {"type": "content_block_stop", "index":  3, "x":  1.50}\n\n'
-    assert rewritten(old, {("index",): b"5"}) == event_of(
-        "content_block_stop", b'{"type":"content_block_stop","index":5,"x":1.50}'
-    )
+    """The message that goes back upstream; None if it cannot be assembled."""
+    stream = AnswerStream()
+    stream.feed(START + data + call_block(9, "read_artifact", {}) + END)
+    found = stream.end()
+    return None if found is None else json.loads(found.message)["content"][:-1]
 
 
 @given(st.lists(st.text(), max_size=5), st.dictionaries(st.text(), st.text(), max_size=4))
@@ -239,10 +165,10 @@ def test_the_pieces_of_a_stream_make_the_blocks_of_a_message(pieces, given_input
         {"type": "thinking_delta", "thinking": "m"},
         {"type": "signature_delta", "signature": "s=="},
     )
-    data = START + thought + event("ping") + text_block(1, *pieces) + call_block(2, "fetch", given_input) + END
-    assert made_by(data) == [
+    words = [{"type": "text", "text": "".join(pieces)}] if any(pieces) else []
+    assert made_by(thought + event("ping") + text_block(1, *pieces) + call_block(2, "fetch", given_input)) == [
         {"type": "thinking", "thinking": "hm", "signature": "s=="},
-        {"type": "text", "text": "".join(pieces)},
+        *words,
         {"type": "tool_use", "id": "toolu_fetch_1", "name": "fetch", "input": given_input},
     ]
 
@@ -257,12 +183,10 @@ def test_a_compaction_and_citations_are_put_together_too():
 
 
 def test_an_input_keeps_the_bytes_that_the_model_wrote():
-    data = event("content_block_start", index=0, content_block={"type": "tool_use", "input": {}})
-    for part in ('{"a":', "  1.50}"):
-        delta = {"type": "input_json_delta", "partial_json": part}
-        data += event("content_block_delta", index=0, delta=delta)
-    (raw,) = blocks_of(map(content_of, EventSplitter().feed(data)))
-    assert b'{"a":  1.50}' in raw
+    parts = [{"type": "input_json_delta", "partial_json": part} for part in ('{"a":', "  1.50}")]
+    stream = AnswerStream()
+    stream.feed(START + block(0, {"type": "tool_use", "name": "read_artifact", "input": {}}, *parts) + END)
+    assert b'{"a":  1.50}' in stream.end().message
 
 
 @pytest.mark.parametrize("written", ["", '{"a":', "[1]", "7"])
@@ -286,9 +210,18 @@ def test_nothing_is_put_together_with_a_part_that_is_not_known(delta):
     assert made_by(text_block(0, "a") + block(1, {"type": "text", "text": ""}, delta)) is None
 
 
-def test_a_part_of_a_block_that_never_began_is_not_known():
+def test_nothing_is_put_together_with_a_block_that_never_began_or_has_no_place():
     assert made_by(event("content_block_delta", index=4, delta={"type": "text_delta", "text": "x"})) is None
+    assert made_by(event("content_block_start", content_block={"type": "text"})) is None
 
 
-def test_a_block_that_begins_without_a_place_is_not_assembled():
-    assert blocks_of([{"type": "content_block_start", "content_block": {"type": "text"}}]) is None
+@pytest.mark.parametrize("written", [b": a comment\n\n", b"data: [DONE]\n\n", b"data: [1]\n\n", b"data: {\n\n"])
+def test_what_is_no_object_says_nothing(written):
+    assert made_by(written + text_block(0, "a")) == [{"type": "text", "text": "a"}]
+
+
+def test_an_event_that_is_rewritten_keeps_what_is_not_changed_and_has_its_own_name():
+    stream = AnswerStream()
+    stream.feed(START + call_block(2, "read_artifact", {}) + event("content_block_start", index=3, content_block={}))
+    old = b'id: 7\ndata: {"type": "content_block_stop", "index":  3, "x":  1.50}\n\n'
+    assert stream.feed(old) == b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0,"x":1.50}\n\n'

@@ -12,7 +12,6 @@ from support.messages_rounds import END, START, START_USAGE, body_of_answer, eve
 from proxy.core.conversation import Conversation
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, SPEC, OwnCall
-from proxy.core.retrieval_tool.tool import MAX_TOOLS
 from proxy.core.text import jsontext
 from proxy.errors import (
     ArtifactStoreUnavailable,
@@ -74,7 +73,7 @@ def test_a_tool_list_too_long_to_be_remembered_is_offered_the_tool_too():
     assert json.loads(MESSAGES.own_tool.appended(members(long), "auto")) == [*long, OWN_TOOL]
 
 
-@pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
+@pytest.mark.parametrize(("count", "offered"), [(127, True), (128, False), (2_000, False)])
 def test_our_tool_is_never_one_too_many(count, offered):
     made = MESSAGES.own_tool.appended(members([tool(f"weather_{number}") for number in range(count)]), "always")
     assert (made is not None) == offered
