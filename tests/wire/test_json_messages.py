@@ -7,11 +7,8 @@ import json
 import pytest
 
 from proxy.core.content_types import media_type
-from proxy.core.conversation import Attachment, Carried, Route, Shape, Shown, Words
-from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import MAX_TOOLS
+from proxy.core.conversation import Attachment, Carried, Parts, Route, Shape, Shown, Words
 from proxy.wire.chat_completions import ChatMessage
-from proxy.wire.json_messages import OwnTool, as_one_text
 from proxy.wire.responses import ResponsesMessage
 
 TEXT = {"type": "text", "text": "a"}
@@ -76,7 +73,8 @@ def test_media_are_written_as_the_api_has_them():
     ],
 )
 def test_only_plain_texts_become_one(parts, text):
-    assert as_one_text([json.dumps(part).encode() for part in parts]) == text
+    carried = Parts(tuple(Carried(json.dumps(part).encode()) for part in parts), as_text=True)
+    assert json.loads(ChatMessage(b"{}").replacement(carried, in_text=False)) == (parts if text is None else text)
 
 
 @pytest.mark.parametrize(
@@ -85,68 +83,3 @@ def test_only_plain_texts_become_one(parts, text):
 @pytest.mark.parametrize("view", [ChatMessage, ResponsesMessage])
 def test_a_note_may_be_put_into_a_text_into_parts_and_where_a_content_is_null(view, content, may):
     assert view.read(b'{"role":"user","content":%b}' % content).can_carry_a_note is may
-
-
-# Tool lists
-
-DEFINITION = b'{"ours":1}'
-
-
-class NameReader:
-    """Reads a list of names, and counts how often it is asked."""
-
-    def __init__(self):
-        self.calls = 0
-
-    def __call__(self, tools):
-        self.calls += 1
-        return json.loads(tools) or []
-
-
-def own_tool():
-    reader = NameReader()
-    return OwnTool(DEFINITION, reader), reader
-
-
-@pytest.mark.parametrize(
-    ("tools", "made"),
-    [
-        (b'["weather"]', b'["weather",{"ours":1}]'),
-        (b'[ "weather" , "x" ]', b'["weather" , "x",{"ours":1}]'),
-        (b"[ ]", b'[{"ours":1}]'),
-        (b"null", b'[{"ours":1}]'),
-        (b'"weather"', None),
-    ],
-)
-def test_the_tool_is_added_at_the_end_and_the_clients_bytes_stay(tools, made):
-    assert own_tool()[0].appended({"tools": tools}, "always") == made
-
-
-@pytest.mark.parametrize("tools", [b"null", b"[]"])
-def test_an_agent_without_tools_is_given_ours_only_where_it_always_is(tools):
-    assert own_tool()[0].appended({"tools": tools}, "auto") is None
-    assert own_tool()[0].appended({}, "auto") is None
-    assert own_tool()[0].appended({}, "always") == b'[{"ours":1}]'
-
-
-def test_an_operator_who_wants_no_tool_gets_none():
-    own, reader = own_tool()
-    assert own.appended({"tools": b'["weather"]'}, "never") is None
-    assert reader.calls == 0
-
-
-def test_the_tool_is_never_one_too_many_nor_beside_one_of_its_name():
-    def appended(names):
-        return own_tool()[0].appended({"tools": json.dumps(names).encode()}, "always")
-
-    assert appended([RETRIEVAL_TOOL]) is None
-    assert appended([f"weather_{number}" for number in range(MAX_TOOLS)]) is None
-    assert appended([f"weather_{number}" for number in range(MAX_TOOLS - 1)]) is not None
-
-
-@pytest.mark.parametrize(("length", "times"), [(10, 1), (300 * 1024, 2)])
-def test_a_list_of_everyday_size_is_read_once_for_all_requests_of_its_agent(length, times):
-    own, reader = own_tool()
-    members = {"tools": json.dumps(["w" * length]).encode()}
-    assert own.appended(members, "auto") == own.appended(dict(members), "auto")
-    assert reader.calls == times

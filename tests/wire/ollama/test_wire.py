@@ -5,7 +5,6 @@ import json
 import pytest
 
 from proxy.core.overflow import Counted, Sent, VerdictKind
-from proxy.core.retrieval_tool import SPEC
 from proxy.errors import MalformedRequest
 from proxy.wire.ollama import OLLAMA
 
@@ -42,16 +41,6 @@ def test_a_reply_is_limited_among_the_options():
 def test_what_no_server_could_judge_is_refused(body):
     with pytest.raises(MalformedRequest):
         OLLAMA.parse(body)
-
-
-def test_our_tool_is_last_and_only_added_to_a_request_with_a_question():
-    tools = [{"type": "function", "function": {"name": "weather"}}]
-    (before, ours) = json.loads(OLLAMA.with_tool(parsed(tools=tools), "auto"))
-    assert (before, ours["function"]["name"]) == (tools[0], SPEC.name)
-    assert OLLAMA.tool_names(OLLAMA.tools(parsed(tools=tools))) == ["weather"]
-    assert OLLAMA.with_tool(parsed(), "auto") is None
-    assert OLLAMA.with_tool(parsed(tools=tools, messages=[]), "always") is None
-    assert not OLLAMA.forces_a_call(parsed(tool_choice="required").members)
 
 
 def test_a_missing_result_names_its_tool_and_cites_an_id_only_if_there_is_one():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
 import pytest
 
-from proxy.wire.responses import ResponsesMessage
-from proxy.wire.responses.message import read_held, read_items
+from proxy.core.conversation import Message
+from proxy.wire.responses import RESPONSES
 
 USER = {"role": "user", "content": "go"}
 INSTRUCTIONS = {"role": "developer", "content": "be brief"}
@@ -26,13 +25,11 @@ def output(name: str = "a", kind: str = "function_call_output") -> dict[str, Any
     return {"type": kind, "call_id": name, "output": f"of {name}"}
 
 
-def read(*items: Any, how: Any = read_items) -> list[ResponsesMessage]:
-    """The messages; each is read with the items that it ends with."""
-    found = how([json.dumps(item).encode() for item in items])
-    ends = list(itertools.accumulate(len(message.items()) for message, _ in found))
-    assert [end for _, end in found] == ends
-    assert not items or ends[-1] == len(items)
-    return [message for message, _ in found]
+def read(*items: Any, **members: Any) -> list[Message]:
+    """The messages, which hold all the items."""
+    found = list(RESPONSES.parse(json.dumps({"model": "m", "input": items, **members}).encode()).conversation)
+    assert sum(len(message.items()) for message in found) == len(items)
+    return found
 
 
 def roles_and_sizes(*items: Any) -> list[tuple[str, int]]:
@@ -134,10 +131,10 @@ def test_an_output_that_names_a_local_shell_by_its_item_belongs_to_its_call() ->
 
 
 def test_where_the_upstream_holds_the_rest_all_but_instructions_is_one_exchange() -> None:
-    messages = read(INSTRUCTIONS, output(), INSTRUCTIONS, call("b"), USER, output("b"), how=read_held)
+    messages = read(INSTRUCTIONS, output(), INSTRUCTIONS, call("b"), USER, output("b"), previous_response_id="resp_1")
     assert [message.is_companion for message in messages] == [False, False, True, True, True, True]
     assert not any(message.must_stay for message in messages)
 
 
 def test_no_items_are_no_messages() -> None:
-    assert read() == read(how=read_held) == []
+    assert read() == read(previous_response_id="resp_1") == []

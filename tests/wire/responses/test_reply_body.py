@@ -9,7 +9,6 @@ from support.answer_shapes import read
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.wire.responses import ReplyBody
-from proxy.wire.responses.replies import said_by_us, shown_of
 
 OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": "{}"}
 FETCH = {"type": "function_call", "call_id": "f", "name": "fetch", "arguments": "{}"}
@@ -25,6 +24,12 @@ THEIRS = [FETCH, THOUGHT, words("So."), words(RETRIEVAL_TOOL), {"type": "web_sea
 
 def body(*output, **members):
     return json.dumps({"id": "resp_1", "status": "completed", "output": output, **members}, indent=2).encode()
+
+
+def ours_in(item):
+    """The text of a message of the model that it did not say, and its id."""
+    assert (item["type"], item["role"], item["status"]) == ("message", "assistant", "completed")
+    return [part["text"] for part in item["content"]], item["id"]
 
 
 def outputs(reported):
@@ -100,8 +105,8 @@ def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_ca
     assert read(answer, body(THOUGHT, words("Let me look."), THOUGHT, OWN, store=True))
     answer.next_round()
     assert read(answer, body(THOUGHT, OWN, store=True))
-    reported = json.loads(answer.stopped("Stopped."))
-    assert reported["output"] == [THOUGHT, words("Let me look."), said_by_us("Stopped.", 1)]
+    *shown, last = outputs(answer.stopped("Stopped."))
+    assert (shown, ours_in(last)[0]) == ([THOUGHT, words("Let me look.")], ["Stopped."])
 
 
 def usage(prompt, reply):
@@ -119,12 +124,6 @@ def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
     assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
 
 
-def test_the_usage_of_a_first_round_is_unchanged():
-    answer = ReplyBody()
-    read(answer, body(FETCH, OWN, usage={"input_tokens": 100, "output_tokens": 10}))
-    assert json.loads(answer.last_words())["usage"] == {"input_tokens": 100, "output_tokens": 10}
-
-
 def test_a_usage_from_only_one_round_is_reported_unchanged():
     answer = ReplyBody()
     read(answer, body(OWN, usage=usage(100, 10)))
@@ -135,22 +134,37 @@ def test_a_usage_from_only_one_round_is_reported_unchanged():
 
 
 @pytest.mark.parametrize("spoken", [(), (words("So."),)])
-def test_a_model_that_is_stopped_ends_with_a_word(spoken):
-    answer = ReplyBody()
-    for _ in range(2):
+def test_a_model_that_is_stopped_ends_with_a_word_that_has_an_id_of_its_own(spoken):
+    answer, names = ReplyBody(), set()
+    for number in (1, 2):
         assert read(answer, body(THOUGHT, *spoken, OWN))
-        ending = answer.stopped("Stopped.")
+        *shown, last = outputs(answer.stopped("Stopped."))
         answer.next_round()
-    assert outputs(ending) == [*spoken, *spoken, said_by_us("Stopped.", 1)]
+        assert shown == [*spoken] * number
+        text, name = ours_in(last)
+        assert text == ["Stopped."]
+        names.add(name)
+    assert len(names) == 2
 
 
-def test_reasoning_is_shown_only_with_what_it_belongs_to():
-    output = [json.dumps(item).encode() for item in (THOUGHT, words("So."), OWN)]
-    assert shown_of(output, is_last=True) == output[:2]
-    assert shown_of(output, is_last=False) == output[1:2]
-    assert shown_of(output, is_last=False, is_linked=True) == output[:2]
-    assert shown_of([output[0], *output], is_last=False, is_linked=True) == [output[0], *output[:2]]
-    assert shown_of([output[1], output[0], output[2]], is_last=False, is_linked=True) == output[1:2]
+SO, MORE = words("So."), words("More.")
+
+
+@pytest.mark.parametrize(
+    ("first", "store", "shown"),
+    [
+        ([THOUGHT, SO, OWN], False, [SO]),
+        ([THOUGHT, SO, OWN], True, [THOUGHT, SO]),
+        ([THOUGHT, THOUGHT, SO, OWN], True, [THOUGHT, THOUGHT, SO]),
+        ([SO, THOUGHT, OWN], True, [SO]),
+    ],
+)
+def test_reasoning_of_a_round_that_another_follows_is_shown_only_with_what_it_belongs_to(first, store, shown):
+    answer = ReplyBody()
+    read(answer, body(*first, store=store))
+    answer.next_round()
+    read(answer, body(THOUGHT, MORE, store=store))
+    assert outputs(answer.last_words()) == [*shown, THOUGHT, MORE]
 
 
 @pytest.mark.parametrize(("store", "kept"), [(True, True), (None, True), (False, False)])
@@ -158,10 +172,3 @@ def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keep
     named = {"type": "reasoning", "id": "rs_9", "summary": []}
     reply = read(ReplyBody(), body(named, OWN, store=store))
     assert (b"rs_9" in reply.message) == kept
-
-
-def test_what_we_say_is_a_message_of_the_model_with_an_id_of_its_own():
-    first, second = said_by_us("Stopped.", 1), said_by_us("Stopped.", 2)
-    assert first["id"] != second["id"]
-    assert (first["type"], first["role"], first["status"]) == ("message", "assistant", "completed")
-    assert [part["text"] for part in first["content"]] == ["Stopped."]

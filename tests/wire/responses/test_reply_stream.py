@@ -10,9 +10,7 @@ from support.upstream.replies import Call, Reply, Usage
 from support.upstream.responses import answered
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.wire import replies as rounds
-from proxy.wire.responses import ReplyStream, replies
-from proxy.wire.responses.replies import written
+from proxy.wire.responses import ReplyStream
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
 FETCHES = Call("fetch", {"n": 1})
@@ -45,8 +43,12 @@ def fed(stream, came, places=()):
 
 
 def limit(monkeypatch, most):
-    for module in (rounds, replies):
-        monkeypatch.setattr(module, "MAX_KEPT_BYTES", most)
+    for module in ("replies", "responses.replies"):
+        monkeypatch.setattr(f"proxy.wire.{module}.MAX_KEPT_BYTES", most)
+
+
+def written(event):
+    return f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode()
 
 
 def is_own(item):

@@ -13,151 +13,9 @@ from support.upstream.responses import answered
 
 from proxy.core.conversation import ToolCall
 from proxy.core.overflow import Counted
-from proxy.core.retrieval_tool import RETRIEVAL_TOOL, OwnCall
-from proxy.core.retrieval_tool.tool import MAX_TOOLS
-from proxy.core.text import jsontext
+from proxy.core.retrieval_tool import OwnCall
 from proxy.wire import TAIL_BYTES
 from proxy.wire.responses import COMPACTIONS, RESPONSES
-from proxy.wire.responses.wire import COMPACTED, HELD, OWN_TOOL, PART_UNSEEN, SHAPE, is_kept, tool_names
-
-# Tools
-
-
-def members(tools=None, **others):
-    made = {"store": False, **others} if tools is None else {"store": False, "tools": tools, **others}
-    return {name: json.dumps(found).encode() for name, found in made.items()}
-
-
-def with_tool(members, policy):
-    return RESPONSES.with_tool(replace(RESPONSES.parse(b'{"input": []}'), members=members), policy)
-
-
-def tool(name):
-    return {"type": "function", "name": name, "parameters": {"type": "object"}}
-
-
-def namespace(*tools):
-    return {"type": "namespace", "name": "n", "tools": list(tools)}
-
-
-WEATHER_TOOL = [tool("weather"), tool("search_web")]
-
-
-@pytest.mark.parametrize(
-    ("tools", "offered"),
-    [
-        (WEATHER_TOOL, {"auto", "always"}),
-        ([namespace(*WEATHER_TOOL)], {"auto", "always"}),
-        ([tool("shell")], {"always"}),
-        ([namespace(tool("read_file")), tool("weather")], {"auto", "always"}),
-        ([tool("weather"), {"type": "local_shell"}], {"always"}),
-        ([], {"always"}),
-        (None, {"always"}),
-        ([*WEATHER_TOOL, tool(RETRIEVAL_TOOL)], set()),
-        ([*WEATHER_TOOL, namespace(tool(RETRIEVAL_TOOL))], set()),
-        ("weather", set()),
-    ],
-)
-@pytest.mark.parametrize("policy", ["auto", "always", "never"])
-def test_who_is_offered_the_tool(tools, offered, policy):
-    assert (with_tool(members(tools), policy) is not None) == (policy in offered)
-
-
-@pytest.mark.parametrize(
-    ("others", "offered"),
-    [
-        ({}, True),
-        ({"store": True}, True),
-        ({"store": None}, True),
-        ({"background": False}, True),
-        ({"background": True}, False),
-        ({"background": "true"}, True),
-        ({"store": True, "previous_response_id": "resp_1"}, True),
-        ({"store": False, "previous_response_id": "resp_1"}, False),
-        ({"store": False, "previous_response_id": None}, True),
-        ({"conversation": "conv_1"}, False),
-        ({"conversation": {"id": "conv_1"}}, False),
-        ({"conversation": None, "truncation": "disabled"}, True),
-        ({"truncation": "auto"}, False),
-    ],
-)
-def test_the_tool_is_offered_where_its_calls_can_be_hidden(others, offered):
-    assert (with_tool(members(WEATHER_TOOL, **others), "always") is not None) == offered
-
-
-@pytest.mark.parametrize(("store", "kept"), [({}, True), ({"store": None}, True), ({"store": False}, False)])
-def test_a_response_is_kept_unless_the_client_says_otherwise(store, kept):
-    assert is_kept({name: json.dumps(found).encode() for name, found in store.items()}) is kept
-
-
-@pytest.mark.parametrize("written", [b'[ {"name":"weather"} , {"x":1.0} ]', b"[ ]", b"[]"])
-def test_what_the_client_wrote_keeps_its_bytes(written):
-    made = jsontext.items(with_tool(members() | {"tools": written}, "always"))
-    assert [bytes(raw) for raw in made] == [*map(bytes, jsontext.items(written)), OWN_TOOL]
-
-
-def test_where_there_is_no_list_ours_is_the_only_tool():
-    assert with_tool(members(), "always") == b"[" + OWN_TOOL + b"]"
-
-
-def test_our_tool_says_that_not_all_of_its_properties_are_required():
-    found = json.loads(OWN_TOOL)
-    assert (found["type"], found["name"], found["strict"]) == ("function", RETRIEVAL_TOOL, False)
-    assert found["parameters"]["required"] == ["id"]
-
-
-def test_a_long_tool_list_is_offered_the_tool_too():
-    assert with_tool(members([tool(f"weather_{number}" + "x" * 5_000) for number in range(100)]), "auto") is not None
-
-
-@pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
-def test_our_tool_is_never_one_too_many(count, offered):
-    tools = [namespace(*(tool(f"weather_{number}") for number in range(count)))]
-    assert (with_tool(members(tools), "always") is not None) == offered
-
-
-@pytest.mark.parametrize(
-    ("tools", "names"),
-    [
-        (b"", []),
-        (b"null", []),
-        (b'{"name": "ls"}', []),
-        (b'[{"type":"web_search"},{"name":"ls","type":"custom"},{"type":7},7]', ["web_search", "ls", "", ""]),
-        (json.dumps([namespace(tool("a"), namespace(tool("b"))), tool("c")]).encode(), ["a", "b", "c"]),
-        (json.dumps([tool("x")] * 1_001).encode(), ["x"] * 1_000),
-    ],
-)
-def test_tools_are_named_by_their_names_or_else_by_their_types(tools, names):
-    assert tool_names(tools) == names
-
-
-def test_namespaces_are_opened_only_a_few_levels_deep():
-    nested = tool("deep")
-    for _ in range(5):
-        nested = namespace(nested)
-    assert tool_names(json.dumps([nested]).encode()) == ["n"]
-    assert tool_names(json.dumps(nested["tools"]).encode()) == ["deep"]
-
-
-@pytest.mark.parametrize("choice", [None, "auto", "none"])
-def test_a_choice_that_is_left_to_the_model_forces_nothing(choice):
-    assert not RESPONSES.forces_a_call(members(WEATHER_TOOL, tool_choice=choice))
-    assert not RESPONSES.forces_a_call(members(WEATHER_TOOL))
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "required",
-        "something new",
-        {"type": "function", "name": "weather"},
-        {"type": "web_search"},
-        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]},
-    ],
-)
-def test_a_choice_that_demands_or_names_tools_forces_a_call(choice):
-    assert RESPONSES.forces_a_call(members(WEATHER_TOOL, tool_choice=choice))
-
 
 # What a reply counts
 
@@ -268,6 +126,18 @@ def body_of(*items, **members):
 
 def read(*items, **members):
     return RESPONSES.parse(body_of(*items, **members))
+
+
+SHAPE = RESPONSES.shape
+PART_UNSEEN, HELD = (read(USER, **members).shape for members in ({"prompt": {"id": "p"}}, {"conversation": "c"}))
+COMPACTED = COMPACTIONS.parse(body_of(USER)).shape
+
+
+def test_shapes_say_whether_all_is_there_and_whether_a_request_may_be_changed_before_it_is_refused():
+    shapes = (SHAPE, PART_UNSEEN, HELD, COMPACTED)
+    assert [shape.is_whole for shape in shapes] == [True, False, False, True]
+    assert [shape.items_add_tools for shape in shapes] == [False, False, True, True]
+    assert [shape.goes_first_as_it_came for shape in shapes] == [False, False, False, True]
 
 
 def answer(stream):
