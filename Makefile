@@ -63,7 +63,7 @@ pictures: .venv/made ## the dashboard's pictures in docs/, taken anew with Chrom
 	@PYTHONPATH=.:tests $(BIN)/python -m support.pictures
 
 faults: .venv/made ## what may go wrong, tried; written to docs/reliability.md; SOAK=minutes of mixed traffic
-	@$(BIN)/python -m tools.faults --soak $(SOAK) --write docs/reliability.md
+	@PYTHONPATH=.:tests $(BIN)/python -m tools.faults --soak $(SOAK) --write docs/reliability.md
 
 fuzz: .venv/made ## cases that break a rule, looked for; MINUTES=60; what is found goes into tests/fuzz/corpus
 	@PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES)

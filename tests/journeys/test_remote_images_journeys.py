@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
 from support.journey import KEY, World, call, result
 from support.picture_server import png
-from support.serving import serving
+from support.upstream import Answer, Request, ScriptedModel, answering, listening
 
 from proxy.core.artifact import Artifact
 
@@ -30,15 +28,11 @@ class Site:
     requests: list[str] = field(default_factory=list)
     address: str = ""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        path = scope["path"].removeprefix("/v1")
-        self.requests.append(path)
-        body = self.pictures.get(path)
-        headers = [(b"content-type", b"text/html" if body is None else b"image/png")]
-        await send({"type": "http.response.start", "status": 404 if body is None else 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body or b"<html>nothing here"})
+    def answer(self, _: str, path: str, __: bytes) -> Answer:
+        """What is at a path."""
+        self.requests.append(path.removeprefix("/v1"))
+        body = self.pictures.get(self.requests[-1])
+        return Answer(404, b"<html>nothing here", "text/html") if body is None else Answer(200, body, "image/png")
 
     def url(self, path: str) -> str:
         return f"{self.address}{path}?signature=secret"
@@ -47,8 +41,7 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     found = Site()
-    with contextlib.ExitStack() as stack:
-        found.address = stack.enter_context(serving(found))
+    with listening(ScriptedModel(beside=found.answer)) as found.address:
         yield found
 
 
@@ -169,14 +162,8 @@ def test_the_log_has_only_the_host_of_an_address(build: Any, site: Site) -> None
 
 
 def test_no_key_goes_to_a_web_site(build: Any) -> None:
-    heads: list[Any] = []
-
-    async def nosy(scope: Scope, receive: Receive, send: Send) -> None:
-        heads.extend(scope["headers"])
-        await send({"type": "http.response.start", "status": 403, "headers": []})
-        await send({"type": "http.response.body"})
-
-    with serving(nosy) as address:
+    heads: list[Request] = []
+    with listening(answering(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n", seen=heads)) as address:
         build(media=FETCHING, models=SEEING).ask(asking(image(f"{address}/a.png")))
     assert heads
     assert KEY not in str(heads)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ssl
 import struct
 import zlib
+from asyncio import StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from support.upstream import Connection, SocketServer
 
 CERTIFICATE = Path(__file__).parent / "certificates" / "pictures.example.pem"
 """Of `pictures.example`, signed by itself, with its key: made for these tests, known to all."""
 
-Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Script = Callable[[StreamWriter], Awaitable[None]]
 
 
 def png(width: int = 3, height: int = 2, shade: int = 7) -> bytes:
@@ -44,7 +45,6 @@ def redirect(target: str, status: str = "302 Found") -> bytes:
 class PictureServer:
     """Answers by path; what it does not know is a 404."""
 
-    host: str
     answers: dict[str, bytes | Script] = field(default_factory=dict)
     requests: list[bytes] = field(default_factory=list)
     """The heads that came."""
@@ -52,57 +52,32 @@ class PictureServer:
     names: list[str | None] = field(default_factory=list)
     """Asked for in TLS handshakes."""
     port: int = 0
-    _running: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @property
     def paths(self) -> list[str]:
         return [head.split(b" ", 2)[1].decode() for head in self.requests]
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def __call__(self, connection: Connection) -> None:
         self.connections += 1
-        running = asyncio.current_task()
-        assert running is not None
-        self._running.add(running)
-        # The end of a test ends what still runs; asyncio would report a task that is cancelled.
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while not writer.is_closing():
-                head = await reader.readuntil(b"\r\n\r\n")
-                self.requests.append(head)
-                found = self.answers.get(self.paths[-1], answer(b"", "404 Not Found"))
-                if isinstance(found, bytes):
-                    writer.write(found)
-                else:
-                    await found(writer)
-                await writer.drain()
-                if not isinstance(found, bytes) or b"connection: keep-alive" not in found:
-                    break
-            writer.close()
-            await writer.wait_closed()
-        writer.transport.abort()
-        self._running.discard(running)
-
-    async def stop(self) -> None:
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running)
-
-    def _note_name(self, _: object, name: str | None, __: object) -> None:
-        self.names.append(name)
+        found: bytes | Script = b"connection: keep-alive"
+        while isinstance(found, bytes) and b"connection: keep-alive" in found:
+            self.requests.append(await connection.reader.readuntil(b"\r\n\r\n"))
+            found = self.answers.get(self.paths[-1], answer(b"", "404 Not Found"))
+            if isinstance(found, bytes):
+                await connection.send(found)
+            else:
+                await found(connection.writer)
 
 
 @contextlib.asynccontextmanager
 async def serving(host: str = "127.0.0.1", *, tls: bool = False) -> AsyncIterator[PictureServer]:
     """A server at an address of this machine; all of 127.0.0.0/8 is, on Linux."""
-    found = PictureServer(host)
+    found = PictureServer()
     context = None
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(CERTIFICATE)
-        context.sni_callback = found._note_name
-    server = await asyncio.start_server(found.handle, host, 0, ssl=context)
-    found.port = server.sockets[0].getsockname()[1]
-    try:
+        context.sni_callback = lambda _, name, __: found.names.append(name)
+    async with SocketServer(found, tls=context, host=host) as server:
+        found.port = server.port
         yield found
-    finally:
-        server.close()
-        await found.stop()

@@ -13,11 +13,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.clouds import AZURE, GOOGLE, LATE_SECONDS, S3, Service, bucket
 from tools.faults.stage import (
     TOO_LONG,
     Heard,
-    Request,
     Stage,
     accept,
     chat,
@@ -131,8 +132,8 @@ async def buckets_that_fail(extent: Extent) -> list[Tried]:
     return [first, others, ready, refusals, back]
 
 
-async def _refuse_as_too_long(_: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(whole(400, TOO_LONG))
+async def _refuse_as_too_long(connection: Connection, _: Request) -> None:
+    await connection.send(whole(400, TOO_LONG))
 
 
 async def late_buckets(extent: Extent) -> list[Tried]:

@@ -12,7 +12,9 @@ import struct
 import zlib
 from typing import Final
 
-from tools.faults.stage import CANARY, COMPLETION, KEY, PATIENCE_SECONDS, Request, Stage, accept, chat, staged
+from support.upstream import Connection, Request
+
+from tools.faults.stage import CANARY, COMPLETION, KEY, PATIENCE_SECONDS, Stage, accept, chat, staged
 from tools.faults.trials import Extent, Tried
 
 _HEAD: Final = (
@@ -99,8 +101,8 @@ async def _leaving_early(stage: Stage, extent: Extent) -> Tried:
         "A model stops thinking for a client that left", "clients that leave before the first byte of an answer"
     )
 
-    async def think(request: Request, _: asyncio.StreamWriter) -> None:
-        await request.reader.read(1)
+    async def think(connection: Connection, _: Request) -> None:
+        await connection.reader.read(1)
 
     body = chat(stream=True)
     for _ in range(max(3, 60 // extent.every)):

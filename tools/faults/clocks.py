@@ -12,11 +12,12 @@ import os
 from pathlib import Path
 from typing import Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.stage import (
     COMPLETION,
     EVENTS,
     TOO_LONG,
-    Request,
     Stage,
     accept,
     chat,
@@ -111,11 +112,10 @@ async def leaps(_: Extent) -> list[Tried]:
     tried = Tried("A clock that leaps ends no stream", "an hour ahead and an hour back in the middle of a stream")
     go_on = asyncio.Event()
 
-    async def pause(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(streamed(EVENTS)[:300])
-        await writer.drain()
+    async def pause(connection: Connection, _: Request) -> None:
+        await connection.send(streamed(EVENTS)[:300])
         await go_on.wait()
-        writer.write(streamed(EVENTS)[300:])
+        await connection.send(streamed(EVENTS)[300:])
 
     async with staged() as stage:
         with _Clock(stage.folder) as clock:
@@ -168,8 +168,8 @@ _LONG: Final = chat(*({"role": role, "content": "word " * 4_000} for _ in range(
 
 
 async def _learn(stage: Stage) -> None:
-    async def refuse(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
+    async def refuse(connection: Connection, request: Request) -> None:
+        await connection.send(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
 
     stage.upstream.answer = refuse
     await stage.ask(_LONG)

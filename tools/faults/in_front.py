@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.stage import (
     COMPLETION,
     EVENTS,
     KEY,
     PATIENCE_SECONDS,
-    Request,
     Stage,
     accept,
     chat,
@@ -78,10 +79,9 @@ async def in_front(extent: Extent) -> list[Tried]:
 async def _leaving(name: str, behind: Stage, tried: Tried, most_seconds: float) -> None:
     go_on = asyncio.Event()
 
-    async def think(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(streamed(EVENTS)[:300])
-        await writer.drain()
-        gone = asyncio.create_task(request.reader.read())
+    async def think(connection: Connection, _: Request) -> None:
+        await connection.send(streamed(EVENTS)[:300])
+        gone = asyncio.create_task(connection.reader.read())
         waiting = asyncio.create_task(go_on.wait())
         await asyncio.wait({gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -105,8 +105,8 @@ async def _leaving(name: str, behind: Stage, tried: Tried, most_seconds: float) 
 
 
 async def _slow_reader(name: str, stage: Stage, behind: Stage, tried: Tried, most_seconds: float) -> None:
-    async def large(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(whole(200, _LARGE))
+    async def large(connection: Connection, _: Request) -> None:
+        await connection.send(whole(200, _LARGE))
 
     stage.upstream.answer = large
     body = chat()

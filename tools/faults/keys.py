@@ -5,12 +5,13 @@ Rule: a request of one key is sent as if no other key had ever been here.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any, Final
 
-from tools.faults.stage import COMPLETION, TOO_LONG, Request, Stage, accept, chat, long_text, staged, whole, with_result
+from support.upstream import Connection, Request
+
+from tools.faults.stage import COMPLETION, TOO_LONG, Stage, accept, chat, long_text, staged, whole, with_result
 from tools.faults.storage import NAME
 from tools.faults.trials import Extent, Tried
 
@@ -108,8 +109,8 @@ async def _called(stage: Stage, key: str, tool: str, arguments: dict[str, Any]) 
 
 
 async def _share_chains(stage: Stage, tried: Tried) -> None:
-    async def respond(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(whole(200, _RESPONSE))
+    async def respond(connection: Connection, _: Request) -> None:
+        await connection.send(whole(200, _RESPONSE))
 
     stage.upstream.answer = respond
     first = json.dumps({"model": "gpt-4o", "input": "word " * 2_000}).encode()
@@ -122,14 +123,14 @@ async def _share_chains(stage: Stage, tried: Tried) -> None:
 
 
 async def _share_lessons(stage: Stage, tried: Tried) -> None:
-    async def refuse(request: Request, writer: asyncio.StreamWriter) -> None:
+    async def refuse(connection: Connection, request: Request) -> None:
         if b"/messages" in request.line:
-            writer.write(whole(400, _REFUSED_SEAL) if _SEAL in request.body else whole(200, _MESSAGE))
+            await connection.send(whole(400, _REFUSED_SEAL) if _SEAL in request.body else whole(200, _MESSAGE))
         else:
-            writer.write(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
+            await connection.send(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
 
-    async def take(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(whole(200, _MESSAGE if b"/messages" in request.line else COMPLETION))
+    async def take(connection: Connection, request: Request) -> None:
+        await connection.send(whole(200, _MESSAGE if b"/messages" in request.line else COMPLETION))
 
     # What is lost to the limit, and to the refusal of the signature.
     for path, body, lost in (("/v1/chat/completions", _LONG, _LONG), ("/v1/messages", _SEALED, _SEAL)):

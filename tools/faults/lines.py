@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.client_faults import bodies
-from tools.faults.stage import CANARY, PATIENCE_SECONDS, Heard, Request, Stage, chat, staged, whole
+from tools.faults.stage import CANARY, PATIENCE_SECONDS, Heard, Stage, chat, staged, whole
 from tools.faults.trials import Extent, Tried
 
 _CHAT: Final = "/api/chat"
@@ -40,17 +42,16 @@ def _chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
 
 
-async def _say(pieces: Sequence[bytes], _: Request, writer: asyncio.StreamWriter, *, ends: bool = True) -> None:
+async def _say(pieces: Sequence[bytes], connection: Connection, _: Request, *, ends: bool = True) -> None:
     """A stream in these pieces; without its end, the connection breaks off."""
-    writer.write(_HEAD)
+    await connection.send(_HEAD)
     for piece in pieces:
         for start in range(0, len(piece), _PIECE_BYTES):
-            writer.write(_chunk(piece[start : start + _PIECE_BYTES]))
-            await writer.drain()
+            await connection.send(_chunk(piece[start : start + _PIECE_BYTES]))
     if ends:
-        writer.write(b"0\r\n\r\n")
+        await connection.send(b"0\r\n\r\n")
     else:
-        writer.close()
+        connection.writer.close()
 
 
 async def _ask(stage: Stage, *, with_tool: bool = False, path: str = _CHAT) -> Heard:
@@ -117,13 +118,13 @@ async def long_lines(extent: Extent) -> list[Tried]:
     return [passed, memory]
 
 
-async def _bomb(_: Request, writer: asyncio.StreamWriter) -> None:
+async def _bomb(connection: Connection, _: Request) -> None:
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)  # gzip's format
     packed = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.compress(_REPLY) + packer.flush()
     head = (
         b"HTTP/1.1 200 X\r\ncontent-type: application/x-ndjson\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n"
     )
-    writer.write(head % len(packed) + packed)
+    await connection.send(head % len(packed) + packed)
 
 
 async def odd_chats(_: Extent) -> list[Tried]:
@@ -168,13 +169,12 @@ async def pulls(extent: Extent) -> list[Tried]:
     left = Tried("A model stops thinking for a client that left", "clients that leave a download, or a reply in lines")
     rows = [b'{"status":"pulling","completed":%d}\n' % number for number in range(count)]
 
-    async def progress(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(_HEAD)
+    async def progress(connection: Connection, _: Request) -> None:
+        await connection.send(_HEAD)
         for row in rows:
-            writer.write(_chunk(row))
-            await writer.drain()
+            await connection.send(_chunk(row))
             await asyncio.sleep(0.5)
-        writer.write(b"0\r\n\r\n")
+        await connection.send(b"0\r\n\r\n")
 
     async with staged(upstream={"first_byte_timeout_seconds": 1, "idle_timeout_seconds": 1}) as stage:
         stage.upstream.answer = progress
@@ -190,18 +190,17 @@ async def pulls(extent: Extent) -> list[Tried]:
     return [whole_pull, left]
 
 
-async def _loaded(_: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(whole(200, b'{"model":"m","message":{"role":"assistant","content":"Done."},' + _END))
+async def _loaded(connection: Connection, _: Request) -> None:
+    await connection.send(whole(200, b'{"model":"m","message":{"role":"assistant","content":"Done."},' + _END))
 
 
 async def _leaves(stage: Stage, path: str, body: bytes) -> bool:
     """Leave after the first line; whether the upstream gets to know."""
     stopped = asyncio.Event()
 
-    async def endless(request: Request, upstream: asyncio.StreamWriter) -> None:
-        upstream.write(_HEAD + _chunk(_REPLY.partition(b"\n")[0] + b"\n"))
-        await upstream.drain()
-        await request.reader.read(1)
+    async def endless(connection: Connection, _: Request) -> None:
+        await connection.send(_HEAD + _chunk(_REPLY.partition(b"\n")[0] + b"\n"))
+        await connection.reader.read(1)
         stopped.set()
 
     stage.upstream.answer = endless

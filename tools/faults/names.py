@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from support.upstream import SocketServer
 
 from tools.faults.stage import Stage, Upstream, chat, ended, started
 from tools.faults.trials import Extent, Tried
@@ -91,19 +92,19 @@ async def names(extent: Extent) -> list[Tried]:
         folder, resolver = Path(made), Path(made) / "resolver"
         (folder / "sitecustomize.py").write_text(_RESOLVER.format(path=str(resolver)))
         resolver.write_text("127.0.0.1")
-        server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+        server = await SocketServer(upstream).open()
+        port = server.port
         with _environment(PYTHONPATH=str(folder)):
             async with _started(folder, upstream, f"http://{_NAME}:{port}/v1") as stage:
                 moved.note("before", held=await _answers(stage))
-                server.close()
+                await server.close()
                 await asyncio.sleep(_IDLE_SECONDS)
-                server = await asyncio.start_server(upstream.serve, "127.0.0.2", port)
+                server = await SocketServer(upstream, port, host="127.0.0.2").open()
                 resolver.write_text("127.0.0.2")
                 for number in range(10):
                     moved.note(f"request {number}", held=await _answers(stage))
-                server.close()
-                server = await asyncio.start_server(upstream.serve, "127.0.0.1", port)
+                await server.close()
+                server = await SocketServer(upstream, port).open()
                 for trouble, words in (
                     ("fails", b"name is unknown"),
                     ("hangs", b"was not resolved within"),
@@ -111,9 +112,9 @@ async def names(extent: Extent) -> list[Tried]:
                 ):
                     await asyncio.sleep(_IDLE_SECONDS)
                     resolver.write_text("127.0.0.1")
-                    server.close()
+                    await server.close()
                     await stage.ask(chat())  # no one accepts the connection, so the address is forgotten
-                    server = await asyncio.start_server(upstream.serve, "127.0.0.1", port)
+                    server = await SocketServer(upstream, port).open()
                     resolver.write_text(trouble)
                     begun = time.perf_counter()
                     waiting = asyncio.gather(*(stage.ask(chat()) for _ in range(20)))
@@ -142,7 +143,7 @@ async def names(extent: Extent) -> list[Tried]:
                     )
                     for number in range(10):
                         back.note(f"after {trouble}: request {number}", held=await _answers(stage))
-        server.close()
+        await server.close()
     return [moved, says, back, beside]
 
 
@@ -177,8 +178,8 @@ async def certificates(_: Extent) -> list[Tried]:
         good = authority.issue(folder / "good.pem")
         upstream, context = Upstream(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(good)
-        server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, ssl=context)
-        address = f"https://localhost:{server.sockets[0].getsockname()[1]}/v1"
+        server = await SocketServer(upstream, tls=context).open()
+        address = f"https://localhost:{server.port}/v1"
         with _environment(SSL_CERT_FILE=str(authority.file)):
             for name, (chain, words) in troubles.items():
                 context.load_cert_chain(chain)
@@ -189,7 +190,7 @@ async def certificates(_: Extent) -> list[Tried]:
                     says.note(f"{name}: /readyz says {why!r}", held=words.decode() in why)
                     context.load_cert_chain(good)
                     back.note(name, held=await _answers(stage))
-        server.close()
+        await server.close()
     return [says, back]
 
 

@@ -12,13 +12,14 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.stage import (
     CANARY,
     COMPLETION,
     EVENTS,
     KEY,
     Heard,
-    Request,
     Stage,
     accept,
     chat,
@@ -40,12 +41,12 @@ async def hostile_words(_: Extent) -> list[Tried]:
     tried = Tried("No client shrinks a model for another", "words of a refusal in a role, a name, a model, a member")
     async with staged() as stage:
 
-        async def repeat(request: Request, writer: asyncio.StreamWriter) -> None:
+        async def repeat(connection: Connection, request: Request) -> None:
             sent = json.loads(request.body)
             first = sent["messages"][0]
             wrong = next((text for text in (first["role"], first.get("name"), sent.get("user")) if text != "user"), "")
             error = {"message": f"Invalid value: '{wrong}'.", "type": "invalid_request_error"}
-            writer.write(whole(400, json.dumps({"error": error}).encode()))
+            await connection.send(whole(400, json.dumps({"error": error}).encode()))
 
         stage.upstream.answer = repeat
         for number in range(4):
@@ -68,15 +69,14 @@ async def open_streams(stage: Stage, count: int, streams: Tried) -> AsyncIterato
     """Streams that pause after their heads until the block ends, and then have to arrive whole."""
     go_on = asyncio.Event()
 
-    async def pause(request: Request, writer: asyncio.StreamWriter) -> None:
+    async def pause(connection: Connection, request: Request) -> None:
         if b'"stream"' not in request.body:
-            await accept(request, writer)
+            await accept(connection, request)
             return
         head, _, rest = streamed(EVENTS).partition(b"\r\n\r\n")
-        writer.write(head + b"\r\n\r\n")
-        await writer.drain()
+        await connection.send(head + b"\r\n\r\n")
         await go_on.wait()
-        writer.write(rest)
+        await connection.send(rest)
 
     stage.upstream.answer = pause
     tasks = [asyncio.create_task(stage.ask(chat(stream=True))) for _ in range(count)]

@@ -24,9 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from support.upstream import Connection, Request, as_events
+
 from tools.faults.client_faults import bodies
 from tools.faults.graph import graph
-from tools.faults.stage import CANARY, Request, Stage, accept, chat, long_text, staged, streamed, whole, with_result
+from tools.faults.stage import CANARY, Stage, accept, chat, long_text, staged, streamed, whole, with_result
 from tools.faults.storage import NAME
 from tools.faults.trials import Tried
 
@@ -209,22 +211,22 @@ class _Last(list[bytes]):
         super().append(body)
 
 
-async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
+async def _answer(connection: Connection, request: Request) -> None:
     """Respond as a model does; small models have a window that is stated nowhere."""
     if b'"small-' in request.body and len(request.body) > _REFUSED_BYTES:
-        writer.write(whole(400, _REFUSAL))
+        await connection.send(whole(400, _REFUSAL))
         return
     path = request.line.split()[1]
     answer, is_stream = _ANSWERS.get(path), re.search(rb'"stream": ?true', request.body) is not None
     if path == _CHAT:
         lines = streamed(_LINES, media_type=b"application/x-ndjson", end=b"\n")
-        writer.write(lines if is_stream else whole(200, _LINES.splitlines()[-1]))
+        await connection.send(lines if is_stream else whole(200, _LINES.splitlines()[-1]))
     elif answer is None:
-        await accept(request, writer)
+        await accept(connection, request)
     elif is_stream:
-        writer.write(streamed(b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in answer[1])))
+        await connection.send(streamed(as_events(answer[1]).body))
     else:
-        writer.write(whole(200, json.dumps(answer[0]).encode()))
+        await connection.send(whole(200, json.dumps(answer[0]).encode()))
 
 
 async def _client(stage: Stage, number: int, seeds: Iterator[int], sent: Counter[str], wrong: Counter[str]) -> None:

@@ -13,12 +13,13 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import h11
+from support.upstream import Connection, Request, Scene, SocketServer
 
 PATIENCE_SECONDS: Final = 300.0
 """For anything that must happen: machines are shared."""
@@ -65,18 +66,6 @@ TOO_LONG: Final = json.dumps(
 _LISTENING: Final = re.compile(rb'"port":(\d+),[^\n]*"event":"listening"')
 """In the log: the system chooses the port, as one that is free now may be another process's a moment later."""
 
-Answer: TypeAlias = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request that the upstream got."""
-
-    line: bytes
-    body: bytes
-    reader: asyncio.StreamReader
-    """Its connection's reader: it ends when the proxy leaves."""
-
 
 @dataclass(frozen=True)
 class Heard:
@@ -108,42 +97,36 @@ def streamed(body: bytes, *, media_type: bytes = b"text/event-stream", end: byte
     return head + chunks + b"0\r\n\r\n"
 
 
-async def accept(request: Request, writer: asyncio.StreamWriter) -> None:
+async def accept(connection: Connection, request: Request) -> None:
     """Respond as a model does."""
     is_stream = b'"stream":true' in request.body or b'"stream": true' in request.body
-    writer.write(streamed(EVENTS) if is_stream else whole(200, COMPLETION))
+    await connection.send(streamed(EVENTS) if is_stream else whole(200, COMPLETION))
 
 
 @dataclass
 class Upstream:
     """Answers chat requests as instructed; lists no models."""
 
-    answer: Answer = accept
+    answer: Scene = accept
     bodies: list[bytes] = field(default_factory=list)
-    heads: list[bytes] = field(default_factory=list)
+    heads: list[Request] = field(default_factory=list)
     """Requests that are not posted."""
     in_work: int = 0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def __call__(self, connection: Connection) -> None:
         """One connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = re.search(rb"(?i)content-length: (\d+)", head)
-                body = await reader.readexactly(int(length[1]) if length else 0)
-                request = Request(head.partition(b"\r\n")[0], body, reader)
-                if not request.line.startswith(b"POST"):
-                    self.heads.append(head)
-                    writer.write(whole(404, b"{}"))
-                    continue
-                self.bodies.append(request.body)
-                self.in_work += 1
-                try:
-                    await self.answer(request, writer)
-                    await writer.drain()
-                finally:
-                    self.in_work -= 1
-        writer.close()
+        while True:
+            request = await connection.request()
+            if not request.line.startswith(b"POST"):
+                self.heads.append(request)
+                await connection.send(whole(404, b"{}"))
+                continue
+            self.bodies.append(request.body)
+            self.in_work += 1
+            try:
+                await self.answer(connection, request)
+            finally:
+                self.in_work -= 1
 
 
 @dataclass
@@ -210,7 +193,8 @@ class Stage:
 async def staged(**settings: Any) -> AsyncIterator[Stage]:
     """A proxy with these settings, each a section as in YAML, in a folder of its own."""
     upstream = Upstream()
-    async with served(upstream) as address:
+    async with SocketServer(upstream) as server:
+        address = server.base_url
         with tempfile.TemporaryDirectory(prefix="faults-") as name:
             folder = Path(name)
             stage = await started(folder, upstream, address, **settings)
@@ -218,16 +202,6 @@ async def staged(**settings: Any) -> AsyncIterator[Stage]:
                 yield stage
             finally:
                 await ended(stage)
-
-
-@contextlib.asynccontextmanager
-async def served(upstream: Upstream) -> AsyncIterator[str]:
-    """An upstream that listens; its base URL."""
-    server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=256 * 1024 * 1024)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    finally:
-        server.close()
 
 
 async def started(

@@ -10,7 +10,9 @@ import contextlib
 import time
 from typing import Final
 
-from tools.faults.stage import KEY, PATIENCE_SECONDS, Heard, Stage, Upstream, chat, served, staged
+from support.upstream import SocketServer
+
+from tools.faults.stage import KEY, PATIENCE_SECONDS, Heard, Stage, Upstream, chat, staged
 from tools.faults.trials import Extent, Tried
 
 _ADMIN_KEY: Final = "operator-canary-0123456789"
@@ -144,19 +146,19 @@ async def keys_of_clients(_: Extent) -> list[Tried]:
     """A client asks for the models of several upstreams."""
     tried = Tried("A client's key reaches only its own upstream", "lists of the models of three upstreams")
     other, own = Upstream(), Upstream()
-    async with served(other) as other_url, served(own) as own_url:
+    async with SocketServer(other) as other_server, SocketServer(own) as own_server:
         routed = [
-            {"match": "other-*", "base_url": other_url},
-            {"match": "own-*", "base_url": own_url, "api_key": _OWN_KEY},
+            {"match": "other-*", "base_url": other_server.base_url},
+            {"match": "own-*", "base_url": own_server.base_url, "api_key": _OWN_KEY},
         ]
         async with staged(upstreams=routed) as stage:
             for credential in ("authorization", "x-api-key", "api-key", "cookie", "x-goog-api-key"):
                 for upstream in (other, own, stage.upstream):
                     upstream.heads.clear()
                 await _request(stage, "GET /v1/models", **{credential: f"Bearer {KEY}"})
-                reported = b"".join([*other.heads, *own.heads])
-                tried.note(f"{credential} at another upstream", held=KEY.encode() not in reported and len(reported) > 0)
-                tried.note(f"{credential} at its own", held=KEY.encode() in b"".join(stage.upstream.heads))
+                reported = [*other.heads, *own.heads]
+                tried.note(f"{credential} at another upstream", held=KEY not in str(reported) and len(reported) > 0)
+                tried.note(f"{credential} at its own", held=KEY in str(stage.upstream.heads))
     return [tried]
 
 

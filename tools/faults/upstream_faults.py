@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
+from support.upstream import Connection, Request
+
 from tools.faults.stage import (
     COMPLETION,
     EVENTS,
     PATIENCE_SECONDS,
-    Request,
     Stage,
     accept,
     chat,
@@ -59,13 +60,12 @@ async def broken_answers(extent: Extent) -> list[Tried]:
 
 
 async def _broken(stage: Stage, tried: Tried, raw: bytes, body: bytes, how: str) -> None:
-    async def break_off(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw)
-        await writer.drain()
+    async def break_off(connection: Connection, _: Request) -> None:
+        await connection.send(raw)
         if how == "reset":
-            writer.transport.abort()
+            connection.reset()
         else:
-            writer.close()
+            connection.writer.close()
 
     stage.upstream.answer = break_off
     heard = await stage.ask(body)
@@ -80,10 +80,9 @@ async def nonsense(_: Extent) -> list[Tried]:
     async with staged() as stage:
         for name, raw in kinds.items():
 
-            async def say(_: Request, writer: asyncio.StreamWriter, raw: bytes = raw) -> None:
-                writer.write(raw)
-                await writer.drain()
-                writer.close()
+            async def say(connection: Connection, _: Request, raw: bytes = raw) -> None:
+                await connection.send(raw)
+                connection.writer.close()
 
             stage.upstream.answer = say
             heard = await stage.ask(chat())
@@ -100,9 +99,11 @@ async def forged_headers(_: Extent) -> list[Tried]:
         b"HTTP/1.1 200 X\r\nX-Context-Proxy-Tokens: forged\r\nx-context-proxy-new: forged\r\nx-request-id: forged\r\n"
     )
 
-    async def forge(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(forged + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(COMPLETION))
-        writer.write(COMPLETION)
+    async def forge(connection: Connection, _: Request) -> None:
+        await connection.send(
+            forged + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(COMPLETION)
+        )
+        await connection.send(COMPLETION)
 
     async with staged() as stage:
         stage.upstream.answer = forge

@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.stage import (
     COMPLETION,
     PATIENCE_SECONDS,
     SOURCE,
     TOO_LONG,
-    Request,
     Stage,
     accept,
     chat,
@@ -196,8 +197,8 @@ async def _state_server() -> AsyncIterator[str]:
             await process.wait()
 
 
-async def _refuse(request: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
+async def _refuse(connection: Connection, request: Request) -> None:
+    await connection.send(whole(400, TOO_LONG) if len(request.body) >= len(_LONG) else whole(200, COMPLETION))
 
 
 async def _listed(stage: Stage, wanted: set[str]) -> set[str]:

@@ -8,13 +8,14 @@ import time
 from functools import partial
 from typing import Final
 
+from support.upstream import Connection, Request
+
 from tools.faults.stage import (
     COMPLETION,
     EVENTS,
     KEY,
     TOO_LONG,
     Heard,
-    Request,
     Stage,
     chat,
     long_text,
@@ -41,16 +42,16 @@ class _Thinking:
         self.began = 0
         self._stage = stage
 
-    async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def __call__(self, connection: Connection, request: Request) -> None:
         is_first = len(request.body) > 500_000 and not self.refuse.is_set()
         self._stage.upstream.bodies.clear()
         del request  # hundreds of them wait here
         if not is_first:
-            writer.write(whole(200, COMPLETION))
+            await connection.send(whole(200, COMPLETION))
             return
         self.began += 1
         await self.refuse.wait()
-        writer.write(whole(400, TOO_LONG))
+        await connection.send(whole(400, TOO_LONG))
 
 
 _FLOODS: Final = (b"\n", b"\r\n", b"\r", b": c\n", b": c\n\n", b":\r\r", b"data:\n\n")
@@ -81,10 +82,9 @@ async def floods(extent: Extent) -> list[Tried]:
     return [beside, refused]
 
 
-async def _flood(body: bytes, _: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body)
-    await writer.drain()
-    writer.close()
+async def _flood(body: bytes, connection: Connection, _: Request) -> None:
+    await connection.send(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body)
+    connection.writer.close()
 
 
 async def _beside(tried: Tried, stage: Stage, flood: asyncio.Task[Heard], patience: float) -> Heard:

@@ -91,9 +91,12 @@ Script = Callable[[Connection], Awaitable[None]]
 class SocketServer:
     """Runs the script for every connection: `async with SocketServer(script) as upstream:`."""
 
-    def __init__(self, script: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, script: Script, port: int = 0, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self._script = script
         self._tls = tls
+        self._host = host
         self._port = port
         self._running: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
@@ -101,14 +104,24 @@ class SocketServer:
         self.connections = 0
 
     async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close()
+        if kind is None and self._failures:
+            raise self._failures[0]
+
+    async def open(self) -> Self:
+        """Begin to listen."""
         self._server = await asyncio.start_server(
-            self._connected, "127.0.0.1", self._port, limit=1 << 22, reuse_address=True, backlog=512, ssl=self._tls
+            self._connected, self._host, self._port, limit=1 << 22, reuse_address=True, backlog=512, ssl=self._tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def close(self) -> None:
+        """End with all connections."""
         for listening in self._server.sockets:
             asyncio.get_running_loop().remove_reader(listening.fileno())
         await asyncio.sleep(0)  # one that was just accepted is attached: a server that closes first leaves it open
@@ -122,8 +135,6 @@ class SocketServer:
                 if self._tls is not None or writer.transport.get_write_buffer_size():
                     writer.transport.abort()
             await asyncio.sleep(0)
-        if kind is None and self._failures:
-            raise self._failures[0]
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._run(Connection(reader, writer)))
