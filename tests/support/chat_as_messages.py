@@ -1,5 +1,4 @@
-"""Conversations of chat completions as the Messages API has them, and back: what is measured on one wire can be
-measured on the other. `python -m support.chat_as_messages --port P --upstream URL COMMAND…`: see `chat_as_responses`.
+"""Conversations of chat completions as the Messages API has them, and back.
 
 Rule: translated there and back, a conversation is the same.
 """
@@ -9,8 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from support.chat_as_responses import stand_around
 
 Json = dict[str, Any]
 _SIGNED = "EuYB=="
@@ -148,24 +145,3 @@ def _back(content: Any) -> Any:
 
 def _url(source: Mapping[str, Any]) -> str:
     return source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
-
-
-def reply_as_messages(reply: Mapping[str, Any]) -> Json:
-    usage = reply.get("usage") or {}
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "content": _said(reply["choices"][0]["message"]),
-        "stop_reason": "end_turn",
-        "usage": {"input_tokens": usage.get("prompt_tokens", 0), "output_tokens": usage.get("completion_tokens", 0)},
-    }
-
-
-def reply_as_chat(reply: Mapping[str, Any]) -> Json:
-    choice = {"index": 0, "message": _chat_said(reply["content"]), "finish_reason": "stop"}
-    return {"id": "c", "object": "chat.completion", "choices": [choice]}
-
-
-if __name__ == "__main__":
-    stand_around("/v1/messages", (request_as_messages, request_as_chat), (reply_as_messages, reply_as_chat))

@@ -26,6 +26,7 @@ from support.upstream import (
     once,
     worker,
 )
+from support.upstream.__main__ import model_of, parser
 
 LOG = "line 17: took 4 ms\n" * 200
 MESSAGES, RESPONSES = (FACES[name].path for name in ("messages", "responses"))
@@ -399,3 +400,21 @@ def test_what_it_counts_reports_and_cuts_is_as_told():
     prompts = [json.loads(answer_of(model, "chat", body).body)["usage"]["prompt_tokens"] for model in (half, silent)]
     assert prompts == [true // 2, 100]
     assert "usage" not in json.loads(answer_of(dumb, "chat", body).body)
+
+
+def test_as_a_process_it_has_the_same_script():
+    line = [
+        "--over",
+        "prompt=9",
+        "--words",
+        "vllm",
+        "--over",
+        "images=2",
+        "--status",
+        "413",
+        "--arrives",
+        "first event",
+    ]
+    model = model_of(parser().parse_args(line))
+    assert model.rules[1:] == [Over("prompt", 9, "vllm"), Over("images", 2, status=413, times=3)]
+    assert answer_of(model, "chat", conversation_of("chat")).status == 400

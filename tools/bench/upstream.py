@@ -1,5 +1,8 @@
 """The model's stand-in: `python -m tools.bench.upstream PORT` answers requests with canned text, for very little CPU.
 
+It is no script of tests/support/upstream, which parses, counts and keeps every body, on a thread: its CPU would be most
+of what a request costs here, and would hide the proxy's.
+
 It reads the whole body before it responds, and lets a millisecond pass between the events of a stream, as a model does:
 each is written on its own, and a proxy has to handle each on its own. A request's `max_tokens` is their number.
 

@@ -28,7 +28,7 @@ class WireClient:
     install: Callable[[], None]
     command: Sequence[str]
     refusal: str
-    """A form of tests/support/messages_answers.py or responses_answers.py."""
+    """A form of tests/support/upstream/messages.py or responses.py."""
     configured: Callable[[Path, str], Mapping[str, str]]
     """Home and root of its API → what its environment needs besides; writes its settings there, if it has any."""
 
