@@ -1,6 +1,6 @@
 """Clients of Ollama's own API at work: a loop of 60 turns, directly and through the proxy.
 
-Rule: the server cuts prompts without a word, as its source says (tests/support/upstream/ollama_server.py). Directly, the row
+Rule: the server cuts prompts without a word, as its source says (support.upstream.ollama_server). Directly, the row
 shows in how many turns it did; it fails if that is none. Through the proxy it fails for any turn that was cut, for a
 task that did not reach the model, and without a good end.
 """
