@@ -1,14 +1,14 @@
-"""Retry strategy: the next send after a refusal, as a pure function of it.
+"""One history of a request, one table of cures: what is sent next, what the client gets, and what was learned.
 
-Rule: each refusal is cured for its reason, and no reason twice. A refusal of what was cured that names another reason
-proves the cure, and one more send has both: three sends at most. Each is smaller than the one before, or asks for less.
+Rule: each refusal is cured for its reason, and no reason twice: three sends at most. Each is smaller than the one
+before, or asks for less. All three questions are pure functions of the history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
@@ -68,16 +68,6 @@ class AttemptKind(StrEnum):
     REPAIRED = "repaired"
 
 
-_CURED: Final = {
-    AttemptKind.REPEATED: VerdictKind.EMPTY,
-    AttemptKind.FEWER_BYTES: VerdictKind.BYTES,
-    AttemptKind.WITHOUT_MEDIA: VerdictKind.MEDIA,
-    AttemptKind.ORIGINAL: VerdictKind.UNKNOWN,
-    AttemptKind.WITHOUT_TOOL: VerdictKind.UNKNOWN,
-}
-"""The reasons that sends answer; PROMPT for the others."""
-
-
 class Terms(NamedTuple):
     """Inputs of a plan besides the request and the knowledge about its model."""
 
@@ -106,8 +96,8 @@ class Terms(NamedTuple):
         return self.goal_tokens is not None or self.goal_bytes is not None
 
 
-class Attempt(Struct, frozen=True):
-    """One send."""
+class Cure(Struct, frozen=True):
+    """How one send differs from the one that was refused."""
 
     kind: AttemptKind
     terms: Terms | None = None
@@ -115,20 +105,19 @@ class Attempt(Struct, frozen=True):
     reply_tokens: int | None = None
     """The maximum reply limit, instead of the request's own."""
     goal_tokens: int | None = None
-    """The maximum size of the prompt, by our estimate: a larger one gives way to the next attempt, if there is one."""
+    """The maximum size of the prompt, by our estimate: a larger one gives way to the next cure, if there is one."""
     is_sure: bool = False
     """Whether a prompt of that size surely fits, by the upstream's count of the one before: then the room that the plan
     leaves for the reply is better than `reply_tokens`."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
+    reason: VerdictKind = VerdictKind.PROMPT
+    """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have caused."""
+    cause: str = ""
+    """The row of the table of cures."""
 
-    @property
-    def cures(self) -> VerdictKind:
-        """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have
-        caused."""
-        if self.kind is AttemptKind.REPAIRED and self.terms is not None and self.terms.repairs is not None:
-            return self.terms.repairs.kind
-        return _CURED.get(self.kind, VerdictKind.PROMPT)
+
+FIRST: Final = Cure(AttemptKind.FIRST, reason=VerdictKind.ACCEPTED)
 
 
 class Situation(Struct, frozen=True):
@@ -188,10 +177,15 @@ class Outcome(Struct, frozen=True):
         return self.status == _TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
 
     @property
+    def is_too_long(self) -> bool:
+        """Whether the request is too long, for a window or alone for a rate."""
+        return self.verdict.is_overflow or self.verdict.is_over_rate
+
+    @property
     def reason(self) -> VerdictKind | None:
         """The reason that a refusal names, if there is a cure for it; UNKNOWN for the proxy's own tool."""
         verdict = self.verdict
-        if verdict.is_overflow or verdict.is_over_rate:
+        if self.is_too_long:
             return VerdictKind.PROMPT
         if self.is_over_bytes and verdict.kind is VerdictKind.BYTES:
             return VerdictKind.BYTES
@@ -203,107 +197,297 @@ class Outcome(Struct, frozen=True):
             return VerdictKind.UNKNOWN
         return verdict.kind if self.is_repairable else None
 
-    def proves(self, cures: Sequence[Attempt]) -> bool:
+    def proves(self, cures: Sequence[Cure]) -> bool:
         """Whether the upstream, after these cures, names another reason: then it has none left of theirs. Each kind of
         media is a reason of its own."""
         return self.reason is not None and not any(self._is_cured_by(cure) for cure in cures)
 
-    def _is_cured_by(self, cure: Attempt) -> bool:
+    def _is_cured_by(self, cure: Cure) -> bool:
         is_other_media = cure.refused and self.verdict.refused and not cure.refused & self.verdict.refused
-        return self.reason is cure.cures and not is_other_media
+        return self.reason is cure.reason and not is_other_media
 
     @property
     def is_final(self) -> bool:
         """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
         know of."""
-        accepted = self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
-        return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
+        return self.is_accepted and self.fitting_tokens is None and not self.verdict.is_suspect
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the response is a reply of the model."""
+        return self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
 
 
-def next_attempts(outcome: Outcome, situation: Situation, cures: Sequence[Attempt] = ()) -> Sequence[Attempt]:
-    """Candidates for the next send: the first attempt whose plan keeps to its goal is sent, or else the last one.
-    Empty: the response is final. `cures`: the attempts after the first send."""
-    if len(cures) + 2 > MAX_SENDS:
+class Attempt(Struct, frozen=True):
+    """One send and what came of it; a request is the list of its attempts."""
+
+    cure: Cure
+    outcome: Outcome
+    is_whole: bool = False
+    """Whether all of the response was read, so that it can still be passed on after another send."""
+
+
+_Attempt = TypeVar("_Attempt", bound=Attempt)
+
+
+def next_cures(history: Sequence[Attempt], situation: Situation) -> Sequence[Cure]:
+    """Candidates for the next send: the first whose plan keeps to its goal is sent, or else the last one. Empty: the
+    client gets the `best` response. `situation`: of what was sent last.
+
+    No reason is cured twice. A refusal of what was cured that names another reason proves the cure, and one more send
+    has both.
+    """
+    last, cures = history[-1], [attempt.cure for attempt in history[1:]]
+    if last.outcome.is_final or len(history) >= MAX_SENDS:
         return ()
     kinds = {cure.kind for cure in cures}
-    found = _cure(outcome, situation, may_be_accident=AttemptKind.REPEATED not in kinds)
+    found = _cures_of(last.outcome, situation, kinds)
     if not found or kinds <= {AttemptKind.REPEATED} or found[0].kind is AttemptKind.REPEATED:
         return found
-    cure = found[0]
+    cure, verdict = found[0], last.outcome.verdict
     if cure.kind is AttemptKind.ORIGINAL and kinds == {AttemptKind.WITHOUT_TOOL}:
         return found  # it was not the tool: another edit may be the cause
     if AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
-    names_a_member = outcome.verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
-    if not outcome.proves(cures) and not (cure.kind is AttemptKind.WITHOUT_TOOL and names_a_member):
+    is_of_a_member = cure.kind is AttemptKind.WITHOUT_TOOL and verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
+    if not last.outcome.proves(cures) and not is_of_a_member:
         return ()
-    if cure.cures in [earlier.cures for earlier in cures] and not cure.refused:
+    if cure.reason in [earlier.reason for earlier in cures] and not cure.refused:
         return ()
     return [structs.replace(one, reply_tokens=_least_reply(*cures, one)) for one in found]
 
 
-def _least_reply(*attempts: Attempt) -> int | None:
-    return min([one.reply_tokens for one in attempts if one.reply_tokens is not None], default=None)
+def best(history: Sequence[_Attempt]) -> _Attempt:
+    """The attempt whose response the client gets: the last one, or the one before if that was only tried. Clients know
+    the words of the first refusal, and a reply that the upstream has cut is better than none."""
+    last = history[-1]
+    in_vain = len(history) > 1 and not last.outcome.is_accepted
+    return history[-2] if in_vain and still_stands(history[-2], last.cure) else last
 
 
-def _cure(outcome: Outcome, situation: Situation, *, may_be_accident: bool) -> Sequence[Attempt]:
-    """Attempts that may be accepted after this refusal. `may_be_accident`: whether silence may be one of the
-    connection, as the same bytes have not been met with it twice."""
+def still_stands(refused: Attempt, cure: Cure) -> bool:
+    """Whether the client gets the response to this attempt if its cure is in vain."""
+    if cure.kind is AttemptKind.FITTED:
+        return True
+    is_guess = refused.outcome.verdict.is_suspect and cure.kind is AttemptKind.EMERGENCY
+    return (is_guess or cure.reason is VerdictKind.SEAL) and refused.outcome.status >= 400 and refused.is_whole
+
+
+class Learned(StrEnum):
+    """What a cure that was proven has taught."""
+
+    HISTORY = "history"
+    """The history of this conversation holds what was refused."""
+    CUT_RESULTS = "cut_results"
+    """Cut results are refused."""
+    OUR_TOOL = "our_tool"
+    """The proxy's own tool is refused."""
+    BYTES = "bytes"
+    """A body of so many bytes is refused, one of fewer accepted."""
+    SIZE = "size"
+    """A prompt of so many tokens is accepted."""
+    SEARCH = "search"
+    """A prompt of so many tokens is refused, without a word."""
+    MEDIA = "media"
+    """The model does not read some kinds of input."""
+    MEDIA_IN_RESULTS = "media_in_results"
+    """Tool results must not hold media."""
+
+
+class Lesson(NamedTuple, Generic[_Attempt]):
+    """One thing that a history has taught."""
+
+    learned: Learned
+    refused: _Attempt
+    sent: _Attempt
+    """What the upstream has accepted instead, or refused for another reason."""
+
+
+def lessons_of(history: Sequence[_Attempt]) -> Sequence[Lesson[_Attempt]]:
+    """What the latest attempt proves: a refusal that names no limit is taken as true of the model only after the same
+    request without what was refused, or shorter, was accepted, or refused for another reason."""
+    last, begin = history[-1], 1
+    for index in range(1, len(history) - 1):
+        if _proves(history[index], history[begin : index + 1]):
+            begin = index + 1
+    unproven = range(begin, len(history))
+    if not unproven:
+        return ()
+    if not _proves(last, history[begin:]):
+        is_same_seal = last.cure.reason is last.outcome.verdict.kind is VerdictKind.SEAL  # these are others
+        return (Lesson(Learned.HISTORY, history[-2], last),) if is_same_seal else ()
+    undone = last.cure.kind is AttemptKind.ORIGINAL  # so the cures before it prove nothing
+    is_accepted = last.outcome.is_accepted
+    return [
+        Lesson(learned, history[index - 1], history[index])
+        for index in (unproven[-1:] if undone else unproven)
+        for learned in _taught(history[index].cure, history[index - 1].outcome.verdict, is_accepted=is_accepted)
+    ]
+
+
+def _proves(attempt: Attempt, cured: Sequence[Attempt]) -> bool:
+    return attempt.outcome.is_accepted or attempt.outcome.proves([one.cure for one in cured])
+
+
+def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[Learned]:
+    """What this cure has taught of this refusal, now that it is proven."""
+    if cure.kind is AttemptKind.REPAIRED:
+        yield Learned.HISTORY
+    if refusal.is_conditional:
+        return
+    match cure.kind:
+        case AttemptKind.ORIGINAL if refusal.misses_json and is_accepted:
+            yield Learned.CUT_RESULTS
+        case AttemptKind.WITHOUT_TOOL:
+            yield Learned.OUR_TOOL
+        case AttemptKind.FEWER_BYTES:
+            yield Learned.BYTES
+        case AttemptKind.EMERGENCY if refusal.names_no_limit and is_accepted:
+            if refusal.is_suspect:
+                yield Learned.SEARCH
+            yield Learned.SIZE
+        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_in_results:
+            yield Learned.MEDIA_IN_RESULTS
+        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_model:
+            yield Learned.MEDIA
+
+
+def _least_reply(*cures: Cure) -> int | None:
+    return min([one.reply_tokens for one in cures if one.reply_tokens is not None], default=None)
+
+
+def _cures_of(outcome: Outcome, situation: Situation, used: set[AttemptKind]) -> Sequence[Cure]:
+    """Cures that may be accepted after this refusal: those of the first row that has any."""
+    for row in CURES:
+        if used.issuperset(row.kinds) and AttemptKind.REPEATED in row.kinds:
+            continue  # silence that the same bytes have met with twice is no accident of the connection
+        if found := row.find(outcome, situation):
+            return [structs.replace(cure, cause=row.cause) for cure in found]
+    return ()
+
+
+def _repeated(outcome: Outcome, _: Situation) -> Sequence[Cure]:
+    is_silence = outcome.verdict.is_silent and outcome.verdict.is_suspect
+    return [Cure(AttemptKind.REPEATED, reason=VerdictKind.EMPTY)] if is_silence else ()
+
+
+def _shorter_reply(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    reply = _fitting_reply(outcome.verdict, situation) if outcome.is_too_long else None
+    if reply is None or (situation.reply_tokens is not None and reply >= situation.reply_tokens):
+        return ()
+    return [Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)]
+
+
+def _shorter_prompt(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    return _smaller(outcome.verdict, situation) if outcome.is_too_long else ()
+
+
+def _fewer_bytes(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    goal = _goal_bytes(outcome.verdict, situation) if outcome.is_over_bytes else None
+    terms = situation.terms._replace(goal_bytes=goal)
+    return () if goal is None else [Cure(AttemptKind.FEWER_BYTES, terms, reason=VerdictKind.BYTES)]
+
+
+def _fitted(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    """Settings that state another window take precedence over what was learned."""
+    goal, terms = outcome.fitting_tokens, situation.terms
+    if goal is None:
+        return ()
+    kept_to = terms._replace(goal_tokens=goal, most_tokens=None)
+    return [Cure(AttemptKind.FITTED, on, goal_tokens=goal) for on in (terms, kept_to)]
+
+
+def _without_media(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    if outcome.reason is not VerdictKind.MEDIA:
+        return ()
+    refused = _not_to_be_sent(outcome.verdict.refused, outcome.media)
+    terms = situation.terms._replace(without=situation.terms.without | refused)
+    return [Cure(AttemptKind.WITHOUT_MEDIA, terms, refused=refused, reason=VerdictKind.MEDIA)]
+
+
+def _repaired(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    if outcome.reason not in (VerdictKind.PAIRING, VerdictKind.SEAL):
+        return ()
+    terms = situation.terms._replace(repairs=outcome.verdict)
+    return [Cure(AttemptKind.REPAIRED, terms, reason=outcome.verdict.kind)]
+
+
+def _whole_results(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    """Whatever the status: what was cut may be what does not parse."""
+    is_ours = situation.edited and outcome.verdict.misses_json and situation.original_could_fit
+    return [_ORIGINAL] if is_ours else ()
+
+
+def _without_tool(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
     verdict, terms = outcome.verdict, situation.terms
-    if verdict.is_silent and verdict.is_suspect and may_be_accident:
-        return [Attempt(AttemptKind.REPEATED)]
-    if verdict.is_overflow or verdict.is_over_rate:
-        reply = _fitting_reply(verdict, situation)
-        if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
-            return [Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=reply)]
-        return _smaller(verdict, situation)
-    if outcome.is_over_bytes and (most_bytes := _goal_bytes(verdict, situation)) is not None:
-        return [Attempt(AttemptKind.FEWER_BYTES, terms._replace(goal_bytes=most_bytes))]
-    if outcome.fitting_tokens is not None:
-        goal = outcome.fitting_tokens
-        kept_to = terms._replace(goal_tokens=goal, most_tokens=None)
-        # Settings that state another window take precedence over what was learned.
-        return [Attempt(AttemptKind.FITTED, on, goal_tokens=goal) for on in (terms, kept_to)]
-    match outcome.reason:
-        case VerdictKind.MEDIA:
-            refused = _not_to_be_sent(verdict.refused, outcome.media)
-            return [
-                Attempt(AttemptKind.WITHOUT_MEDIA, terms._replace(without=terms.without | refused), refused=refused)
-            ]
-        case VerdictKind.PAIRING | VerdictKind.SEAL:
-            return [Attempt(AttemptKind.REPAIRED, terms._replace(repairs=verdict))]
-    if situation.edited and verdict.misses_json and situation.original_could_fit:
-        return [Attempt(AttemptKind.ORIGINAL)]  # whatever the status: what was cut may be what does not parse
-    if outcome.status in _REFUSING_STATUSES and situation.edited:
-        if (
-            situation.has_our_tool
-            and verdict.kind in _ABOUT_A_TOOL
-            and (situation.original_could_fit or not verdict.is_suspect)
-        ):
-            access = structs.replace(terms.access, tool=False)
-            return [Attempt(AttemptKind.WITHOUT_TOOL, terms._replace(tools=None, access=access))]
-        if verdict.kind in _REFUSED_FOR_CONTENT and situation.original_could_fit:
-            return [Attempt(AttemptKind.ORIGINAL)]
-    return _smaller(verdict, situation) if verdict.is_suspect else ()
+    is_edited = outcome.status in _REFUSING_STATUSES and situation.edited and situation.has_our_tool
+    if not is_edited or verdict.kind not in _ABOUT_A_TOOL:
+        return ()
+    if not situation.original_could_fit and verdict.is_suspect:
+        return ()
+    terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
+    return [Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)]
 
 
-def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Attempt]:
+def _unedited(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    is_ours = outcome.status in _REFUSING_STATUSES and situation.edited and situation.original_could_fit
+    return [_ORIGINAL] if is_ours and outcome.verdict.kind in _REFUSED_FOR_CONTENT else ()
+
+
+def _shorter_guess(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    return _smaller(outcome.verdict, situation) if outcome.verdict.is_suspect else ()
+
+
+_ORIGINAL: Final = Cure(AttemptKind.ORIGINAL, reason=VerdictKind.UNKNOWN)
+
+
+class Row(NamedTuple):
+    """One reason for which requests are refused, and its cure."""
+
+    cause: str
+    """Its name in the log."""
+    find: Callable[[Outcome, Situation], Sequence[Cure]]
+    """Candidates of its cure; empty if it is not the reason."""
+    kinds: tuple[AttemptKind, ...]
+    """What it may send."""
+    learned: tuple[str, ...] = ()
+    """What is remembered of the model if the cure is proven, or at once where a limit is stated: names of facts, or
+    their beginnings."""
+
+
+CURES: Final = (
+    Row("silence", _repeated, (AttemptKind.REPEATED,)),
+    Row("reply", _shorter_reply, (AttemptKind.SHORTER_REPLY,), ("window",)),
+    Row("prompt", _shorter_prompt, (AttemptKind.EMERGENCY,), ("window", "input", "chars", "search", "rate")),
+    Row("bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), ("bytes",)),
+    Row("silent_cut", _fitted, (AttemptKind.FITTED,), ("cut to",)),
+    Row("media", _without_media, (AttemptKind.WITHOUT_MEDIA,), ("refuses ", "results hold text")),
+    Row("history", _repaired, (AttemptKind.REPAIRED,), ("history",)),
+    Row("cut_results", _whole_results, (AttemptKind.ORIGINAL,), ("cut results are refused",)),
+    Row("our_tool", _without_tool, (AttemptKind.WITHOUT_TOOL,), ("our tool is refused",)),
+    Row("edit", _unedited, (AttemptKind.ORIGINAL,)),
+    Row("no_words", _shorter_guess, (AttemptKind.EMERGENCY,), ("search",)),
+)
+"""The reasons that a refusal can have, in the order in which they are recognised."""
+
+
+def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Cure]:
     """Shorter prompts. First the one that the next turn will continue from, if that surely fits or is as small as a
     search requires, so that a prompt cache is lost once, not twice; then one cut down to its goal, or as far below the
     true limit as possible, with the shortest useful reply."""
     goal, reply, terms = emergency_goal(verdict, situation), emergency_reply(verdict, situation), situation.terms
     most, least_reply, sure = _at_the_limit(verdict, situation)
     kept_to = terms._replace(goal_tokens=goal, most_tokens=most)
-    attempt = Attempt(AttemptKind.EMERGENCY, kept_to, reply, goal)
-    found = [attempt]
+    cure = Cure(AttemptKind.EMERGENCY, kept_to, reply, goal)
+    found = [cure]
     if most is not None:
-        found.append(structs.replace(attempt, goal_tokens=most, reply_tokens=least_reply or reply))
+        found.append(structs.replace(cure, goal_tokens=most, reply_tokens=least_reply or reply))
     if situation.holds_a_page:
         return found
     if verdict.names_no_limit and situation.search is not None:
-        found.insert(0, structs.replace(attempt, terms=terms._replace(supposed=situation.search)))
+        found.insert(0, structs.replace(cure, terms=terms._replace(supposed=situation.search)))
     if sure is not None:
-        found.insert(0, structs.replace(attempt, terms=terms, goal_tokens=sure, is_sure=True))
+        found.insert(0, structs.replace(cure, terms=terms, goal_tokens=sure, is_sure=True))
     return found
 
 

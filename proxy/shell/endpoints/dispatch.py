@@ -162,7 +162,7 @@ class FittedEndpoint:
 def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, wire: Wire, route: Route) -> None:
     """The client has the whole response."""
     route.relay.learn_from(served, record)
-    kind, ends_in_error = served.outcome.verdict.kind, wire.ends_in_error(sender.last.joined)
+    kind, ends_in_error = served.verdict.kind, wire.ends_in_error(sender.last.joined)
     if ends_in_error or sender.status >= 400 or kind is not VerdictKind.ACCEPTED:
         record.note_end(sender.status, kind, ends_in_error=ends_in_error)
 

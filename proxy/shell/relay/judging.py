@@ -5,35 +5,39 @@ Rule: the core judges; here its verdict is recorded and learned from. A defect i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
+from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
 from proxy.core.conversation import Size, unpaired
 from proxy.core.media import modalities_in
 from proxy.core.models import Certainty, Modality, ModelProfile, Search
 from proxy.core.overflow import (
+    FIRST,
     LEAST_WINDOW_TOKENS,
-    Attempt,
-    AttemptKind,
     Counted,
     Exactness,
+    Learned,
+    Lesson,
     Outcome,
     Sent,
     Unit,
     Verdict,
     VerdictKind,
     images_in,
+    lessons_of,
     may_be_of_a_cut,
     room_in_rate,
     window_of_a_cut,
 )
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.tokens import tokens_of_image, with_images_of
-from proxy.shell.models import RATIO_STEP, Learning, counter_for
-from proxy.shell.planning import Planned
+from proxy.shell.models import RATIO_STEP, counter_for
+from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources import logger
 from proxy.shell.telemetry import Recorder, RequestRecord
@@ -46,14 +50,26 @@ _FEW_IMAGES: Final = 0.05
 """Largest share of images in a prompt whose count says how the upstream counts text: their own cost may be far off."""
 
 
+class Attempt(core.Attempt, frozen=True, kw_only=True):
+    """One send, and the response to it."""
+
+    planned: Planned
+    response: PeekedResponse
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was sent before."""
+        return self.cure is FIRST
+
+
 class Judge:
     """Judges the responses to requests."""
 
-    def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str, *, heals: bool) -> None:
+    def __init__(self, recorder: Recorder, planner: Planner, upstream_url: str, *, heals: bool) -> None:
         """`heals`: whether a refused history is repaired."""
         self._heals = heals
         self._recorder = recorder
-        self._learning = learning
+        self._planner, self._learning = planner, planner.models.learning
         self._is_own_server = is_own_server(upstream_url)
 
     def outcome(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
@@ -72,11 +88,6 @@ class Judge:
         plan = planned.plan
         verdict = self._verdict(answer, planned, plan.after)
         record.refusal = verdict.kind.value
-        if verdict.is_overflow or verdict.is_over_rate:
-            self._recorder.overflowed(record, verdict)
-        is_unnamed = verdict.is_overflow and verdict.limit is None
-        if verdict.kind is not VerdictKind.ACCEPTED and not is_unnamed:
-            self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
             media = media.union(*(modalities_in(message) for message in plan.sent))
@@ -225,33 +236,48 @@ class Judge:
         else:
             self._learning.note_suspected(refused.request.known_as, search.refused, refused.tenant)
 
-    def learn_what_was_refused(
-        self, attempt: Attempt, refusal: Verdict, refused: Planned, sent: Planned, *, is_accepted: bool
-    ) -> None:
-        """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
-        only after the same request without them, or shorter, was accepted as `sent`, or refused for another reason."""
-        if refusal.is_conditional:
-            return
-        if attempt.kind is AttemptKind.ORIGINAL and refusal.misses_json and is_accepted:
-            self._learning.note_cut_results_refused(refused.request.known_as, refused.tenant)
-        if attempt.kind is AttemptKind.WITHOUT_TOOL:
-            self._learning.note_tool_refused(refused.request.known_as, refused.tenant)
-        if attempt.kind is AttemptKind.FEWER_BYTES:
-            self._learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, refused.tenant)
-        if attempt.kind is AttemptKind.EMERGENCY and refusal.names_no_limit and is_accepted:
-            is_proof = refusal.is_suspect and not self._may_be_accident(refusal, refused)
-            if is_proof and (search := self.search_after(refusal, refused, sent)) is not None:
-                self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
-            self._learning.note_passed(sent.request.known_as, sent.tokens_after, sent.tenant, is_first=False)
-        if attempt.kind is not AttemptKind.WITHOUT_MEDIA:
-            return
-        if refusal.refuses_in_results:
-            self._learning.note_media_refused_in_results(refused.request.known_as, refused.tenant)
-        elif refusal.refuses_model:
-            kinds = refusal.refused & attempt.refused or attempt.refused
-            # What its sources state is not blamed beside what they do not: the second send went without both.
-            unknown = frozenset(kind for kind in kinds if refused.inputs.profile.reads(kind) is None)
-            self._learning.note_refused_media(refused.request.known_as, unknown or kinds, refused.tenant)
+    def learn(self, history: Sequence[Attempt], record: RequestRecord) -> None:
+        """Keep what the latest attempt states, and what it proves of the cures before it. A defect in here must not
+        cost the response."""
+        try:
+            self._learn_all(history, record)
+        except Exception:
+            logger().exception("judging_failed", request_id=record.request_id)
+
+    def _learn_all(self, history: Sequence[Attempt], record: RequestRecord) -> None:
+        planned, outcome = history[-1].planned, history[-1].outcome
+        if outcome.is_too_long:
+            self._recorder.overflowed(record, outcome.verdict)
+        is_unnamed = outcome.verdict.is_overflow and outcome.verdict.limit is None
+        if outcome.verdict.kind is not VerdictKind.ACCEPTED and not is_unnamed:
+            self._learn_from_refusal(outcome.verdict, planned)
+        for lesson in lessons_of(history):
+            self._learn(lesson)
+
+    def _learn(self, lesson: Lesson[Attempt]) -> None:
+        refused, sent, refusal = lesson.refused.planned, lesson.sent.planned, lesson.refused.outcome.verdict
+        model, tenant, learning = refused.request.known_as, refused.tenant, self._learning
+        match lesson.learned:
+            case Learned.HISTORY if refused.is_here and sent.is_here:
+                self._planner.note_healed(refused, sent, unsealed=lesson.sent.cure.reason is VerdictKind.SEAL)
+            case Learned.CUT_RESULTS:
+                learning.note_cut_results_refused(model, tenant)
+            case Learned.OUR_TOOL:
+                learning.note_tool_refused(model, tenant)
+            case Learned.BYTES:
+                learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, tenant)
+            case Learned.SIZE:
+                learning.note_passed(model, sent.tokens_after, tenant, is_first=False)
+            case Learned.SEARCH if not self._may_be_accident(refusal, refused):
+                if (search := self.search_after(refusal, refused, sent)) is not None:
+                    learning.note_unnamed_refusal(model, search, tenant)
+            case Learned.MEDIA_IN_RESULTS:
+                learning.note_media_refused_in_results(model, tenant)
+            case Learned.MEDIA:
+                kinds = refusal.refused & lesson.sent.cure.refused or lesson.sent.cure.refused
+                # What its sources state is not blamed beside what they do not: the second send went without both.
+                unknown = frozenset(kind for kind in kinds if refused.inputs.profile.reads(kind) is None)
+                learning.note_refused_media(model, unknown or kinds, tenant)
 
     def _may_be_accident(self, refusal: Verdict, refused: Planned) -> bool:
         """Whether silence, although met with twice, may be the connection's: far from any window that is known it

@@ -7,26 +7,37 @@ bytes go upstream.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct, structs
 
 from proxy.config import Mode, RoutedUpstream, Settings
 from proxy.core.notices import NOWHERE, ArtifactAccess
-from proxy.core.overflow import AttemptKind, Outcome, VerdictKind, empty_twice, lower_reply_helps, refused_twice
+from proxy.core.overflow import (
+    FIRST,
+    AttemptKind,
+    Cure,
+    Outcome,
+    Verdict,
+    VerdictKind,
+    best,
+    empty_twice,
+    lower_reply_helps,
+    refused_twice,
+    still_stands,
+)
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts import KEY_HEADERS, ArtifactStore, ArtifactTools, Tenants
 from proxy.shell.http import Received, can_unpack, encoding_of, unpack
 from proxy.shell.planning import HeldConversations, Planned, Planner
-from proxy.shell.relay.judging import ACCEPTED, Judge
+from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.sends import (
     READABLE,
     UNCOMPRESSED,
     EarlyBytes,
     PendingRequest,
-    Send,
     Sends,
     accepting,
     overflow,
@@ -49,18 +60,18 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
 
 
-_Answered: TypeAlias = tuple[PeekedResponse, Send, Outcome]
-"""A response that the client may get, what it answers, and its outcome."""
-
-
 class Served(Struct):
     """The response for a client."""
 
     response: AnyResponse
-    send: Send | None = None
-    """The send that it answers, before the rounds of the proxy's own tool; None if the request was not planned, or only
+    attempt: Attempt | None = None
+    """What it answers, before the rounds of the proxy's own tool; None if the request was not planned, or only
     observed."""
-    outcome: Outcome = Outcome(0, ACCEPTED)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The meaning of the response."""
+        return ACCEPTED if self.attempt is None else self.attempt.outcome.verdict
 
 
 class Relay:
@@ -80,7 +91,7 @@ class Relay:
         self._upstream = planner.models.upstream
         self._planner = planner
         base_url, is_healing = settings.upstream.base_url, settings.history == "heal"
-        self._judge = Judge(recorder, planner.models.learning, base_url, heals=is_healing)
+        self._judge = Judge(recorder, planner, base_url, heals=is_healing)
         self._sends = Sends(settings, planner, store, self._judge)
         self._tenants = tenants
         self._recorder = recorder
@@ -149,17 +160,14 @@ class Relay:
             received.become(planned.request.body)
         pending = PendingRequest(target, sent_headers, received, planned, whose, kept, early=early)
         self._recorder.plan_made(record)
-        answer, send, outcome = await self._climb(pending, record)
-        if (
-            has_our_tool
-            and send.planned.inputs.terms.tools is not None
-            and send.attempt.kind is not AttemptKind.ORIGINAL
-        ):
+        attempt = await self._answer(pending, record)
+        has_our_tool = has_our_tool and attempt.planned.inputs.terms.tools is not None
+        if has_our_tool and attempt.cure.kind is not AttemptKind.ORIGINAL:
             await kept.rest()
-            rounds = ToolLoop(self._retrieval, self._send_round, pending, record, send.planned)
-            return Served(await watched(answer, rounds), send, outcome)
+            rounds = ToolLoop(self._retrieval, self._send_round, pending, record, attempt.planned)
+            return Served(await watched(attempt.response, rounds), attempt)
         kept.drop()
-        return Served(answer, send, outcome)
+        return Served(attempt.response, attempt)
 
     @property
     def own_wire(self) -> str:
@@ -201,9 +209,10 @@ class Relay:
         planned = await self._sends.kept(pending.planned, pending.tenant, record)
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, pending.tenant, record)
-        response, send, outcome = await self._climb(structs.replace(pending, planned=planned), record)
+        attempt = await self._answer(structs.replace(pending, planned=planned), record)
         await pending.kept.rest()
-        return response, send.planned, "" if _is_better(outcome) else f"HTTP {response.status}"
+        problem = "" if attempt.outcome.is_accepted else f"HTTP {attempt.response.status}"
+        return attempt.response, attempt.planned, problem
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
         """How long a client of a stream may receive nothing before its first event; None: as long as it takes."""
@@ -215,105 +224,112 @@ class Relay:
         except MalformedRequest:  # reported when the request is served
             return None
 
-    async def _climb(self, pending: PendingRequest, record: RequestRecord) -> _Answered:
-        """Send what the strategy says until there is a response for the client."""
-        send = self._sends.first(pending)
-        fallback: _Answered | None = None
+    async def _answer(self, pending: PendingRequest, record: RequestRecord) -> Attempt:
+        """Send what the table of cures says until there is a response for the client. Raises ProxyError."""
+        history: list[Attempt] = []
+        cure, planned = FIRST, pending.planned
+        self._sends.check(planned)
         while True:
             try:
-                response = await self._responded(pending, send, record, may_begin=fallback is None)
+                response = await self._responded(pending, cure, planned, history, record)
             except UpstreamError:
-                if fallback is None:
-                    raise
-                return fallback
+                if history and still_stands(history[-1], cure):
+                    return history[-1]
+                raise
             try:
-                outcome = await self._outcome(response, send, pending, record)
-                if send.is_first and outcome.is_final:  # nearly always
-                    self._held.note(send.planned, outcome, response.evidence, pending.tenant)
-                    return response, send, outcome
+                outcome = await self._outcome(response, cure, planned, pending, history, record)
+                history.append(Attempt(cure, outcome, response.is_whole, planned=planned, response=response))
+                if cure is FIRST and outcome.is_final:  # nearly always
+                    return self._chosen(history, pending)
                 if outcome.verdict.is_overflow:
                     self._models.discovery.doubt()
-                pending = self._sends.learn(pending, outcome, is_accepted=_is_better(outcome))
-                following = await self._sends.following(pending, send, outcome)
+                self._judge.learn(history, record)
+                following = None if outcome.is_final else await self._sends.following(pending, history)
                 if following is None:
-                    if fallback is not None and not _is_better(outcome):
-                        if send.heals_seals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
-                            self._planner.note_healed(send.refused, send.planned, unsealed=True)  # these are others
+                    chosen = self._chosen(history, pending)
+                    if chosen.response is not response:
                         await response.aclose()
-                        return fallback
-                    self._raise_for(response, pending, send, outcome)
-                    self._held.note(send.planned, outcome, response.evidence, pending.tenant)
-                    return response, send, outcome
+                    return chosen
             except BaseException:
                 await response.aclose()
                 raise
-            is_guess = outcome.verdict.is_suspect and following.attempt.kind is AttemptKind.EMERGENCY
-            if is_guess:
-                self._recorder.overflowed(record, outcome.verdict)
-            is_trial = is_guess or following.heals_seals  # clients know the words of the first refusal
-            if following.attempt.kind is AttemptKind.FITTED or (
-                is_trial and outcome.status >= 400 and response.is_whole
-            ):
-                fallback = response, send, outcome  # it is whole, so it may be closed
-            elif not send.is_first:
-                fallback = None  # another reason is named, so the first was cured
             await response.aclose()
-            pending, send = pending.after(following, in_plain_bytes=response.has_begun), following
-            record.note_attempt(send.attempt, send.planned)
-            self._recorder.retried(record, send.attempt)
+            cure, planned = following
+            record.note_attempt(cure, planned)
+            self._recorder.retried(record, cure, outcome.verdict)
+
+    def _chosen(self, history: Sequence[Attempt], pending: PendingRequest) -> Attempt:
+        """The attempt whose response the client gets. Raises a clear error if that is one that a client cannot use."""
+        chosen = best(history)
+        if chosen is history[-1]:
+            self._raise_for(chosen, history, pending)
+            self._held.note(chosen.planned, chosen.outcome, chosen.response.evidence, pending.tenant)
+        return chosen
 
     async def _responded(
-        self, pending: PendingRequest, send: Send, record: RequestRecord, *, may_begin: bool
+        self,
+        pending: PendingRequest,
+        cure: Cure,
+        planned: Planned,
+        history: Sequence[Attempt],
+        record: RequestRecord,
     ) -> PeekedResponse:
-        """The response to a send, read as far as needed to judge it. `may_begin`: whether the client may have its
-        beginning meanwhile. Raises UpstreamError."""
-        pending.kept.hold(pending.received, send.planned, record)
-        if pending.planned is not send.planned:  # which is the larger one, or follows from it
-            pending.kept.hold(pending.planned)
-        headers, body = pending.rendered(send)
+        """The response to a send, read as far as needed to judge it; meanwhile the client may have its beginning,
+        unless an earlier response still stands. Raises UpstreamError."""
+        pending.kept.hold(pending.received, planned, record)
+        headers, body = pending.rendered(cure, planned, history)
         outgoing = Outgoing(body, pending.kept.rest)
         del body  # its response may take minutes
-        response = PeekedResponse.of(await self._send(pending.target, headers, outgoing, record), send.planned.wire)
+        response = PeekedResponse.of(await self._send(pending.target, headers, outgoing, record), planned.wire)
+        may_begin = not (history and still_stands(history[-1], cure))
         early = pending.early.pass_on if may_begin and pending.early is not None else None
         try:
-            await response.look(early, as_stream=send.planned.request.stream)
+            await response.look(early, as_stream=planned.request.stream)
         except BaseException:
             await response.aclose()
             raise
         return response
 
     async def _outcome(
-        self, response: PeekedResponse, send: Send, pending: PendingRequest, record: RequestRecord
+        self,
+        response: PeekedResponse,
+        cure: Cure,
+        planned: Planned,
+        pending: PendingRequest,
+        history: Sequence[Attempt],
+        record: RequestRecord,
     ) -> Outcome:
         """Judge a response. The request is needed again unless the meaning is plain; if it is lost, the client gets the
         response."""
-        kept, planned = pending.kept, send.planned
+        kept = pending.kept
         kept.wake()
         if kept.is_away:
             is_plain = response.status < 400 and response.is_plainly_a_reply
-            if (pending.heals or not is_plain) and not await kept.back():
+            heals = any(one.kind is AttemptKind.REPAIRED for one in (cure, *(made.cure for made in history)))
+            if (heals or not is_plain) and not await kept.back():
                 return Outcome(response.status, ACCEPTED)
-        outcome = self._judge.outcome(response, planned, record, is_first=send.is_first)
+        outcome = self._judge.outcome(response, planned, record, is_first=cure is FIRST)
         if not outcome.is_final and not await kept.back():
             return Outcome(response.status, ACCEPTED)
         return outcome
 
-    def _raise_for(self, response: PeekedResponse, pending: PendingRequest, send: Send, outcome: Outcome) -> None:
+    def _raise_for(self, last: Attempt, history: Sequence[Attempt], pending: PendingRequest) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow,
         UpstreamEmpty and UpstreamUnreachable."""
-        tokens, language = send.planned.tokens_after, self._settings.language
-        was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
+        outcome, planned, cures = last.outcome, last.planned, [one.cure for one in history[1:]]
+        tokens, language = planned.tokens_after, self._settings.language
+        was_in_vain = bool(planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         is_ours = self._settings.overflow.retry or pending.again is not None  # a page is not the client's
         if (outcome.verdict.is_overflow or was_in_vain) and is_ours:
-            done = [cure.cures for cure in pending.cures]
-            helps = lower_reply_helps(send.planned.plan, outcome.verdict)
-            message = refused_twice(tokens, language, send.planned.request.reply_tokens if helps else None, done)
-            raise overflow(message, send.planned, outcome.verdict)
-        is_shorter = any(cure.kind is not AttemptKind.REPEATED for cure in pending.cures)
+            helps = lower_reply_helps(planned.plan, outcome.verdict)
+            done = [cure.reason for cure in cures]
+            message = refused_twice(tokens, language, planned.request.reply_tokens if helps else None, done)
+            raise overflow(message, planned, outcome.verdict)
+        is_shorter = any(cure.kind is not AttemptKind.REPEATED for cure in cures)
         if outcome.verdict.kind is VerdictKind.EMPTY and is_shorter:
             raise UpstreamEmpty(empty_twice(tokens, language))
-        if response.failure is not None:
-            raise response.failure
+        if last.response.failure is not None:
+            raise last.response.failure
 
     async def _send(self, target: bytes, headers: Headers, body: Outgoing, record: RequestRecord) -> UpstreamResponse:
         record.upstream = self._upstream.host
@@ -328,19 +344,19 @@ class Relay:
 
     def learn_from(self, served: Served, record: RequestRecord) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
-        response, send = served.response, served.send
+        response, attempt = served.response, served.attempt
         if isinstance(response, UpstreamResponse):
             return
         record.counted = counted = response.counted
-        if send is None or not send.is_first or served.outcome.fitting_tokens is not None:
+        if attempt is None or not attempt.is_first or attempt.outcome.fitting_tokens is not None:
             return
-        planned, went_well = send.planned, response.status < 400
+        planned, went_well = attempt.planned, response.status < 400
         prompt_tokens = None if counted is None else counted.prompt
         if isinstance(response, WholeResponse):
             self._judge.learn_from_usage(planned, prompt_tokens, record, went_well=went_well)
         else:
             is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
-            is_compared = is_whole and served.outcome.verdict.kind is VerdictKind.ACCEPTED  # by its judge
+            is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
             not_compared = None if is_compared else counted
             self._judge.learn_from_usage(planned, prompt_tokens, record, not_compared, went_well=went_well)
 
@@ -417,8 +433,3 @@ class Relay:
 def _as_bearer(key: bytes) -> bytes:
     """A key in the form in which endpoints that list models take it."""
     return b"Bearer " + key if key else b""
-
-
-def _is_better(outcome: Outcome) -> bool:
-    """Whether a response may replace an earlier one that the client could have had."""
-    return outcome.status < 400 and outcome.verdict.kind is VerdictKind.ACCEPTED

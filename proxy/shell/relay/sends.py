@@ -1,7 +1,7 @@
 """One request on its way, what is sent for it, and what each send looks like.
 
-Rule: the core's strategy decides what follows a refusal; here it becomes a plan. What cannot be kept is not taken out:
-then another plan is made, which says so. A request that no plan and no attempt changes goes upstream as the original
+Rule: the core's table of cures decides what follows a refusal; here it becomes a plan. What cannot be kept is not taken
+out: then another plan is made, which says so. A request that no plan and no cure changes goes upstream as the original
 bytes. Nothing is sent here.
 """
 
@@ -18,16 +18,14 @@ from proxy.core.models import Certainty
 from proxy.core.overflow import (
     ALWAYS_SMALLER,
     ESTIMATED_SHARE,
-    Attempt,
     AttemptKind,
-    Outcome,
+    Cure,
     Situation,
     Terms,
     Unit,
     Verdict,
-    VerdictKind,
     does_not_fit,
-    next_attempts,
+    next_cures,
     sizes_of,
     unkept,
 )
@@ -36,7 +34,7 @@ from proxy.errors import ContextOverflow
 from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.http import Received
 from proxy.shell.planning import Planned, Planner
-from proxy.shell.relay.judging import ACCEPTED, Judge
+from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
 from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources import Kept
 from proxy.shell.telemetry import RequestRecord
@@ -45,8 +43,6 @@ from proxy.shell.upstream import Headers
 UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
 """Compressions of responses that the proxy can read; a refusal in any other would go unnoticed."""
-
-_FIRST: Final = Attempt(AttemptKind.FIRST)
 
 Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
 """Plans a request again, on other terms."""
@@ -60,34 +56,15 @@ class EarlyBytes(Struct):
     """Whether the client is known to want a stream; only then are comments sent while it waits."""
 
 
-class Send(Struct, frozen=True):
-    attempt: Attempt
-    planned: Planned
-    refused: Planned
-    """The plan that it replaces; of the first send, its own."""
-    refusal: Verdict = ACCEPTED
-    """The upstream's verdict on that plan."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether nothing was sent before."""
-        return self.attempt.kind is AttemptKind.FIRST
-
-    @property
-    def heals_seals(self) -> bool:
-        """Whether it leaves out reasoning that the upstream cannot verify."""
-        return self.attempt.cures is VerdictKind.SEAL
-
-
 class PendingRequest(Discreet, frozen=True):
-    """A request as it came, the plan for it, and what was sent."""
+    """A request as it came, and the plan for it."""
 
     target: bytes
     headers: Headers
     received: Received
     """Compressed or not."""
     planned: Planned
-    """Starting point of the next cure."""
+    """What is sent first."""
     tenant: str
     kept: Kept
     """Keeps all that is needed to send it again."""
@@ -98,29 +75,15 @@ class PendingRequest(Discreet, frozen=True):
     """Whether nothing is sent if it is refused."""
     early: EarlyBytes | None = None
     """Takes what a response sends before it has content; None: those bytes wait for the rest."""
-    cures: tuple[Attempt, ...] = ()
-    """The attempts after the first send."""
-    unproven: tuple[Send, ...] = ()
-    """Sends that no response has proven yet."""
 
-    def after(self, send: Send, *, in_plain_bytes: bool) -> PendingRequest:
-        """A copy after one cure: the next cure starts from what was sent. `in_plain_bytes`: for a client that already
-        has the beginning of a response, uncompressed."""
-        headers = accepting(self.headers, UNCOMPRESSED) if in_plain_bytes else self.headers
-        cures, unproven = (*self.cures, send.attempt), (*self.unproven, send)
-        again = self.again if send.planned is self.planned else None
-        return structs.replace(self, headers=headers, planned=send.planned, again=again, cures=cures, unproven=unproven)
-
-    @property
-    def heals(self) -> bool:
-        """Whether a repair of the history is still to be proven."""
-        return any(send.attempt.kind is AttemptKind.REPAIRED for send in self.unproven)
-
-    def rendered(self, send: Send) -> tuple[Headers, bytes]:
-        """Headers and body of one send."""
-        if send.attempt.kind is AttemptKind.ORIGINAL or not send.planned.changed:
-            return self.headers, self.received.body
-        return without_encoding(self.headers), send.planned.body()
+    def rendered(self, cure: Cure, planned: Planned, history: Sequence[Attempt]) -> tuple[Headers, bytes]:
+        """Headers and body of one send; a client that already has the beginning of a response, uncompressed, gets the
+        rest like that."""
+        has_begun = any(one.response.has_begun for one in history)
+        headers = accepting(self.headers, UNCOMPRESSED) if has_begun else self.headers
+        if cure.kind is AttemptKind.ORIGINAL or not planned.changed:
+            return headers, self.received.body
+        return without_encoding(headers), planned.body()
 
 
 class Sends:
@@ -133,103 +96,87 @@ class Sends:
         self._store = store
         self._judge = judge
 
-    def first(self, pending: PendingRequest) -> Send:
-        """The first send of a request. Raises ContextOverflow if nothing may be sent."""
-        first = pending.planned
-        if not first.plan.may_be_sent:
-            raise self._refusal(first)
-        return Send(_FIRST, first, first)
+    def check(self, planned: Planned) -> None:
+        """Raise ContextOverflow if nothing may be sent."""
+        if not planned.plan.may_be_sent:
+            raise self._refusal(planned)
 
-    def learn(self, pending: PendingRequest, outcome: Outcome, *, is_accepted: bool) -> PendingRequest:
-        """Learn what the cures prove: all of them if what was sent is accepted or refused for another reason."""
-        if not pending.unproven or not (is_accepted or outcome.proves([send.attempt for send in pending.unproven])):
-            return pending
-        undone = pending.unproven[-1].attempt.kind is AttemptKind.ORIGINAL  # so the cures before it prove nothing
-        for send in pending.unproven[-1:] if undone else pending.unproven:
-            self._judge.learn_what_was_refused(
-                send.attempt, send.refusal, send.refused, send.planned, is_accepted=is_accepted
-            )
-            if send.attempt.kind is AttemptKind.REPAIRED and send.refused.is_here and send.planned.is_here:
-                self._planner.note_healed(send.refused, send.planned, unsealed=send.heals_seals)
-        return structs.replace(pending, unproven=())
-
-    async def following(self, pending: PendingRequest, sent: Send, outcome: Outcome) -> Send | None:
-        """The send after this one; None if the client gets the response to it. Raises ContextOverflow if nothing is
-        left that may be sent."""
-        if outcome.is_final or not self._retries:
-            return None  # nearly always: the situation need not be described
-        refused, verdict = sent.planned, outcome.verdict
-        attempts = () if pending.is_last else next_attempts(outcome, self._situation(pending, verdict), pending.cures)
-        if not attempts:
-            if verdict.names_no_limit:
-                self._judge.learn_search(verdict, refused, is_second=not sent.is_first)
+    async def following(self, pending: PendingRequest, history: Sequence[Attempt]) -> tuple[Cure, Planned] | None:
+        """What is sent next; None if nothing is. Raises ContextOverflow if nothing is left that may be sent."""
+        refused, verdict = history[-1].planned, history[-1].outcome.verdict
+        if not self._retries:
             return None
-        attempt, planned = attempts[0], refused
-        if attempt.terms is not None:
+        again = pending.again if refused is pending.planned else None
+        situation = self._situation(refused, verdict, holds_a_page=again is not None)
+        cures = () if pending.is_last else next_cures(history, situation)
+        if not cures:
+            if verdict.names_no_limit:
+                self._judge.learn_search(verdict, refused, is_second=len(history) > 1)
+            return None
+        cure, planned = cures[0], refused
+        if cure.terms is not None:
             asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
             if asking is not None:
-                return Send(attempt, asking.with_reply(attempt.reply_tokens), refused, verdict)
-            attempt, planned = await self._planned(pending, attempts, verdict)
-            if attempt.kind is AttemptKind.EMERGENCY:
+                return cure, asking.with_reply(cure.reply_tokens)
+            cure, planned = await self._planned(refused, cures, verdict, again or self._planner.again)
+            if cure.kind is AttemptKind.EMERGENCY:
                 planned = self._taught(verdict, refused, planned)
-            if not _may_replace(attempt, planned, refused):
-                if attempt.kind is AttemptKind.EMERGENCY and verdict.is_overflow:
+            if not _may_replace(cure, planned, refused):
+                if cure.kind is AttemptKind.EMERGENCY and verdict.is_overflow:
                     raise self._refusal(planned, verdict)
                 return None
-        return Send(attempt, planned.with_reply(attempt.reply_tokens), refused, verdict)
+        return cure, planned.with_reply(cure.reply_tokens)
 
-    def _situation(self, pending: PendingRequest, verdict: Verdict) -> Situation:
-        """Input to the retry strategy."""
-        first = pending.planned
-        plan = first.plan
-        search = self._judge.search_after(verdict, first)
-        guess = None if search is None else int(search.guess / first.inputs.budget.ratio)
+    def _situation(self, sent: Planned, verdict: Verdict, *, holds_a_page: bool) -> Situation:
+        """What the table of cures needs to know of what was sent."""
+        plan = sent.plan
+        search = self._judge.search_after(verdict, sent)
+        guess = None if search is None else int(search.guess / sent.inputs.budget.ratio)
         return Situation(
             estimate_tokens=plan.after.tokens,
             chars=plan.after.chars,
             bytes=plan.after.bytes,
-            reply_tokens=first.reply_tokens or first.request.reply_tokens,
-            edited=first.changed,
+            reply_tokens=sent.reply_tokens or sent.request.reply_tokens,
+            edited=sent.changed,
             original_could_fit=plan.budget.admits(plan.before),
-            terms=pending.planned.inputs.terms._replace(keeping=True),
+            terms=sent.inputs.terms._replace(keeping=True),
             search=search,
             guess_tokens=guess if guess is not None and guess < plan.after.tokens else None,
-            has_our_tool=first.offered,
+            has_our_tool=sent.offered,
             fixed_tokens=plan.fixed_tokens,
-            passed_bytes=self._judge.passed_bytes(first),
-            holds_a_page=pending.again is not None,
+            passed_bytes=self._judge.passed_bytes(sent),
+            holds_a_page=holds_a_page,
             count_may_be_wrong=plan.budget.count_may_be_wrong,
         )
 
     async def _planned(
-        self, pending: PendingRequest, attempts: Sequence[Attempt], verdict: Verdict
-    ) -> tuple[Attempt, Planned]:
-        """The first attempt whose plan keeps to its goal, or the last one; it names the goal as the plan counts."""
-        planned, terms = pending.planned, None
-        for attempt in attempts:
-            if attempt.terms is not None and attempt.terms is not terms:
-                terms = attempt.terms
-                planned = await self._made(pending, terms, verdict)
-            goal = attempt.goal_tokens
-            goal = None if goal is None else _as_counted(goal, pending.planned, planned)
+        self, refused: Planned, cures: Sequence[Cure], verdict: Verdict, again: Again
+    ) -> tuple[Cure, Planned]:
+        """The first cure whose plan keeps to its goal, or the last one; it names the goal as the plan counts."""
+        planned, terms = refused, None
+        for cure in cures:
+            if cure.terms is not None and cure.terms is not terms:
+                terms = cure.terms
+                planned = await self._made(refused, terms, verdict, again)
+            goal = cure.goal_tokens
+            goal = None if goal is None else _as_counted(goal, refused, planned)
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
-        attempt = structs.replace(attempt, goal_tokens=goal)
+        cure = structs.replace(cure, goal_tokens=goal)
         budget = planned.plan.budget
-        if attempt.is_sure and attempt.reply_tokens is not None and budget.max_reply_tokens is not None:
+        if cure.is_sure and cure.reply_tokens is not None and budget.max_reply_tokens is not None:
             left = budget.max_reply_tokens - int(planned.tokens_after / ESTIMATED_SHARE)
-            attempt = structs.replace(attempt, reply_tokens=max(left, budget.reserved_reply_tokens))
-        return attempt, planned
+            cure = structs.replace(cure, reply_tokens=max(left, budget.reserved_reply_tokens))
+        return cure, planned
 
-    async def _made(self, pending: PendingRequest, terms: Terms, verdict: Verdict) -> Planned:
+    async def _made(self, refused: Planned, terms: Terms, verdict: Verdict, again: Again) -> Planned:
         """The plan on these terms; what it takes out is kept, or it says that it is not."""
-        again, refused = pending.again or self._planner.again, pending.planned
         planned = await again(refused, terms)
         if planned.inputs.counted_by != refused.inputs.counted_by:
             self._judge.learn_from_recount(verdict, refused, planned)
             terms = self._recounted(terms, refused, planned, verdict)
             planned = await again(refused, terms)
-        return planned if await self._is_safe(planned, pending.tenant) else await again(refused, _unkept(terms))
+        return planned if await self._is_safe(planned, refused.tenant) else await again(refused, _unkept(terms))
 
     def _recounted(self, terms: Terms, refused: Planned, planned: Planned, verdict: Verdict) -> Terms:
         """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
@@ -283,9 +230,9 @@ class Sends:
         return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, tenant)
 
 
-def _may_replace(attempt: Attempt, planned: Planned, refused: Planned) -> bool:
-    """Whether a plan may be sent after one that was refused, and differs from it as its attempt requires."""
-    match attempt.kind:
+def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
+    """Whether a plan may be sent after one that was refused, and differs from it as its cure requires."""
+    match cure.kind:
         case AttemptKind.WITHOUT_MEDIA:
             is_another = planned.plan.sent != refused.plan.sent
         case AttemptKind.FEWER_BYTES:

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field
 from typing_extensions import TypedDict
 
 from proxy.core.conversation import Message
-from proxy.core.overflow import Attempt, AttemptKind, Counted, VerdictKind
+from proxy.core.overflow import AttemptKind, Counted, Cure, VerdictKind
 from proxy.errors import (
     ClientError,
     ClientLeft,
@@ -244,12 +244,12 @@ class RequestRecord(Struct):
             self._last_sent = planned.last_sent
             self._sent_before = planned.last_sent.messages
 
-    def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
+    def note_attempt(self, cure: Cure, planned: Planned) -> None:
         """The request is sent once more."""
         self.attempts += 1
         if self.planned is not None and not planned.last_sent.conversation:  # a second plan continues no other
             planned.last_sent.conversation = self.planned.last_sent.conversation
-        self.attempt_kind, self.planned, self.warning = attempt.kind.value, planned, _warning_of(planned)
+        self.attempt_kind, self.planned, self.warning = cure.kind.value, planned, _warning_of(planned)
 
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""

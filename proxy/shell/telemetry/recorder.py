@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.compaction import in_model_tokens
 from proxy.core.conversation import SYSTEM_ROLES, Edit, MessageReport, Reason
-from proxy.core.overflow import Attempt, AttemptKind, Verdict, fixed_tokens
+from proxy.core.overflow import AttemptKind, Cure, Verdict, fixed_tokens
 from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import Replacements
 from proxy.shell.planning import Planned
@@ -199,23 +199,28 @@ class Recorder:
             confidence=verdict.confidence,
         )
 
-    def retried(self, record: RequestRecord, attempt: Attempt) -> None:
-        """A second request is sent that the client does not see."""
-        self._metrics.attempts.labels(attempt.kind.value).inc()
-        if attempt.kind is AttemptKind.WITHOUT_MEDIA and record.planned is not None:
+    def retried(self, record: RequestRecord, cure: Cure, refused: Verdict) -> None:
+        """A second request is sent that the client does not see; `refused`: what the first one met with."""
+        if refused.is_suspect and cure.kind is AttemptKind.EMERGENCY:  # silence is taken for a length
+            self.overflowed(record, refused)
+        self._metrics.attempts.labels(cure.kind.value).inc()
+        if cure.kind is AttemptKind.WITHOUT_MEDIA and record.planned is not None:
             self._media_routed(record, record.planned.plan.edits)
-        planned, goal = record.planned, attempt.goal_tokens
-        is_edited = planned is not None and planned.changed and attempt.kind is not AttemptKind.ORIGINAL
+        planned, goal = record.planned, cure.goal_tokens
+        is_edited = planned is not None and planned.changed and cure.kind is not AttemptKind.ORIGINAL
         line: dict[str, Any] = {
-            "attempt_kind": attempt.kind.value,
+            "cause": cure.cause,
+            "limit": refused.limit if refused.limit_bytes is None else refused.limit_bytes,
+            "seen": refused.largest_size,
+            "attempt_kind": cure.kind.value,
             "goal_tokens": goal if planned is None or goal is None else planned.plan.budget.model_tokens(goal),
-            "reply_tokens": attempt.reply_tokens,
-            "refused": sorted(attempt.refused),
+            "reply_tokens": cure.reply_tokens,
+            "refused": sorted(cure.refused),
             "tokens_after": planned.tokens_after if planned is not None else None,
         }
         if planned is not None and is_edited:
             line = {**described_changes(planned), **line}
-        self._log.info(_RETRIED.get(attempt.kind, "overflow_retried"), request_id=record.request_id, **line)
+        self._log.info(_RETRIED.get(cure.kind, "overflow_retried"), request_id=record.request_id, **line)
         if planned is not None:
             self._tell_limits(record, planned)
             self._keep_replacements(record, planned)

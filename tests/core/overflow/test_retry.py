@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,13 @@ from msgspec.structs import replace
 
 from proxy.core.models import Modality, Search
 from proxy.core.overflow import (
+    CURES,
+    FIRST,
     Attempt,
     AttemptKind,
+    Cure,
     Exactness,
+    Learned,
     Outcome,
     Scope,
     Situation,
@@ -19,7 +25,9 @@ from proxy.core.overflow import (
     Unit,
     Verdict,
     VerdictKind,
-    next_attempts,
+    best,
+    lessons_of,
+    next_cures,
     room_in_rate,
 )
 from proxy.core.overflow.retry import LEAST_LIMIT_BYTES, MIN_USEFUL_REPLY_TOKENS, emergency_goal, emergency_reply
@@ -53,27 +61,33 @@ SITUATIONS = st.builds(Situation, COUNTS, COUNTS, COUNTS, MAYBE, st.booleans(), 
 STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 
 
-FIRST = Attempt(AttemptKind.FIRST)
+def history_of(cures: Sequence[Cure], outcomes: Sequence[Outcome]) -> list[Attempt]:
+    return [Attempt(cure, outcome, is_whole=True) for cure, outcome in zip(cures, outcomes, strict=False)]
 
 
-def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
+def sends(situation: Situation, *outcomes: Outcome) -> list[Cure]:
     """What is sent, when the upstream answers like this and each plan but one on the terms of the next turn keeps to
     its goal."""
     found = [FIRST]
-    for outcome in outcomes:
-        following = next_attempts(outcome, situation, found[1:])
+    for count in range(1, len(outcomes) + 1):
+        following = next_cures(history_of(found, outcomes[:count]), situation)
         if not following:
             break
         found.append(next(one for one in following if one.terms is None or one.terms != situation.terms))
     return found
 
 
-def after(situation: Situation, status: int, verdict: Verdict) -> list[Attempt]:
-    return list(next_attempts(Outcome(status, verdict), situation))
+def plain(cure: Cure) -> Cure:
+    """A cure without the names of its reason."""
+    return replace(cure, cause="", reason=VerdictKind.PROMPT)
 
 
-def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | None:
-    return dict(enumerate(sends(situation, Outcome(status, verdict)))).get(1)
+def after(situation: Situation, status: int, verdict: Verdict) -> list[Cure]:
+    return [plain(one) for one in next_cures([Attempt(FIRST, Outcome(status, verdict))], situation)]
+
+
+def second(situation: Situation, status: int, verdict: Verdict) -> Cure | None:
+    return dict(enumerate(map(plain, sends(situation, Outcome(status, verdict))))).get(1)
 
 
 SENT = Situation(10_000, 40_000, 80_000, 4_000, edited=True, original_could_fit=True)
@@ -83,7 +97,7 @@ SENT = Situation(10_000, 40_000, 80_000, 4_000, edited=True, original_could_fit=
 def test_there_are_three_sends_at_most_and_no_reason_is_cured_twice(situation, status, first, then):
     made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then), Outcome(400, first))
     assert len(made) <= 3
-    assert len({attempt.cures for attempt in made[1:]}) == len(made) - 1
+    assert len({attempt.reason for attempt in made[1:]}) == len(made) - 1
 
 
 @given(SITUATIONS, STATUSES, VERDICTS)
@@ -147,7 +161,7 @@ def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
 )
 def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
     for status in (400, 422):
-        assert second(SENT, status, Verdict(kind)) == Attempt(AttemptKind.ORIGINAL)
+        assert second(SENT, status, Verdict(kind)) == Cure(AttemptKind.ORIGINAL)
     assert second(SENT, 500, Verdict(kind)) is None
     assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
     assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
@@ -155,13 +169,15 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
 
 def test_a_history_with_broken_seals_is_sent_without_them_once():
     outcome = Outcome(400, Verdict(VerdictKind.SEAL), is_repairable=True)
-    assert sends(SENT, outcome, outcome)[1:] == [Attempt(AttemptKind.REPAIRED, Terms(repairs=outcome.verdict))]
-    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(AttemptKind.ORIGINAL)
+    assert [plain(one) for one in sends(SENT, outcome, outcome)[1:]] == [
+        Cure(AttemptKind.REPAIRED, Terms(repairs=outcome.verdict))
+    ]
+    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Cure(AttemptKind.ORIGINAL)
 
 
 def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
     verdict = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
-    assert second(SENT, 400, verdict) == Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
+    assert second(SENT, 400, verdict) == Cure(AttemptKind.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +202,10 @@ def over_rate(limit: int, requested: int) -> Verdict:
 def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
     attempt = second(SENT, 413, over_rate(6_000, 14_000))
     terms = Terms(goal_tokens=3_600, most_tokens=5_456)
-    assert attempt == Attempt(AttemptKind.EMERGENCY, terms, reply_tokens=1_800, goal_tokens=3_600)
+    assert attempt == Cure(AttemptKind.EMERGENCY, terms, reply_tokens=1_800, goal_tokens=3_600)
     surely, _, at_the_limit = after(SENT, 413, over_rate(6_000, 14_000))
-    assert surely == Attempt(AttemptKind.EMERGENCY, Terms(), reply_tokens=1_800, goal_tokens=5_700, is_sure=True)
-    assert at_the_limit == Attempt(AttemptKind.EMERGENCY, terms, reply_tokens=256, goal_tokens=5_456)
+    assert surely == Cure(AttemptKind.EMERGENCY, Terms(), reply_tokens=1_800, goal_tokens=5_700, is_sure=True)
+    assert at_the_limit == Cure(AttemptKind.EMERGENCY, terms, reply_tokens=256, goal_tokens=5_456)
     beside_no_reply = Situation(10_000, 40_000, 60_000, None, edited=False, original_could_fit=True)
     assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
 
@@ -197,7 +213,7 @@ def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
 def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
     """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
     word = Situation(900, 3_600, 5_400, 32_000, edited=False, original_could_fit=True)
-    assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(
+    assert second(word, 413, over_rate(8_000, 32_979)) == Cure(
         AttemptKind.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16
     )
     uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
@@ -214,7 +230,7 @@ def test_if_an_unconfirmed_estimate_leaves_open_whether_a_rate_counted_the_reply
     confirmed = replace(unsure, count_may_be_wrong=False)
     assert second(confirmed, 429, over_rate(5_000, 5_147)).reply_tokens == 5_000 - 4_635 - 16
     proven = replace(unsure, reply_tokens=4_000)
-    shorter = Attempt(AttemptKind.SHORTER_REPLY, reply_tokens=5_000 - 4_005 - 16)
+    shorter = Cure(AttemptKind.SHORTER_REPLY, reply_tokens=5_000 - 4_005 - 16)
     assert second(proven, 429, over_rate(5_000, 8_005)) == shorter, "the prompt alone is not twice its estimate"
 
 
@@ -235,8 +251,8 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
 
 def test_what_got_no_answer_is_sent_again_as_it_is_before_less_of_it():
     empty = Outcome(200, Verdict(VerdictKind.EMPTY, is_suspect=True))
-    again, less = Attempt(AttemptKind.REPEATED), Terms(goal_tokens=6_000)
-    assert sends(SENT, empty)[1:] == [again]
+    again, less = Cure(AttemptKind.REPEATED), Terms(goal_tokens=6_000)
+    assert [plain(one) for one in sends(SENT, empty)[1:]] == [again]
     assert [one.terms for one in sends(SENT, empty, empty, empty)[1:]] == [None, less]
     refused = Outcome(400, Verdict(VerdictKind.PROMPT))
     assert [one.terms for one in sends(SENT, empty, refused, empty)[1:]] == [None, less]
@@ -248,9 +264,9 @@ def test_less_of_what_got_no_answer_and_no_word_is_sent_once():
     empty = Verdict(VerdictKind.EMPTY, evidence="choices.finish_reason", is_suspect=True)
     wordless = Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 60_000, 4_000, edited=False, original_could_fit=True)
-    less = Attempt(AttemptKind.EMERGENCY, Terms(goal_tokens=6_000), 4_000, goal_tokens=6_000)
+    less = Cure(AttemptKind.EMERGENCY, Terms(goal_tokens=6_000), 4_000, goal_tokens=6_000)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == less
-    assert second(SENT, 400, wordless) == Attempt(AttemptKind.ORIGINAL), "the edits may be why"
+    assert second(SENT, 400, wordless) == Cure(AttemptKind.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 60_000, 4_000, edited=True, original_could_fit=False)
     assert second(cut, 400, wordless) == less, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
@@ -324,9 +340,9 @@ def test_refused_media_are_sent_as_text_once(status):
     situation = Situation(1_000, 4_000, 6_000, None, edited=False, original_could_fit=True)
     both = frozenset({Modality.VISION, Modality.FILE})
     refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
-    made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
+    made = [plain(one) for one in sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))]
     files = frozenset({Modality.FILE})
-    assert made == [FIRST, Attempt(AttemptKind.WITHOUT_MEDIA, Terms(without=files), refused=files)]
+    assert made == [plain(FIRST), Cure(AttemptKind.WITHOUT_MEDIA, Terms(without=files), refused=files)]
     images = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.VISION})), both))
     assert images[1].refused == both, "what takes no images takes no pages"
     unnamed = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA), both))
@@ -397,7 +413,7 @@ def test_each_kind_of_media_is_a_reason_of_its_own():
 @pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
 def test_a_refusal_that_names_no_reason_proves_no_cure(then):
     assert len(sends(SENT, OF_MEDIA, then)) == 2
-    assert not then.proves([Attempt(AttemptKind.WITHOUT_MEDIA)])
+    assert not then.proves([Cure(AttemptKind.WITHOUT_MEDIA)])
 
 
 def test_a_lowered_reply_stays_lowered_in_the_third_send():
@@ -415,7 +431,7 @@ WITH_TOOL = replace(SENT, has_our_tool=True, terms=Terms(tools=b"[]"))
 @pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
 def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
     situation = replace(WITH_TOOL, original_could_fit=could_fit)
-    assert second(situation, 400, Verdict(kind)) == Attempt(AttemptKind.WITHOUT_TOOL, Terms())
+    assert second(situation, 400, Verdict(kind)) == Cure(AttemptKind.WITHOUT_TOOL, Terms())
 
 
 def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
@@ -446,3 +462,84 @@ def test_our_tool_is_left_out_once():
     field = Outcome(400, Verdict(VerdictKind.FIELD))
     assert [one.kind for one in sends(WITH_TOOL, field, field)] == [AttemptKind.FIRST, AttemptKind.WITHOUT_TOOL]
     assert sends(SENT, Outcome(200, Verdict(VerdictKind.ACCEPTED), fitting_tokens=9))[1].kind is AttemptKind.FITTED
+
+
+ACCEPTED = Outcome(200, Verdict(VerdictKind.ACCEPTED))
+CUT = Outcome(200, Verdict(VerdictKind.ACCEPTED), fitting_tokens=4_000)
+SILENCE = Outcome(200, Verdict(VerdictKind.EMPTY, is_suspect=True))
+WORDLESS = Outcome(500, Verdict(VerdictKind.UNKNOWN, is_suspect=True))
+UNNAMED = Outcome(400, Verdict(VerdictKind.PROMPT))
+ABOUT_MODEL = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES, refuses_model=True), IMAGES)
+IN_RESULTS = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES, refuses_in_results=True), IMAGES)
+IF_MANY = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES, refuses_model=True, is_conditional=True), IMAGES)
+NO_JSON = Outcome(500, Verdict(VerdictKind.UNKNOWN, misses_json=True))
+OF_A_FIELD = Outcome(400, Verdict(VerdictKind.FIELD))
+BROKEN = Outcome(502, Verdict(VerdictKind.TRANSIENT))
+
+HISTORIES = [
+    # what was sent and met, the causes of the cures, what the client gets, what the last response teaches of which send
+    ([ACCEPTED], [], 0, []),
+    ([BROKEN], [], 0, []),
+    ([OF_LENGTH, ACCEPTED], ["prompt"], 1, []),
+    ([OF_LENGTH, OF_LENGTH], ["prompt"], 1, []),
+    ([UNNAMED, ACCEPTED], ["prompt"], 1, [(Learned.SIZE, 1)]),
+    ([UNNAMED, BROKEN], ["prompt"], 1, []),
+    ([CUT, ACCEPTED], ["silent_cut"], 1, []),
+    ([CUT, OF_LENGTH], ["silent_cut"], 0, []),
+    ([SILENCE, ACCEPTED], ["silence"], 1, []),
+    ([SILENCE, SILENCE, ACCEPTED], ["silence", "no_words"], 2, [(Learned.SEARCH, 2), (Learned.SIZE, 2)]),
+    ([SILENCE, SILENCE, SILENCE], ["silence", "no_words"], 2, []),
+    ([WORDLESS, ACCEPTED], ["no_words"], 1, [(Learned.SEARCH, 1), (Learned.SIZE, 1)]),
+    ([WORDLESS, BROKEN], ["no_words"], 0, []),
+    ([ABOUT_MODEL, ACCEPTED], ["media"], 1, [(Learned.MEDIA, 1)]),
+    ([ABOUT_MODEL, OF_LENGTH, ACCEPTED], ["media", "prompt"], 2, []),
+    ([ABOUT_MODEL, OF_LENGTH], ["media"], 1, [(Learned.MEDIA, 1)]),
+    ([ABOUT_MODEL, ABOUT_MODEL], ["media"], 1, []),
+    ([IN_RESULTS, ACCEPTED], ["media"], 1, [(Learned.MEDIA_IN_RESULTS, 1)]),
+    ([IF_MANY, ACCEPTED], ["media"], 1, []),
+    ([OF_BYTES, ACCEPTED], ["bytes"], 1, [(Learned.BYTES, 1)]),
+    ([OF_SEALS, ACCEPTED], ["history"], 1, [(Learned.HISTORY, 1)]),
+    ([OF_SEALS, OF_SEALS], ["history"], 0, [(Learned.HISTORY, 1)]),
+    ([OF_SEALS, BROKEN], ["history"], 0, []),
+    ([OF_PAIRS, ACCEPTED], ["history"], 1, [(Learned.HISTORY, 1)]),
+    ([OF_PAIRS, OF_PAIRS], ["history"], 1, []),
+    ([OF_PAIRS, OF_MEDIA, ACCEPTED], ["history", "media"], 2, []),
+    ([NO_JSON, ACCEPTED], ["cut_results"], 1, [(Learned.CUT_RESULTS, 1)]),
+    ([OF_A_FIELD, ACCEPTED], ["our_tool"], 1, [(Learned.OUR_TOOL, 1)]),
+    ([OF_A_FIELD, NO_JSON, ACCEPTED], ["our_tool", "cut_results"], 2, [(Learned.CUT_RESULTS, 2)]),
+]
+
+
+@pytest.mark.parametrize(("outcomes", "causes", "given", "taught"), HISTORIES)
+def test_a_history_says_what_is_sent_which_response_the_client_gets_and_what_was_learned(
+    outcomes, causes, given, taught
+):
+    situation = WITH_TOOL if outcomes[0] is OF_A_FIELD else SENT
+    if outcomes[0] is WORDLESS:
+        situation = replace(SENT, edited=False)
+    cures = sends(situation, *outcomes)[: len(outcomes)]
+    history = history_of(cures, outcomes)
+    assert [cure.cause for cure in cures[1:]] == causes
+    assert best(history) is history[given]
+    lessons = [(lesson.learned, history.index(lesson.sent)) for lesson in lessons_of(history)]
+    assert lessons == taught
+    assert all(lesson.refused is history[history.index(lesson.sent) - 1] for lesson in lessons_of(history))
+
+
+def test_a_refusal_of_which_only_the_beginning_was_read_cannot_be_given_to_the_client_later():
+    cures = sends(SENT, OF_SEALS, OF_SEALS)
+    history = [Attempt(cure, OF_SEALS) for cure in cures]
+    assert best(history) is history[1]
+
+
+def test_every_row_of_the_table_has_a_name_of_its_own_and_is_used():
+    causes = [row.cause for row in CURES]
+    assert len(set(causes)) == len(causes)
+    told = {cause for _, causes, *_ in HISTORIES for cause in causes} | {"reply", "edit"}
+    assert told == set(causes)
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_a_row_sends_what_it_says_it_sends(situation, status, verdict):
+    for row in CURES:
+        assert {cure.kind for cure in row.find(Outcome(status, verdict), situation)} <= set(row.kinds)

@@ -4,7 +4,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
-from proxy.core.overflow import Attempt, AttemptKind
+from proxy.core.overflow import AttemptKind, Cure
 from proxy.shell.planning import share_kept
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
@@ -73,7 +73,7 @@ async def test_the_next_turn_is_held_against_what_was_sent_in_the_end():
     first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(20)))
     record = sent(first)
     harsher = await one.again(first, first.inputs.terms._replace(goal_tokens=1_000))
-    record.note_attempt(Attempt(AttemptKind.EMERGENCY, goal_tokens=1_000), harsher)
+    record.note_attempt(Cure(AttemptKind.EMERGENCY, goal_tokens=1_000), harsher)
     record.note_sent(1)
     following = sent(await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))).prefix_kept
     assert following is not None
@@ -85,7 +85,7 @@ async def test_an_original_that_went_up_in_the_end_is_what_the_next_turn_is_held
     first = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(40)))
     assert first.changed
     record = sent(first)
-    record.note_attempt(Attempt(AttemptKind.ORIGINAL), first)
+    record.note_attempt(Cure(AttemptKind.ORIGINAL), first)
     record.note_sent(1)
     following = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(41)))
     assert following.last_sent.messages == first.request.conversation.messages
@@ -97,7 +97,7 @@ async def test_a_second_send_is_held_against_the_turn_before_and_not_against_the
     second = await one.plan(CHAT_COMPLETIONS, TENANT, body(run(21)))
     record = sent(second)
     assert record.prefix_kept == 1.0
-    record.note_attempt(Attempt(AttemptKind.ORIGINAL), second)
+    record.note_attempt(Cure(AttemptKind.ORIGINAL), second)
     record.note_sent(1)
     assert record.prefix_kept == 1.0
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
 from proxy import __version__
-from proxy.core.overflow import Attempt, AttemptKind, Counted, Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow import AttemptKind, Counted, Cure, Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.errors import ClientLeft
 from proxy.shell.models import Learning, Price
 from proxy.shell.telemetry import Recorder, RequestOutcome, RequestRecord
@@ -47,8 +47,8 @@ async def served(metrics, content, *, retried=False, fails=False):
         record.note_answer(400 if retried else 200)
         if retried:
             recorder.overflowed(record, Verdict(VerdictKind.PROMPT))
-            record.note_attempt(Attempt(AttemptKind.EMERGENCY), planned)
-            recorder.retried(record, Attempt(AttemptKind.EMERGENCY))
+            record.note_attempt(Cure(AttemptKind.EMERGENCY), planned)
+            recorder.retried(record, Cure(AttemptKind.EMERGENCY), Verdict(VerdictKind.PROMPT))
             record.note_sent(1)
             record.note_answer(200)
         if fails:

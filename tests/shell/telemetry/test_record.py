@@ -10,7 +10,7 @@ from support.planners import Models
 
 from proxy.config import Settings
 from proxy.core.models import ModelProfile
-from proxy.core.overflow import Attempt, AttemptKind
+from proxy.core.overflow import AttemptKind, Cure
 from proxy.errors import UpstreamTimeout
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import Recorder, RequestRecord
@@ -185,7 +185,7 @@ async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder):
     record = recorder.begin("req-1")
     record.note_plan(planned)
     assert b"x-context-proxy-edits" in dict(record.headers())
-    record.note_attempt(Attempt(AttemptKind.ORIGINAL), planned)
+    record.note_attempt(Cure(AttemptKind.ORIGINAL), planned)
     headers = dict(record.headers())
     assert b"x-context-proxy-edits" not in headers
     sizes = dict(part.split(b"=") for part in headers[b"x-context-proxy-tokens"].split(b";"))
@@ -201,7 +201,7 @@ async def test_a_second_send_is_timed_from_its_own_departure_and_the_first_is_th
     record.note_sent(10)
     own_seconds = record.own_seconds
     record.note_answer(400)
-    record.note_attempt(Attempt(AttemptKind.ORIGINAL), planned)
+    record.note_attempt(Cure(AttemptKind.ORIGINAL), planned)
     record.note_sent(10)
     assert record.own_seconds == own_seconds
     assert (record.status, record.answered) == (0, None), "nothing has come yet"

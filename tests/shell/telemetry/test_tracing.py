@@ -16,7 +16,7 @@ from support.planners import TENANT, body, planner, run
 
 from proxy.config import SettingsError, load
 from proxy.config import settings as settings_module
-from proxy.core.overflow import Attempt, AttemptKind, VerdictKind
+from proxy.core.overflow import AttemptKind, Cure, VerdictKind
 from proxy.errors import UpstreamTimeout
 from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
@@ -44,7 +44,7 @@ async def traced(spans, content, *headers, error=None, status=200, retried=False
         record.note_plan(planned)
         record.note_sent(1)
         if retried:
-            record.note_attempt(Attempt(AttemptKind.EMERGENCY), planned)
+            record.note_attempt(Cure(AttemptKind.EMERGENCY), planned)
             record.note_sent(1)
         record.note_answer(status)
         record.prompt_tokens = 321
