@@ -213,9 +213,7 @@ def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
 def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
     """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
     word = Situation(900, 3_600, 5_400, 32_000, edited=False, original_could_fit=True)
-    assert second(word, 413, over_rate(8_000, 32_979)) == Cure(
-        AttemptKind.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16
-    )
+    assert second(word, 413, over_rate(8_000, 32_979)) == Cure(AttemptKind.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
     uncounted = Situation(7_000, 28_000, 42_000, 4_000, edited=False, original_could_fit=True)
     assert second(uncounted, 413, over_rate(6_000, 7_100)).kind is AttemptKind.EMERGENCY, "the reply is not in that sum"
 
