@@ -10,25 +10,24 @@ from itertools import product
 
 import pytest
 from msgspec.structs import replace
+from support.media_samples import DOCX, MP4, PDF, SVG, WAV, ZIP, file_part, image_part
 from support.phrases import SECTIONS
-from support.strategies import exchange, pipeline, planned, system, user
+from support.reading_texts import answer
+from support.strategies import exchange, pipeline, planned, spelled, system, user
 
 from proxy import errors
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import MAX_PATTERN_CHARACTERS, Query
-from proxy.core.artifact_reading import pages as reading_notices
-from proxy.core.artifact_reading.search import Hits
 from proxy.core.compaction import Budget
-from proxy.core.content_types import ContentKind, MediaType, known
-from proxy.core.conversation import FetchError, Unfetched
-from proxy.core.media import descriptions as media_descriptions
-from proxy.core.media.descriptions import OmissionReason, description
-from proxy.core.models import AgentFileAccess
-from proxy.core.notices import ArtifactAccess, Notices, PageSize, Resume, catalogue
-from proxy.core.overflow import refusal
-from proxy.core.retrieval_tool import tool as own_tool
-from proxy.core.text import Excerpt, Page
+from proxy.core.conversation import FetchError, Unfetched, Words
+from proxy.core.media import RouteMedia, Routes
+from proxy.core.models import AgentFileAccess, Modality, ToolImages
+from proxy.core.notices import ArtifactAccess, Notices, PageSize, Resume
+from proxy.core.overflow import does_not_fit, refused_twice
+from proxy.core.retrieval_tool import failed, notice, stopped, withheld
+from proxy.core.text import Excerpt
 from proxy.errors import ProxyError
+from proxy.wire.chat_completions import ChatMessage
 
 ENGLISH = re.compile(r"(?:[A-Za-z]+[ ,.;:]+){2}[A-Za-z]+")
 """Three words in a row."""
@@ -44,7 +43,6 @@ NOTICES = [
     Notices("zh", way, reach, kept, subagent)
     for way, reach, kept, subagent in product(WAYS, AgentFileAccess, (True, False), (True, False))
 ]
-PNG = MediaType("image/png", ContentKind.IMAGE, "png")
 SHOWN = Excerpt("开头\n", ("错误",), "结尾\n", "中间\n" * 9, 12, 90, 3, 30)
 LONG_LINES = replace(SHOWN, gap="长" * 90_000)
 PROBLEMS = [
@@ -68,63 +66,76 @@ def about_an_artifact():
         yield notices.replaced(3)
 
 
+ADDRESS = "https://x.org/图.png"
+CONTENTS = [
+    [file_part(content, name="图") for content in (DOCX, MP4, PDF, SVG, WAV, ZIP, b"")],
+    [
+        image_part(),
+        image_part(b""),
+        image_part(SVG),
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}},
+    ],
+    [{"type": "image_url", "image_url": {"url": ADDRESS}}],
+]
+ROUTES = [
+    *(Routes(frozenset({Modality.TEXT}), **limits) for limits in ({}, {"max_bytes": 9}, {"max_image_pixels": 2})),
+    *(
+        Routes(frozenset({Modality.TEXT, Modality.VISION}), **limits)
+        for limits in ({}, {"max_bytes": 9}, {"max_images": 0})
+    ),
+    Routes(is_strict=True),
+]
+OUTCOMES = [Unfetched(obstacle, 404, "https://x.org/b", "text/html", 5.0) for obstacle in FetchError]
+
+
 def about_media():
-    for why, artifact, notices in product(OmissionReason, (CUT, None), NOTICES):
-        yield description(PNG, why, artifact, notices, name="图.png", byte_count=2_000, pixels=(3, 2), limit=5_000_000)
-        yield description(PNG, why, artifact, notices, name="图.png", address="https://x.org/图.png")
-    for mime in catalogue.TYPES:
-        yield description(known(mime), OmissionReason.MODEL, CUT, NOTICES[0], name="甲")
-    for kind in ContentKind:
-        found = MediaType("", kind, "")
-        yield media_descriptions.friendly_type(found, "zh")
-        yield media_descriptions.shown(found, 1, "：图.png", behind=True, language="zh")
-        yield media_descriptions.shown(found, 1, "：图.png", behind=False, language="zh")
-    for tool, call in product(("工具", ""), ("call_1", "")):
-        yield media_descriptions.label(tool, call, 1, "：图.png", "zh")
-    yield catalogue.say(catalogue.MEDIA, "spoken", "zh")
-
-
-def about_what_was_not_fetched():
-    for obstacle in FetchError:
-        unfetched = Unfetched(obstacle, 404, "https://x.org/b", "text/html", 5.0)
-        yield media_descriptions.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
+    for content, role, routes, target in product(CONTENTS, ("user", "tool"), ROUTES, ToolImages):
+        message = ChatMessage.read(spelled({"role": role, "tool_call_id": "c", "content": content}))
+        for resolved in ({}, *({ADDRESS: outcome} for outcome in OUTCOMES)) if content is CONTENTS[-1] else ({},):
+            step = RouteMedia(routes, target, resolved)
+            for edit in step(1, message, "工具", NOTICES[0]):
+                yield from (item.text for item in edit.becomes.items if isinstance(item, Words))
+                spoken, parts = (edit.moved.spoken, edit.moved.parts) if edit.moved else (None, ())
+                yield from filter(None, [spoken, *(part.text for part in parts if isinstance(part, Words))])
 
 
 def about_reading():
-    for following, cut in product((None, "81-"), (True, False)):
-        page = Page("字".encode(), 1, 80, following, cut, 300, 9_000)
-        yield reading_notices.page_header(page, CUT.id, "zh")
-    for following in (None, "81-"):
-        yield reading_notices.hits_header(Hits("字".encode(), 3, 1, 80, following, 300), CUT.id, "zh")
-    yield own_tool.notice("unnamed", "zh")
-    yield own_tool.notice("many", "zh", calls=4)
-    yield own_tool.notice("last", "zh", rounds=4)
-    yield own_tool.stopped(4, "zh")
-    yield own_tool.withheld("zh")
+    text = "字 行\n".encode() * 20_000
+    for parameters in (
+        {"lines": "1-"},
+        {"lines": "19990-"},
+        {"grep": "字"},
+        {"grep": "没有"},
+        {"grep": "字", "lines": "5-80"},
+    ):
+        yield answer("zh", text, **parameters)[0]
+    yield notice("unnamed", "zh")
+    yield notice("many", "zh", calls=4)
+    yield notice("last", "zh", rounds=4)
+    yield stopped(4, "zh")
+    yield withheld("zh")
     for kind in (
         errors.ArtifactNotFound,
         errors.ArtifactStoreUnavailable,
         errors.RangeOutside,
         errors.BadArtifactQuery,
     ):
-        yield own_tool.failed(CUT.id, kind("there is no such thing at all"), "zh")
+        yield failed(CUT.id, kind("there is no such thing at all"), "zh")
     for parameters in PROBLEMS:
         with pytest.raises(ProxyError) as caught:
             Query.parse(parameters)
-        yield own_tool.failed(CUT.id, caught.value, "zh")
+        yield failed(CUT.id, caught.value, "zh")
 
 
 def about_a_refusal():
     for budget in (Budget(50), Budget(50, 10, 10)):
         plan = planned([system("规则" * 900), user("问题"), *exchange(["结果" * 500])], pipeline(budget))
         # It begins with OpenAI's own words, by which clients tell what it is.
-        yield re.sub(
-            r"This model's maximum context length[^.]*\.[^.]*\.", "", refusal.does_not_fit(plan, "m", 99, "zh")
-        )
-    yield refusal.refused_twice(900, "zh")
+        yield re.sub(r"This model's maximum context length[^.]*\.[^.]*\.", "", does_not_fit(plan, "m", 99, "zh"))
+    yield refused_twice(900, "zh")
 
 
-EVERY = [about_an_artifact, about_media, about_what_was_not_fetched, about_reading, about_a_refusal]
+EVERY = [about_an_artifact, about_media, about_reading, about_a_refusal]
 
 
 @pytest.mark.parametrize("rendered", EVERY)
@@ -134,17 +145,11 @@ def test_no_notice_in_chinese_holds_an_english_sentence(rendered):
         assert re.search(r"[\u4e00-\u9fff]", text), text
 
 
-def phrases():
-    yield from refusal._WORDS["zh"].values()
-    for section in SECTIONS.values():
-        yield from (chinese for _, chinese in section.values())
-
-
 def test_no_phrase_that_notices_are_made_of_holds_one_either():
-    for phrase in phrases():
-        assert ENGLISH.search(phrase) is None, phrase
+    for section in SECTIONS.values():
+        assert not [chinese for _, chinese in section.values() if ENGLISH.search(chinese)]
 
 
 def test_an_english_sentence_would_be_seen():
     assert ENGLISH.search("未能读取：there is no such line")
-    assert ENGLISH.search(own_tool.failed(CUT.id, errors.RangeOutside("there is no line 9"), "en"))
+    assert ENGLISH.search(failed(CUT.id, errors.RangeOutside("there is no line 9"), "en"))

@@ -42,7 +42,6 @@ from proxy.core.models import AgentFileAccess, Modality, ToolImages
 from proxy.core.notices import Notices
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
-from proxy.wire.chat_completions.message import texts_of
 
 ARTIFACT = re.compile(ARTIFACT_NAME)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -140,7 +139,7 @@ def sent(plan):
 
 
 def model_texts(message):
-    return list(texts_of(message.content()))
+    return message.text().split("\n")
 
 
 @given(histories(), MODELS, TARGETS)

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from proxy.core.artifact_reading import Query, Search, read
-from proxy.core.artifact_reading.search import Hits, hits_of
+from proxy.core.artifact_reading import Hits, Query, Search, hits_of, read
 from proxy.core.notices import Language
 from proxy.core.text import LineIndex, LineRange, Span
 

@@ -8,7 +8,9 @@ from proxy.core.artifact_reading.search import (
     MAX_HITS,
     MAX_PATTERN_CHARACTERS,
     MAX_POINTER_CHARACTERS,
+    Hits,
     Search,
+    hits_of,
     part_at,
 )
 
@@ -19,8 +21,10 @@ __all__ = [
     "MAX_HITS",
     "MAX_PATTERN_CHARACTERS",
     "MAX_POINTER_CHARACTERS",
+    "Hits",
     "Query",
     "Search",
+    "hits_of",
     "listing_header",
     "part_at",
     "quoted",

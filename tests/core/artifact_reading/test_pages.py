@@ -5,12 +5,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.reading_texts import ARTIFACT, answer
+from support.reading_texts import ARTIFACT, answer, driven
 
 from proxy.core.artifact_reading import Query, listing_header, quoted, read, search_header, shorter_page
-from proxy.core.artifact_reading.pages import page_header
 from proxy.core.notices import MARK, ArtifactAccess, as_text, is_ours
-from proxy.core.text import ExcerptLimits, LineIndex, LineRange, page_of
+from proxy.core.text import ExcerptLimits, LineIndex, LineRange
 from proxy.errors import BadArtifactQuery
 
 
@@ -124,15 +123,7 @@ def test_what_is_no_page_or_has_no_row_that_fits_is_cut_like_any_text(text):
 def test_a_shorter_page_names_the_place_at_which_it_stops(width, max_bytes, language, skipped):
     text = "".join(f"{n:04} " + "\n" * (n % width == 0) for n in range(900)).encode()
     wanted = LineRange(2, 900, min(skipped, width)) if text.count(b"\n") > 2 else LineRange(1)
-    pages = page_of(LineIndex.of_text(text), wanted)
-    page = next(pages)
-    while True:
-        try:
-            page = pages.send(text[page[0] : page[1]])
-        except StopIteration as stopped:
-            page = stopped.value
-            break
-    whole = page_header(page, ARTIFACT, language) + page.text.decode()
+    whole = driven(read(LineIndex.of_text(text), Query(wanted), ARTIFACT, language), text).decode()
     short = shorter_page(whole, ExcerptLimits(max_bytes=max_bytes))
     header, _, shown = short.partition("\n")
     line, _, byte = re.search(r"lines=([\d:]+)-", header)[1].partition(":")

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from support.reading_texts import hits, texts
 from support.work import bytecodes_of
 
-from proxy.core.artifact_reading import Search, part_at
-from proxy.core.artifact_reading.search import SHOWN_BYTES, hits_of
+from proxy.core.artifact_reading import Search, hits_of, part_at
 from proxy.core.text import PAGE_BYTES, LineIndex, LineRange
 from proxy.errors import BadArtifactQuery, RangeOutside
+
+SHOWN_BYTES = 600
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.compaction import Budget, BudgetRules, budget_for, clamped_reply, in_model_tokens
-from proxy.core.compaction.budget import ARRIVAL_SHARE, MIN_REPLY_TOKENS, Mark
 from proxy.core.conversation import MessageReport, Size
 from proxy.core.models import Certainty, ModelProfile
 
@@ -41,7 +40,7 @@ def test_the_reply_limit_does_not_change_the_limit_of_a_result(profile, reply_to
         budget_for(profile, reply, exact=True, rules=rules).result_tokens
         for reply in (reply_tokens, other_reply_tokens)
     ]
-    assert limits[0] == limits[1] <= profile.window_tokens * ARRIVAL_SHARE
+    assert limits[0] == limits[1] <= profile.window_tokens * 0.3
 
 
 @given(PROFILES, st.none() | st.integers(1, 10**6), COUNTS)
@@ -51,8 +50,7 @@ def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, reply_token
     guessed = budget_for(replace(profile, certainty=Certainty.GUESSED), reply_tokens, exact=True, rules=rules)
     assert guessed.admits(Size(tokens))
     assert not guessed.admits(Size(tokens, 10))
-    assert guessed.high_mark == Mark(None, 9)
-    assert guessed.high_mark.share_beside(Size(tokens, 1), 0.5) == Mark(None, 5)
+    assert (guessed.high_mark.tokens, guessed.high_mark.chars) == (None, 9)
     assert (guessed.room_tokens, guessed.result_tokens) == (certain.room_tokens, certain.result_tokens)
     assert guessed.usable_tokens == certain.usable_tokens
     assert (guessed.certain_room_tokens, certain.certain_room_tokens) == (None, certain.room_tokens)
@@ -203,9 +201,10 @@ def test_a_share_of_the_room_is_a_share_of_each_limit():
 
 
 def test_a_share_beside_what_is_fixed_is_a_share_of_what_is_left():
-    mark = Mark(100, 200, None).share_beside(Size(60, 40, 7), 0.5)
-    assert mark == Mark(80, 120, None)
-    assert Mark(100).share_beside(Size(150), 0.5) == Mark(100)
+    mark = Budget(100, 200).ceiling
+    share = mark.share_beside(Size(60, 40, 7), 0.5)
+    assert (share.tokens, share.chars, share.bytes) == (80, 120, None)
+    assert mark.share_beside(Size(150), 0.5).tokens == 100
 
 
 @given(COUNTS, COUNTS)
@@ -224,10 +223,10 @@ def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floo
     if reply_tokens is None or together is None:
         assert lowered is None
     elif lowered is None:
-        assert reply_tokens <= MIN_REPLY_TOKENS or reply_tokens + math.ceil(prompt * ratio) <= together
+        assert reply_tokens <= 256 or reply_tokens + math.ceil(prompt * ratio) <= together
     else:
-        assert MIN_REPLY_TOKENS <= lowered < reply_tokens
-        assert lowered == MIN_REPLY_TOKENS or lowered + math.ceil(prompt * ratio) == together
+        assert 256 <= lowered < reply_tokens
+        assert lowered == 256 or lowered + math.ceil(prompt * ratio) == together
 
 
 @pytest.mark.parametrize(("prompt", "lowered"), [(1_000, None), (2_000, 8_000), (9_900, 256)])

@@ -27,7 +27,6 @@ from proxy.core.conversation import (
     separator,
     unpaired,
 )
-from proxy.core.conversation.exchange import Unanswered
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire import repaired as wire_repaired
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
@@ -149,7 +148,8 @@ def test_a_missing_result_is_added_after_the_existing_ones():
     del messages[3]  # the second result
     found = unpaired(request_of(messages).conversation.messages)
     call = json.loads(json.dumps(messages[1]))["tool_calls"][1]
-    assert found.unanswered == (Unanswered(1, 2, (ToolCall(call["id"], call["function"]["name"]),)),)
+    (lacking,) = found.unanswered
+    assert (lacking.message, lacking.after, lacking.calls) == (1, 2, (ToolCall(call["id"], call["function"]["name"]),))
     made = repaired(request_of(messages))
     assert [message.role for message in made.conversation.messages] == ["user", "assistant", "tool", "tool", "user"]
 

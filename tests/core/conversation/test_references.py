@@ -9,7 +9,6 @@ from support.strategies import any_histories, conversation
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import Origin, Reference, references_in
-from proxy.core.conversation.references import MAX_ADDRESS_CHARACTERS, MAX_REFERENCES
 from proxy.wire.chat_completions import ChatMessage
 
 URL = "https://example.org/a.png"
@@ -67,7 +66,7 @@ def test_other_spellings_of_an_image_part_are_read(part):
         "http://",
         "https://exa mple.org/http",
         "https://example.org/\nhttp",
-        "https://" + "a" * MAX_ADDRESS_CHARACTERS,
+        "https://" + "a" * 4_096,
         " https://example.org/a.png",
         "",
         7,
@@ -155,8 +154,8 @@ def test_other_results_that_mention_one_stay(text):
 
 
 def test_there_is_a_limit_for_each_message():
-    parts = [image(f"https://example.org/{number}") for number in range(2 * MAX_REFERENCES)]
-    assert addresses(parts) == [part["image_url"]["url"] for part in parts[:MAX_REFERENCES]]
+    parts = [image(f"https://example.org/{number}") for number in range(64)]
+    assert addresses(parts) == [part["image_url"]["url"] for part in parts[:32]]
 
 
 def test_an_address_never_shows_in_a_text_about_it():

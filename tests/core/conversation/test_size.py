@@ -9,7 +9,6 @@ from hypothesis import given
 from support.json_bytes import VALUES, messages
 
 from proxy.core.conversation import MESSAGE_TOKENS, Size, size_of, size_of_tools
-from proxy.core.conversation.tracked_message import OTHER_MEDIA_TOKENS
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 
@@ -75,8 +74,8 @@ def test_the_texts_of_a_message_are_counted_with_a_line_feed_between(members, to
         (image("data:"), 765),
         (image(None), 765),
         ({"type": "image_url", "image_url": []}, 765),
-        ({"type": "input_audio", "input_audio": {"data": "AAAA"}}, OTHER_MEDIA_TOKENS),
-        ({"type": "file", "file": {}}, OTHER_MEDIA_TOKENS),
+        ({"type": "input_audio", "input_audio": {"data": "AAAA"}}, 765),
+        ({"type": "file", "file": {}}, 765),
     ],
 )
 def test_media_cost_what_their_pixels_cost_and_never_what_their_base64_is_long(part, tokens):

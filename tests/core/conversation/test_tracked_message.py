@@ -23,7 +23,6 @@ from proxy.core.conversation import (
     size_of,
     with_media,
 )
-from proxy.core.conversation.tracked_message import MAX_ROLE_CHARACTERS, MAX_TOOL_CHARACTERS
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 
@@ -177,7 +176,7 @@ REPORT = MessageReport("tool", "ls", 100, 40, ("truncate_tool_output",), (KEPT.i
 def test_names_in_a_record_are_bounded():
     message = ChatMessage.read(b'{"role":"%b","content":"x"}' % (b"r" * 900))
     report = MessageReport.of(TrackedMessage.of(0, message, "t" * 900, ByteClassCounter()))
-    assert (len(report.role), len(report.tool)) == (MAX_ROLE_CHARACTERS, MAX_TOOL_CHARACTERS)
+    assert (len(report.role), len(report.tool)) == (32, 128)
     assert (report.reasons, report.artifacts) == ((), ())
     assert report.tokens_before == report.tokens_after > 0
 

@@ -33,7 +33,6 @@ from proxy.core.conversation import Fetched, FetchError, Reason, Unfetched, refe
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
 from proxy.core.notices import NOWHERE, ArtifactAccess, Notices
-from proxy.wire import media
 from proxy.wire.chat_completions import ChatMessage
 
 TEXT = frozenset({Modality.TEXT})
@@ -387,7 +386,7 @@ def test_a_plain_message_is_not_opened(monkeypatch):
     message = ChatMessage.read(spelled({"role": "tool", "content": "def f(x):\n    return x\n" * 90}))
     monkeypatch.setattr(ChatMessage, "parts", None)
     assert list(RouteMedia(Routes(TEXT))(0, message, "", notices())) == []
-    assert media.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
+    assert not ChatMessage.read(b'{"role":"user","content":[{"type":"text","text":"a"}]}').may_hold_media
 
 
 def test_a_bounded_number_of_contents_of_one_text_becomes_words():

@@ -10,24 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.models import Fact, Search, facts
-from proxy.core.models.facts import (
-    CUT_TO,
-    IMAGE,
-    MAX_NAMES,
-    MAX_TENANTS,
-    RATE,
-    RATIO,
-    REFUSES,
-    THE_SERVER,
-    binding,
-    joined,
-    refuted,
-    standing,
-    values,
-    with_values,
-)
 
-NAMES = [CUT_TO, f"{RATIO}bytes", f"{REFUSES}vision"]
+NAMES = [facts.CUT_TO, f"{facts.RATIO}bytes", f"{facts.REFUSES}vision"]
 OF = st.dictionaries(
     st.sampled_from("abc"),
     st.builds(Fact, st.sampled_from([0, 1, 2]), st.sampled_from([5, 9]), st.sampled_from([0, 7])),
@@ -36,8 +20,8 @@ OF = st.dictionaries(
 FACTS = st.dictionaries(st.sampled_from(NAMES), OF)
 
 
-def binding_value(of: dict[str, float], name: str = f"{RATIO}bytes", by: str | None = "new") -> float | None:
-    found = binding({name: {tenant: Fact(value, 5) for tenant, value in of.items()}}, name, by)
+def binding_value(of: dict[str, float], name: str = f"{facts.RATIO}bytes", by: str | None = "new") -> float | None:
+    found = facts.binding({name: {tenant: Fact(value, 5) for tenant, value in of.items()}}, name, by)
     return None if found is None else found.value
 
 
@@ -51,8 +35,8 @@ def binding_value(of: dict[str, float], name: str = f"{RATIO}bytes", by: str | N
         ({"a": 1.2, "b": 1.1, "c": 2.6}, 1.2),
         ({"new": 1.0, "b": 1.1, "c": 2.6}, 1.0),
         ({"new": 0, "b": 1.1, "c": 2.6}, None),
-        ({THE_SERVER: 1.5}, 1.5),
-        ({THE_SERVER: 0, "a": 1.5}, None),
+        ({facts.THE_SERVER: 1.5}, 1.5),
+        ({facts.THE_SERVER: 0, "a": 1.5}, None),
     ],
 )
 def test_what_binds_a_tenant_is_its_own_fact_or_the_strongest_in_which_two_agree(of, value):
@@ -60,77 +44,84 @@ def test_what_binds_a_tenant_is_its_own_fact_or_the_strongest_in_which_two_agree
 
 
 def test_of_windows_the_strongest_claim_in_which_two_agree_is_the_second_smallest():
-    assert binding_value({"a": 4_096, "b": 8_192, "c": 16_384}, CUT_TO) == 8_192
+    assert binding_value({"a": 4_096, "b": 8_192, "c": 16_384}, facts.CUT_TO) == 8_192
 
 
 def test_people_are_shown_the_newest():
     of = {"a": Fact(1.5, 5), "b": Fact(1.2, 9), "c": Fact(0, 10)}
-    assert binding({RATIO: of}, RATIO, None) == Fact(1.2, 9)
-    assert binding({}, RATIO, None) is None
+    assert facts.binding({facts.RATIO: of}, facts.RATIO, None) == Fact(1.2, 9)
+    assert facts.binding({}, facts.RATIO, None) is None
 
 
 def test_the_facts_of_one_kind_are_found_by_the_rest_of_their_names():
-    found = with_values({}, "a", {f"{IMAGE}9x9": 85, f"{IMAGE}8x8": 70, RATIO: 1.1}, 5)
-    assert values(found, IMAGE, "a") == {"9x9": 85, "8x8": 70}
-    assert values(found, IMAGE, "b") == {}
+    found = facts.with_values({}, "a", {f"{facts.IMAGE}9x9": 85, f"{facts.IMAGE}8x8": 70, facts.RATIO: 1.1}, 5)
+    assert facts.values(found, facts.IMAGE, "a") == {"9x9": 85, "8x8": 70}
+    assert facts.values(found, facts.IMAGE, "b") == {}
     assert facts.has_lessons_of(found, "a")
-    assert not facts.has_lessons_of(with_values({}, "a", {RATIO: 1.1}, 5), "a"), "which no profile contains"
+    assert not facts.has_lessons_of(facts.with_values({}, "a", {facts.RATIO: 1.1}, 5), "a"), "which no profile contains"
 
 
 @given(FACTS, FACTS, FACTS)
 def test_any_order_of_joining_gives_the_same(one, other, third):
-    assert joined(one, one) == one
-    assert joined(one, other) == joined(other, one)
-    assert joined(joined(one, other), third) == joined(one, joined(other, third))
+    assert facts.joined(one, one) == one
+    assert facts.joined(one, other) == facts.joined(other, one)
+    assert facts.joined(facts.joined(one, other), third) == facts.joined(one, facts.joined(other, third))
 
 
 @given(FACTS, st.sampled_from(NAMES), st.sampled_from([0, 1, 2]), st.floats(0, 9))
 def test_what_a_tenant_has_just_met_is_its_newest_lesson_whatever_the_clock_says(known, name, value, now):
-    found = with_values(known, "a", {name: value}, now)
+    found = facts.with_values(known, "a", {name: value}, now)
     assert found[name]["a"].value == value
-    assert joined(known, found) == found
+    assert facts.joined(known, found) == found
 
 
 def test_what_was_refuted_does_not_come_back_from_another_replica():
-    known = with_values({}, "a", {CUT_TO: 4_096}, 5)
-    gone = refuted(known, CUT_TO, ["a"], 5)
-    assert binding(joined(gone, known), CUT_TO, "a") is None
+    known = facts.with_values({}, "a", {facts.CUT_TO: 4_096}, 5)
+    gone = facts.refuted(known, facts.CUT_TO, ["a"], 5)
+    assert facts.binding(facts.joined(gone, known), facts.CUT_TO, "a") is None
 
 
 def test_lessons_are_forgotten_and_counts_are_not():
-    known = with_values(with_values({}, "a", {CUT_TO: 4_096, f"{IMAGE}8x8": 70}, 5), "b", {CUT_TO: 4_096}, 8)
-    assert standing(known, 11, 7) is known
-    assert standing(known, 12, 7) == {CUT_TO: {"b": Fact(4_096, 8)}, f"{IMAGE}8x8": {"a": Fact(70, 5)}}
-    assert standing(known, 20, 7).keys() == {f"{IMAGE}8x8"}
+    known = facts.with_values(
+        facts.with_values({}, "a", {facts.CUT_TO: 4_096, f"{facts.IMAGE}8x8": 70}, 5), "b", {facts.CUT_TO: 4_096}, 8
+    )
+    assert facts.standing(known, 11, 7) is known
+    assert facts.standing(known, 12, 7) == {
+        facts.CUT_TO: {"b": Fact(4_096, 8)},
+        f"{facts.IMAGE}8x8": {"a": Fact(70, 5)},
+    }
+    assert facts.standing(known, 20, 7).keys() == {f"{facts.IMAGE}8x8"}
     assert facts.until(known, 7) == 12
-    assert facts.until(standing(known, 20, 7), 7) == math.inf
+    assert facts.until(facts.standing(known, 20, 7), 7) == math.inf
 
 
 def test_a_rate_is_forgotten_after_hours():
     week, hours = 7 * 24 * 3600, 4 * 3600
-    known = with_values({}, "a", {RATE: 6_000, CUT_TO: 4_096}, 5)
+    known = facts.with_values({}, "a", {facts.RATE: 6_000, facts.CUT_TO: 4_096}, 5)
     assert facts.until(known, week) == 5 + hours
-    assert standing(known, 4 + hours, week) is known
-    assert standing(known, 5 + hours, week).keys() == {CUT_TO}
-    assert binding(with_values(known, "b", {RATE: 8_000}, 5), RATE, "new") == Fact(8_000, 5), "in which two agree"
+    assert facts.standing(known, 4 + hours, week) is known
+    assert facts.standing(known, 5 + hours, week).keys() == {facts.CUT_TO}
+    assert facts.binding(facts.with_values(known, "b", {facts.RATE: 8_000}, 5), facts.RATE, "new") == Fact(8_000, 5), (
+        "in which two agree"
+    )
 
 
 def test_a_refusal_of_cut_results_is_forgotten_after_a_day():
-    known = with_values({}, "a", {facts.CUT_RESULTS_REFUSED: 1}, 5)
+    known = facts.with_values({}, "a", {facts.CUT_RESULTS_REFUSED: 1}, 5)
     assert facts.until(known, 7 * 24 * 3600) == 5 + 24 * 3600
 
 
 def test_the_number_of_facts_and_tenants_is_bounded_and_the_newest_stay():
     known: facts.Facts = {}
-    for number in range(MAX_NAMES + 5):
-        known = with_values(known, "a", {f"{IMAGE}{number}": 70}, number)
-    for number in range(MAX_TENANTS + 5):
-        known = with_values(known, f"tenant {number}", {CUT_TO: 4_096}, 1_000 + number)
-    assert len(known) == MAX_NAMES
-    assert f"{IMAGE}5" not in known
-    assert f"{IMAGE}{MAX_NAMES + 4}" in known
-    assert len(known[CUT_TO]) == MAX_TENANTS
-    assert "tenant 4" not in known[CUT_TO]
+    for number in range(facts.MAX_NAMES + 5):
+        known = facts.with_values(known, "a", {f"{facts.IMAGE}{number}": 70}, number)
+    for number in range(facts.MAX_TENANTS + 5):
+        known = facts.with_values(known, f"tenant {number}", {facts.CUT_TO: 4_096}, 1_000 + number)
+    assert len(known) == facts.MAX_NAMES
+    assert f"{facts.IMAGE}5" not in known
+    assert f"{facts.IMAGE}{facts.MAX_NAMES + 4}" in known
+    assert len(known[facts.CUT_TO]) == facts.MAX_TENANTS
+    assert "tenant 4" not in known[facts.CUT_TO]
 
 
 SIZES = st.integers(1_000, 2_000_000)

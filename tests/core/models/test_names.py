@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.models import is_uninformative, last_part, named_in, plainest, served_at, spelling, unpacked, vendor_of
-from proxy.core.models.names import undeployed
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,6 @@ def test_any_name_becomes_plainer_once_and_for_all(name: str) -> None:
     assert "/" not in part
     assert unpacked(unpacked(part)) == unpacked(part) or part.startswith("ft:") or "." in part
     assert len(plainest(part)) <= len(part)
-    assert undeployed(undeployed(part)) in undeployed(part)
     assert spelling(part).isascii()
 
 

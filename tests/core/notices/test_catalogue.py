@@ -10,8 +10,7 @@ from support.phrases import IN_ENGLISH_BY_AN_ERROR, SECTIONS
 import proxy
 from proxy.core.content_types import ContentKind
 from proxy.core.conversation import FetchError
-from proxy.core.media.descriptions import OmissionReason
-from proxy.core.notices import KINDS, WHY_NOT_FETCHED, WHY_NOT_SHOWN
+from proxy.core.notices import KINDS, WHY_NOT_FETCHED
 
 
 @pytest.mark.parametrize("section", sorted(SECTIONS.keys() - IN_ENGLISH_BY_AN_ERROR))
@@ -20,9 +19,7 @@ def test_a_phrase_has_the_same_places_in_both_languages(section):
         assert sorted(re.findall(r"\{(\w*)", english)) == sorted(re.findall(r"\{(\w*)", chinese))
 
 
-@pytest.mark.parametrize(
-    ("reasons", "phrases"), [(OmissionReason, WHY_NOT_SHOWN), (FetchError, WHY_NOT_FETCHED), (ContentKind, KINDS)]
-)
+@pytest.mark.parametrize(("reasons", "phrases"), [(FetchError, WHY_NOT_FETCHED), (ContentKind, KINDS)])
 def test_every_reason_and_every_kind_has_its_words_and_there_are_no_others(reasons, phrases):
     assert set(phrases) == {reason.value for reason in reasons}
 

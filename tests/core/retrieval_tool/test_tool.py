@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import exchange, pipeline, planned, user
 
+from proxy.core import retrieval_tool as own
 from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
 from proxy.core.compaction import Budget
 from proxy.core.notices import MARK, as_text
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, SEARCH_SPEC, ArtifactSearch, Wanted, is_page, wanted_by
-from proxy.core.retrieval_tool import tool as own
-from proxy.core.retrieval_tool.tool import MAX_HITS_OF_ONE
 from proxy.core.text import ExcerptLimits
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery, RangeOutside
 from proxy.wire.chat_completions import ChatMessage
@@ -73,7 +72,7 @@ def test_a_call_without_a_pattern_requests_everything(arguments):
 @pytest.mark.parametrize(("given", "context"), [({}, 0), ({"context": 2}, 2), ({"context": "2"}, 2)])
 def test_a_pattern_has_no_context_unless_requested(given, context):
     query = ArtifactSearch.parse({"grep": "ERROR", **given})
-    assert query.search == Search("ERROR", context, MAX_HITS_OF_ONE)
+    assert query.search == Search("ERROR", context, 20)
 
 
 def test_a_tool_is_matched_by_its_form_in_artifact_names():

@@ -11,7 +11,6 @@ from support.media_samples import png as whole_png
 
 from proxy.core.conversation import size_of
 from proxy.core.tokens import ByteClassCounter, ImageCounter, image_size, tokens_of_image, with_images_of
-from proxy.core.tokens.images import image_tokens
 from proxy.wire.chat_completions import ChatMessage
 
 TEXTS = ByteClassCounter()
@@ -69,20 +68,20 @@ def test_texts_are_counted_as_before_and_images_of_messages_by_the_rule():
         ((513, 512), "auto", 425),
         ((1, 1), None, 255),
         ((65_535, 1), None, 765),
-        ((None, None), None, 765),
-        ((None, 512), "high", 765),
+        (None, None, 765),
+        (None, "low", 85),
         ((-4, 512), "high", 765),
         ((0, 0), "low", 85),
     ],
 )
 def test_an_image_costs_its_tiles(size, detail, tokens):
-    assert image_tokens(*size, detail) == tokens
+    assert tokens_of_image(TEXTS, size, detail) == tokens
 
 
 @given(st.integers(1, 65_535), st.integers(1, 65_535))
 def test_an_image_costs_the_same_turned_and_never_more_than_eight_tiles(width, height):
-    tokens = image_tokens(width, height, None)
-    assert tokens == image_tokens(height, width, None)
+    tokens = tokens_of_image(TEXTS, (width, height), None)
+    assert tokens == tokens_of_image(TEXTS, (height, width), None)
     assert 255 <= tokens <= 85 + 170 * 8
 
 

@@ -28,7 +28,6 @@ from proxy.core.models import AgentFileAccess
 from proxy.core.notices import MARK, is_ours
 from proxy.core.text import Direction, ExcerptLimits, count_lines, utf8_length
 from proxy.core.truncation import Sanitise, SanitiseText, TruncateToolOutput
-from proxy.core.truncation.tool_output import REPLACEMENT
 from proxy.wire.chat_completions import ChatMessage
 
 KINDS = st.frozensets(st.sampled_from(Sanitise))
@@ -53,7 +52,7 @@ def refused(character: str, kinds) -> bool:
 def test_every_such_character_becomes_the_replacement_and_no_other_changes(text, kinds, role):
     made = planned([{"role": role, "content": text}], with_step(kinds))
     (message,) = made.messages
-    expected = "".join(REPLACEMENT if refused(character, kinds) else character for character in text)
+    expected = "".join("\ufffd" if refused(character, kinds) else character for character in text)
     count = sum(one != other for one, other in zip(expected, text, strict=True))
     after = ChatMessage.read(message).content()
     assert after == expected or (
@@ -66,7 +65,7 @@ def test_every_such_character_becomes_the_replacement_and_no_other_changes(text,
 @pytest.mark.parametrize("text", ["\b", "\f", "\x7f", "a\x7f" * 50])
 def test_a_character_is_replaced_even_where_that_takes_more_bytes(text):
     (message,) = planned([{"role": "tool", "content": text}], with_step(frozenset({Sanitise.CONTROL}))).messages
-    assert ChatMessage.read(message).content().startswith(text.replace(text[-1], REPLACEMENT) + "\n[context-proxy: ")
+    assert ChatMessage.read(message).content().startswith(text.replace(text[-1], "\ufffd") + "\n[context-proxy: ")
 
 
 def test_each_text_of_a_list_is_looked_at():
