@@ -16,7 +16,7 @@ from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
 from proxy.shell.artifacts import ArtifactStore
-from proxy.shell.endpoints import Guard, Reloaded, services
+from proxy.shell.endpoints import Guard, Reloaded
 from proxy.shell.resources import logger
 
 
@@ -98,7 +98,7 @@ def made(monkeypatch):
         return found[-1]
 
     monkeypatch.setattr(app, "create_services", make)
-    monkeypatch.setattr(services, "forget_what_is_gone", lambda: None)
+    monkeypatch.setattr("proxy.shell.endpoints.services.forget_what_is_gone", lambda: None)
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     return found
 

@@ -16,8 +16,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import _parser
 from proxy.commands.demo import progress, run, show, verdict
-from proxy.demo import Brief, CannotStart, Contest, Run, Turn, agent, make_incident
-from proxy.demo.model_server import OPENAI
+from proxy.demo import OPENAI, Brief, CannotStart, Contest, Run, Turn, make_incident
 from tools.ports import held_port
 
 
@@ -34,7 +33,7 @@ def as_who_watches_sees_it(counted_as_gpt_4o):
 
 
 def test_a_demo_whose_both_runs_are_held_ends_with_0(monkeypatch, capsys):
-    monkeypatch.setattr(agent, "proxy_in_front_of", fake_front)
+    monkeypatch.setattr("proxy.demo.agent.proxy_in_front_of", fake_front)
     monkeypatch.setenv("COLUMNS", "80")
     before = signal.getsignal(signal.SIGTERM)
     assert run(options("--turns", "10", "--window", "20000")) == 0
@@ -49,7 +48,7 @@ def test_a_demo_whose_both_runs_are_held_ends_with_0(monkeypatch, capsys):
 
 
 def test_a_demo_whose_proxy_dies_too_says_so_and_ends_with_0(monkeypatch, capsys):
-    monkeypatch.setattr(agent, "proxy_in_front_of", lambda upstream, *_: contextlib.nullcontext(upstream))
+    monkeypatch.setattr("proxy.demo.agent.proxy_in_front_of", lambda upstream, *_: contextlib.nullcontext(upstream))
     assert run(options("--turns", "10")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Directly the agent died at turn 5 of 10; through the proxy it died at turn 5 of 10." in shown
@@ -77,7 +76,7 @@ def test_a_demo_that_cannot_be_held_ends_with_1(monkeypatch, capsys):
     def broken(*_):
         raise CannotStart("the proxy did not start: no room")
 
-    monkeypatch.setattr(agent, "proxy_in_front_of", broken)
+    monkeypatch.setattr("proxy.demo.agent.proxy_in_front_of", broken)
     assert run(options("--turns", "6")) == 1
     assert capsys.readouterr().err == "the demo could not start: the proxy did not start: no room\n"
 

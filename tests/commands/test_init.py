@@ -11,7 +11,7 @@ from proxy.config import Settings, load
 def _no_variables(monkeypatch):
     for name in (*API_OF, "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "UPSTREAM"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(command, "LOCAL_SERVERS", {1: "nobody"})
+    monkeypatch.setattr("proxy.commands.init.LOCAL_SERVERS", {1: "nobody"})
 
 
 def test_it_writes_the_upstream_and_the_windows_that_it_states(tmp_path, monkeypatch, capsys):
@@ -44,7 +44,7 @@ def test_a_key_in_the_environment_names_its_provider_and_is_not_written(tmp_path
 def test_a_server_on_this_machine_is_found(tmp_path, monkeypatch):
     with listening(model_server(8_000)) as url:
         port = int(url.removesuffix("/v1").rpartition(":")[2])
-        monkeypatch.setattr(command, "LOCAL_SERVERS", {1: "nobody", port: "somebody"})
+        monkeypatch.setattr("proxy.commands.init.LOCAL_SERVERS", {1: "nobody", port: "somebody"})
         assert command._base_url(Settings(data_dir=tmp_path)) == url
 
 

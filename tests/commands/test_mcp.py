@@ -93,6 +93,6 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path, capsys):
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr("proxy.commands.artifacts.find_spec", lambda _: None)
     assert command.serve_mcp(Settings(data_dir=tmp_path)) == 1
     assert "needs the extra `mcp`, which is not installed: docs/install.md#extras says how" in capsys.readouterr().err

@@ -19,7 +19,6 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__
 from proxy.core.conversation import Reason
-from proxy.shell.endpoints import operator
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"
@@ -118,7 +117,7 @@ def page(stage, chromium):
 @pytest.fixture
 def look_often(monkeypatch):
     """The proxy looks for news twenty times as often."""
-    monkeypatch.setattr(operator, "LOOK_SECONDS", operator.LOOK_SECONDS / 20)
+    monkeypatch.setattr("proxy.shell.endpoints.operator.LOOK_SECONDS", 0.05)
 
 
 def hurry(page):

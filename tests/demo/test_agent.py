@@ -19,10 +19,12 @@ from proxy.demo import (
     agent,
     create_model_server,
     detective,
+    impersonal,
+    investigate,
     make_incident,
+    proxy_in_front_of,
     raise_defects,
 )
-from proxy.demo.agent import impersonal, investigate, proxy_in_front_of
 
 
 def work(window_tokens, flavour, folder):
@@ -145,7 +147,7 @@ def test_a_server_is_terminated_before_it_is_killed():
 
 
 def test_a_server_that_does_not_stop_is_killed(monkeypatch):
-    monkeypatch.setattr(agent, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr("proxy.demo.agent.STOP_SECONDS", 0.2)
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

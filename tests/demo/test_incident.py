@@ -4,9 +4,7 @@ from typing import Any
 import pytest
 from support.demo_front import shortened
 
-from proxy.demo import Call, Toolbox, detective, make_incident
-from proxy.demo.agent import SYSTEM
-from proxy.demo.incident import Notes
+from proxy.demo import SYSTEM, Call, Notes, Toolbox, detective, make_incident
 
 
 def test_the_same_seed_makes_the_same_incident_and_another_seed_another():

@@ -10,20 +10,19 @@ from support.serving import serving
 from support.upstream import scripted
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.demo import FLAVOURS, Load, create_model_server
-from proxy.demo import model_server as embedded
+from proxy.demo import FLAVOURS, IMAGE_TOKENS, Load, count, create_model_server, prompt_tokens
 
 
 def words_of_length(tokens):
     """A conversation of exactly so many tokens."""
     messages = [{"role": "user", "content": " hello" * (tokens - 7)}]
-    assert embedded.prompt_tokens(messages) == tokens
+    assert prompt_tokens(messages) == tokens
     return messages
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_over_the_window_is_refused_in_openais_words(server, stream):
-    tokens = embedded.prompt_tokens(TOO_LONG)
+    tokens = prompt_tokens(TOO_LONG)
     refused = ask(server, TOO_LONG, stream=stream)
     assert refused.status_code == 400
     assert refused.json() == {
@@ -138,23 +137,23 @@ def test_usage_counts_the_text_and_the_frame_of_each_message(server):
     answer = ask(server, HELLO).json()
     assert answer["usage"]["prompt_tokens"] == HELLO_TOKENS
     spoken = answer["choices"][0]["message"]["content"]
-    assert answer["usage"]["completion_tokens"] == embedded.count(spoken) + embedded.count("assistant")
+    assert answer["usage"]["completion_tokens"] == count(spoken) + count("assistant")
     assert answer["usage"]["total_tokens"] == HELLO_TOKENS + answer["usage"]["completion_tokens"]
 
 
 def test_tool_definitions_count_and_are_named_in_the_refusal(server):
     tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
     counted = ask(server, HELLO, tools=tools).json()["usage"]["prompt_tokens"]
-    assert counted == HELLO_TOKENS + embedded.count(json.dumps(tools))
+    assert counted == HELLO_TOKENS + count(json.dumps(tools))
     refused = ask(server, TOO_LONG, tools=tools).json()["error"]["message"]
-    assert f" in the messages, {embedded.count(json.dumps(tools))} in the functions)." in refused
+    assert f" in the messages, {count(json.dumps(tools))} in the functions)." in refused
 
 
 def test_an_image_is_counted_by_its_price_and_not_by_its_bytes(server):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0K" * 5000}}
     messages = [{"role": "user", "content": [image]}]
     refused = ask(server, messages).json()["error"]["message"]
-    assert f"resulted in {embedded.IMAGE_TOKENS + HELLO_TOKENS - 2} tokens" in refused
+    assert f"resulted in {IMAGE_TOKENS + HELLO_TOKENS - 2} tokens" in refused
 
 
 def events_of(answer):
@@ -180,7 +179,7 @@ def test_a_stream_has_no_usage_unless_requested(server):
 def test_a_reply_that_may_not_be_so_long_ends_with_length(server):
     choice = ask(server, HELLO, max_tokens=3).json()["choices"][0]
     assert choice["finish_reason"] == "length"
-    assert 0 < embedded.count(choice["message"]["content"]) <= 3
+    assert 0 < count(choice["message"]["content"]) <= 3
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -17,7 +17,6 @@ from support.journey import KEY, World, long_text, one_call
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
 from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, Tenants
-from proxy.shell.artifacts.reader import PIECE_BYTES
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"
@@ -373,7 +372,7 @@ def test_content_that_vanishes_while_it_is_sent_breaks_the_answer_off(
     build: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = build()
-    artifact = Artifact(bytes(3 * PIECE_BYTES), "sh", "bin")
+    artifact = Artifact(bytes(3 * 2**20), "sh", "bin")
     asyncio.run(_keep(world.folder, artifact))
     real = ArtifactReader.piece
 

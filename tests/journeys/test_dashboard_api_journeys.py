@@ -14,8 +14,7 @@ from support.journey import World, call, long_text, one_call, result
 from support.upstream import Sent
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.shell.endpoints import operator
-from proxy.shell.endpoints.responses import shaped
+from proxy.shell.endpoints import shaped
 from proxy.shell.operator import OverviewFigures
 from proxy.shell.telemetry import Conversation, Summary
 
@@ -138,7 +137,7 @@ def lines_of(stream: httpx.Response) -> Iterator[dict[str, Any]]:
 
 
 def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.endpoints.operator.LOOK_SECONDS", 0.05)
     over = threading.Event()
 
     def hold(_: Sent) -> None:
@@ -166,13 +165,13 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
 
 
 def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "MAX_LISTENERS", 0)
+    monkeypatch.setattr("proxy.shell.endpoints.operator.MAX_LISTENERS", 0)
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_listeners")
 
 
 def test_a_stream_of_events_ends_so_that_it_keeps_nothing_alive(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "LIFE_SECONDS", 0)
+    monkeypatch.setattr("proxy.shell.endpoints.operator.LIFE_SECONDS", 0)
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert answer.text.startswith("retry: ")
 

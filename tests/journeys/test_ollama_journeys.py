@@ -21,7 +21,6 @@ from support.waiting import wait_until
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.shell.models import discovery
 
 Build = Callable[..., World]
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])
@@ -385,7 +384,7 @@ def test_a_server_that_comes_up_later_is_found_by_those_who_look_for_it(
     ollama: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They look at the root, or ask for the models, before their first chat."""
-    monkeypatch.setattr(discovery, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.models.discovery.RETRY_SECONDS", 0.05)
     is_up: list[bool] = []
     server = OllamaServer()
 

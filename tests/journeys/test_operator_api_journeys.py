@@ -14,8 +14,7 @@ from support.journey import KEY, World, call, long_text, one_call, result
 from support.upstream import Sent
 
 from proxy.shell.artifacts import ArtifactStat
-from proxy.shell.endpoints import ROUTERS
-from proxy.shell.endpoints.services import NotReady
+from proxy.shell.endpoints import ROUTERS, NotReady
 from proxy.wire import Refusal
 
 PATHS = {

@@ -9,7 +9,7 @@ import pytest
 from support.journey import World, call, long_text, result
 from support.upstream import Call, Over, Reply, ScriptedModel, reads, thinking
 
-from proxy.demo import model_server as embedded
+from proxy.demo import prompt_tokens
 
 TASK = "Find the row that is wrong. " + "Read everything. " * 30
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
@@ -51,7 +51,7 @@ def becomes(upstream: ScriptedModel, limit: int, model: Reader, *, numbered: boo
     said = numbers if numbered else "Input is too long."
     upstream.rules = [Over("prompt", limit, said, members={"code": "context_length_exceeded"})]
     upstream.says = thinking(model)
-    upstream.counts = lambda body, _: embedded.prompt_tokens(body["messages"])
+    upstream.counts = lambda body, _: prompt_tokens(body["messages"])
 
 
 def assert_nothing_left(world: World, model: Reader) -> None:
@@ -75,7 +75,7 @@ def test_pages_never_push_out_what_the_model_works_on(window: int, exchanges: in
     assert (choice["finish_reason"], choice["message"].get("content")) == ("tool_calls", None)
     assert_nothing_left(world, model)
     assert len(model.shown[-1]) > 1
-    assert all(embedded.prompt_tokens(received.messages) <= window for received in world.upstream.sent)
+    assert all(prompt_tokens(received.messages) <= window for received in world.upstream.sent)
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "without a number"])

@@ -29,7 +29,7 @@ from support.upstream import (
 )
 
 from proxy.core.notices import is_ours
-from proxy.demo import model_server as embedded
+from proxy.demo import prompt_tokens
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import ArtifactReader
 from proxy.shell.planning import Planner
@@ -574,7 +574,7 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
     world, name = learnt(build)
 
     def refusing(sent: Sent) -> Answer | None:
-        tokens = embedded.prompt_tokens(sent.messages)
+        tokens = prompt_tokens(sent.messages)
         if len(sent.messages) == 4 or tokens <= (limit or 26_000):
             return None
         numbers = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."

@@ -14,10 +14,6 @@ from support.state_server import StateServer, needs_state_server
 from support.waiting import wait_until
 
 from proxy.__main__ import main
-from proxy.shell.endpoints import services
-from proxy.shell.models import shared_state
-from proxy.shell.resources import state_contact
-from proxy.shell.telemetry import shared_decisions
 
 pytestmark = needs_state_server
 
@@ -27,9 +23,9 @@ LONG = " ".join(f"word-{number}" for number in range(9_000))
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateServer]:
-    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.05)
-    monkeypatch.setattr(shared_decisions, "EXCHANGE_SECONDS", 0.05)
-    monkeypatch.setattr(services, "READY_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.models.shared_state.COMPARE_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.telemetry.shared_decisions.EXCHANGE_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.endpoints.services.READY_SECONDS", 0.0)
     found = StateServer(tmp_path)
     found.start()
     yield found
@@ -186,8 +182,8 @@ def test_decisions_that_are_not_kept_are_not_shared(build: Any, server: StateSer
 def test_replicas_without_a_common_secret_say_that_they_share_nothing(
     build: Any, server: StateServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_contact, "MEET_SECONDS", 0.05)
-    monkeypatch.setattr(state_contact, "AWAY_SECONDS", 3)
+    monkeypatch.setattr("proxy.shell.resources.state_contact.MEET_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.resources.state_contact.AWAY_SECONDS", 3)
     places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
     world = build(WINDOW, state={"url": server.url}, proxies=places)
     for proxy in (0, 1):

@@ -21,7 +21,7 @@ from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
 from support.upstream.sockets import Connection, Request
 
-from proxy.shell.models import Learning, profiles
+from proxy.shell.models import Learning
 
 ZAI = b'{"error": {"code": "1261", "message": "Prompt exceeds max length"}}'
 KIMI = b'{"type":"error","error":{"type":"authentication_error","message":"k3-256k supports only 256K context."}}'
@@ -129,7 +129,7 @@ class Hours:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now, self._made = time.time(), list[Learning]()
-        monkeypatch.setattr(profiles, "Learning", self._learning)
+        monkeypatch.setattr("proxy.shell.models.profiles.Learning", self._learning)
 
     def _learning(self, *args: Any, **more: Any) -> Learning:
         self._made.append(Learning(*args, **more, clock=lambda: self._now))

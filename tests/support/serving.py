@@ -14,8 +14,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from proxy.demo import CannotStart
-from proxy.demo.agent import START_SECONDS, STOP_SECONDS
+from proxy.demo import START_SECONDS, STOP_SECONDS, CannotStart
 
 
 class PromptServer(uvicorn.Server):

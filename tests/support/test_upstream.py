@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.demo import model_server as embedded
+from proxy.demo import count
 from support.spellings import SPELLINGS
 from support.upstream import (
     FACES,
@@ -172,7 +172,7 @@ def test_usage_is_what_is_counted_and_says_what_was_cached(path):
         read = usage["input_tokens_details"]["cached_tokens"]
         assert usage["input_tokens"] == model.sent[-1].tokens
     assert read == model.sent[0].tokens
-    assert model.sent[-1].tokens - model.sent[0].tokens >= embedded.count(LOG)
+    assert model.sent[-1].tokens - model.sent[0].tokens >= count(LOG)
 
 
 @WIRE
@@ -194,7 +194,7 @@ def test_counting_alone_is_kept_apart_and_agrees(path):
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": LOG}], "input": LOG}
     where = {MESSAGES: f"{MESSAGES}/count_tokens", RESPONSES: f"{RESPONSES}/input_tokens"}[path]
     answer = model.answer("POST", where, Request(b"", [], json.dumps(body).encode()))
-    assert json.loads(answer.body)["input_tokens"] == embedded.count(LOG)
+    assert json.loads(answer.body)["input_tokens"] == count(LOG)
     assert (len(model.others), model.sent) == (1, [])
 
 
@@ -262,7 +262,7 @@ def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     last = Agent(model, RESPONSES, previous_response_id=previous)
     last.items = results
     assert last.ask().status == 400
-    assert model.sent[-1].tokens > 2 * embedded.count(LOG), "with what it holds"
+    assert model.sent[-1].tokens > 2 * count(LOG), "with what it holds"
     last.options["truncation"] = "auto"
     answer = json.loads(last.ask().body)
     assert answer["usage"]["input_tokens"] == rule.limit

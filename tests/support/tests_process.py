@@ -218,7 +218,7 @@ def log_of_the_process_is_put_back() -> Iterator[None]:
 def counted_as_gpt_4o(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Models count with the vocabulary of gpt-4o, where that is the subject or the proxy does so, too."""
     assert tokenizer.VOCABULARY_FOLDER.is_dir(), "this checkout has no vocabularies: `make .venv/made` copies them"
-    monkeypatch.setattr(embedded, "ENCODING", _OPENAI_ENCODING)
+    monkeypatch.setattr("proxy.demo.model_server.ENCODING", _OPENAI_ENCODING)
     embedded.count.cache_clear()
     yield
     embedded.count.cache_clear()

@@ -6,10 +6,23 @@ from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import ArtifactRights, Guard, listens_here_only
 from proxy.shell.endpoints.operator import ROUTERS
-from proxy.shell.endpoints.services import Current, Note, Readiness, Reloaded, Services, upstream_check
+from proxy.shell.endpoints.responses import shaped
+from proxy.shell.endpoints.services import (
+    NOT_READY_SECONDS,
+    READY_SECONDS,
+    Current,
+    Note,
+    NotReady,
+    Readiness,
+    Reloaded,
+    Services,
+    upstream_check,
+)
 
 __all__ = [
     "ARTIFACTS_PATH",
+    "NOT_READY_SECONDS",
+    "READY_SECONDS",
     "ROUTERS",
     "ArtifactRights",
     "ArtifactRoute",
@@ -18,6 +31,7 @@ __all__ = [
     "EachRequest",
     "FittedEndpoint",
     "Guard",
+    "NotReady",
     "Note",
     "PassThrough",
     "Readiness",
@@ -25,5 +39,6 @@ __all__ = [
     "Services",
     "create_api",
     "listens_here_only",
+    "shaped",
     "upstream_check",
 ]

@@ -1,12 +1,21 @@
 """From the bytes of a request to what is sent in its place, and what is remembered of the request."""
 
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.shell.planning.memory import HeldConversations, Match, Remembered
+from proxy.shell.planning.memory import (
+    ConversationMemory,
+    HeldConversations,
+    Match,
+    RefusedHistories,
+    Remembered,
+    beginning_like,
+)
 from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.plan_inputs import Terms
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 from proxy.shell.planning.planner import Planner
 
 __all__ = [
+    "ConversationMemory",
     "HeldConversations",
     "HiddenCallMemory",
     "LastSent",
@@ -14,7 +23,10 @@ __all__ = [
     "Pipelines",
     "Planned",
     "Planner",
+    "RefusedHistories",
     "Remembered",
+    "Terms",
+    "beginning_like",
     "name_of_conversation",
     "share_kept",
 ]

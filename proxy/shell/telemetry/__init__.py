@@ -9,17 +9,21 @@ from proxy.shell.telemetry.entries import (
     Running,
     Summary,
     described_blocks,
+    outcome_of,
+    packed,
+    unpacked,
 )
-from proxy.shell.telemetry.history import FILE_NAME, History, Unsent
+from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History, Unsent
 from proxy.shell.telemetry.ledger import FAILED, MAX_DECISIONS, REFUSED, SLOT_SECONDS, Ledger, Wanted
 from proxy.shell.telemetry.record import Line, RequestOutcome, RequestRecord, client_name
-from proxy.shell.telemetry.recorder import Recorder
+from proxy.shell.telemetry.recorder import Recorder, described_changes, edit_lines
 
 __all__ = [
     "FAILED",
     "FILE_NAME",
     "MAX_DECISIONS",
     "REFUSED",
+    "RETRY_SECONDS",
     "SLOT_SECONDS",
     "Block",
     "Conversation",
@@ -38,4 +42,9 @@ __all__ = [
     "Wanted",
     "client_name",
     "described_blocks",
+    "described_changes",
+    "edit_lines",
+    "outcome_of",
+    "packed",
+    "unpacked",
 ]

@@ -2,6 +2,7 @@
 
 from proxy.shell.upstream.client import (
     CLOSED,
+    LOOP_HEADER,
     NO_SUCH_HOST,
     SPEAKS_NO_TLS,
     THROUGH,
@@ -17,6 +18,7 @@ from proxy.shell.upstream.tap import Consumer, body_of
 
 __all__ = [
     "CLOSED",
+    "LOOP_HEADER",
     "NO_SUCH_HOST",
     "SPEAKS_NO_TLS",
     "THROUGH",

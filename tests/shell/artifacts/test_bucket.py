@@ -18,6 +18,8 @@ from proxy.core.artifact_reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import (
     COOLDOWN_SECONDS,
+    META,
+    OWNER_FILE,
     TROUBLE,
     ArtifactReader,
     ArtifactStore,
@@ -29,13 +31,11 @@ from proxy.shell.artifacts import (
     reason_of,
     sweep,
 )
-from proxy.shell.artifacts import store as store_module
-from proxy.shell.artifacts.access import SECRET_KEY
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import Listed
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
+SECRET_KEY = f"{META}/{OWNER_FILE}"
 SHORT = Artifact(b"one\ntwo\n", "sh")
 LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
 
@@ -139,7 +139,6 @@ def test_listing_begins_at_the_requested_key(open_bucket):
     assert sorted(one.key for one in bucket.listed(".meta/ab.")) == [".meta/ab.1", ".meta/ab.2"]
     assert [one.key for one in bucket.listed(".meta/c")] == []
     (found,) = bucket.listed(".meta/b")
-    assert isinstance(found, Listed)
     assert (found.size, found.used == pytest.approx(time.time(), abs=60)) == (4, True)
 
 
@@ -308,7 +307,7 @@ async def test_what_is_kept_within_the_limit_stays_known_and_the_rest_is_tried_a
         put(self, key, content)
 
     monkeypatch.setattr(Bucket, "put", late)
-    monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.3)
+    monkeypatch.setattr("proxy.shell.artifacts.store.KEEP_SECONDS", 0.3)
     assert await store.keep([SHORT, LONG], TENANT) == {LONG.id}
     assert bucket.cooldown.why is None, "it has answered"
     release.set()
@@ -386,7 +385,7 @@ async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch):
     bucket, now = Bucket("memory://"), [0.0]
     bucket.cooldown = Cooldown(lambda: now[0])
     store = store_in(bucket)
-    monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.artifacts.store.KEEP_SECONDS", 0.01)
     monkeypatch.setattr(obstore, "head", hang)
     try:
         for number in range(5):

@@ -21,10 +21,10 @@ from proxy.shell.artifacts import (
     metadata_key,
     reason_of,
 )
-from proxy.shell.artifacts.folder import NO_ANSWER
 
 NAMES = st.builds(lambda content, tool: Artifact(content, tool).id, st.binary(max_size=9), st.text(max_size=60))
 TENANTS = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=64)
+NO_ANSWER = "no answer in time"
 NAME = Artifact(b"content", "sh").id
 
 

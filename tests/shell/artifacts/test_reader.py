@@ -21,14 +21,10 @@ from proxy.shell.artifacts import (
     ArtifactStore,
     Cooldown,
     PrivateFolder,
-    Stored,
     index_key,
     metadata_key,
 )
-from proxy.shell.artifacts import reader as reader_module
-from proxy.shell.artifacts.reader import AT_ONCE
-from proxy.shell.artifacts.store import INDEXED_BYTES
-from proxy.shell.resources import NoTurn, NotWanted
+from proxy.shell.resources import NoTurn
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
@@ -70,7 +66,7 @@ async def test_the_whole_comes_back_in_bounded_pieces(reader):
     assert (stored.size, stored.metadata.tool, stored.is_text) == (len(LONG.content), "sh", True)
     pieces = [piece async for piece in reader.pieces(stored, 0, stored.size)]
     assert b"".join(pieces) == LONG.content
-    assert max(map(len, pieces)) <= reader_module.PIECE_BYTES < len(LONG.content)
+    assert max(map(len, pieces)) <= 2**20 < len(LONG.content)
     assert await reader.piece(stored, 5, 5) == b""
 
 
@@ -130,12 +126,11 @@ async def test_a_store_that_cannot_be_written_is_read(reader, monkeypatch):
         raise OSError("full")
 
     monkeypatch.setattr(PrivateFolder, "put", fail)
-    monkeypatch.setattr(reader_module, "TOUCH_SECONDS", 0)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.TOUCH_SECONDS", 0)
     assert await reader.find(SHORT.id, TENANT)
 
 
 async def test_an_index_is_kept_for_long_texts_only(reader, folder):
-    assert len(LONG.content) > INDEXED_BYTES
     assert Path(folder.place_of(index_key(LONG.id))).is_file()
     assert not Path(folder.place_of(index_key(SHORT.id))).exists()
 
@@ -204,11 +199,12 @@ async def test_what_is_no_text_has_no_lines(reader):
     for parameters in ({"lines": "1-"}, {"grep": "a"}):
         with pytest.raises(BadArtifactQuery, match="image/png"):
             await reader.page(stored, Query.parse(parameters) or Query())
+    assert (stored.is_text, (await reader.find(JSON.id, TENANT)).is_text) == (False, True)
     assert (await reader.stat(stored))["lines"] is None
 
 
 async def test_json_that_is_too_long_for_memory_is_refused(reader, monkeypatch):
-    monkeypatch.setattr(reader_module, "JSON_BYTES", 10)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.JSON_BYTES", 10)
     with pytest.raises(BadArtifactQuery, match="10 bytes"):
         await page(reader, JSON, json="/messages")
 
@@ -222,7 +218,7 @@ async def test_content_that_is_gone_is_not_found(reader, folder):
 
 async def test_a_search_ends_in_time_and_says_where(reader, monkeypatch):
     clock = itertools.count(0, 2)
-    monkeypatch.setattr(reader_module, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("proxy.shell.artifacts.reader.monotonic", lambda: float(next(clock)))
     header, rest = await page(reader, LONG, grep="zzz")
     assert rest == ""
     searched, following = re.search(r"in lines 1-(\d+) of 60000 .* lines=(\d+)-60000\]", header).groups()  # type: ignore[union-attr]
@@ -232,8 +228,8 @@ async def test_a_search_ends_in_time_and_says_where(reader, monkeypatch):
 async def test_a_store_that_hangs_is_unavailable(reader, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
-    monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
-    monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.READ_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.SEARCH_SECONDS", 0.0)
     try:
         with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
             await reader.find(SHORT.id, TENANT)
@@ -248,8 +244,8 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(folder, monkeypatch)
     reader = ArtifactReader(folder, retention_days=7)
     release, get = threading.Event(), PrivateFolder.get
     monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
-    monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
-    monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.READ_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.SEARCH_SECONDS", 0.0)
     with pytest.raises(ArtifactStoreUnavailable):
         await reader.find(SHORT.id, TENANT)
     release.set()
@@ -290,13 +286,6 @@ async def test_many_readers_at_once(reader):
     assert [text.partition(b"\n")[2] for text in pages] == [b"line %d of a long text\n" % n for n in range(1, 60)]
 
 
-def test_the_index_of_a_text_fits_its_kind():
-    index = LineIndex.of_text(LONG.content)
-    assert len(index.feeds) == -(-len(LONG.content) // BLOCK_BYTES)
-    assert Stored("n", reader_module.Metadata("", "", 1, "application/ld+json", "")).is_text
-    assert not Stored("n", reader_module.Metadata("", "", 1, "application/pdf", "")).is_text
-
-
 async def test_one_tenant_never_takes_all_readers_and_its_threads_count_until_their_work_ends(
     reader, folder, monkeypatch
 ):
@@ -314,14 +303,14 @@ async def test_one_tenant_never_takes_all_readers_and_its_threads_count_until_th
     monkeypatch.setattr(folder, "get_range", slowly)
     readings = [asyncio.create_task(reader.piece(mine, 0, 3)) for _ in range(20)]
     try:
-        await until(lambda: len(begun) == AT_ONCE)
-        for leaving in readings[:AT_ONCE]:
+        await until(lambda: len(begun) == 2)
+        for leaving in readings[:2]:
             leaving.cancel()  # its thread works on
         assert await reader.piece(other, 0, 3) == b"one"
-        assert len(begun) == AT_ONCE
+        assert len(begun) == 2
     finally:
         may_go_on.set()
-    assert await asyncio.gather(*readings[AT_ONCE:]) == [LONG.content[:3]] * 18
+    assert await asyncio.gather(*readings[2:]) == [LONG.content[:3]] * 18
 
 
 async def test_what_a_tenant_has_under_way_for_too_long_is_said(reader, monkeypatch):
@@ -337,15 +326,27 @@ async def test_what_a_tenant_has_under_way_for_too_long_is_said(reader, monkeypa
 
 
 async def test_the_way_to_a_part_of_json_ends_with_its_time(reader, monkeypatch):
-    monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.artifacts.reader.SEARCH_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs, pytest.raises(BadArtifactQuery, match="longer than 0 seconds"):
         await page(reader, JSON, json="/messages/0")
     assert [(line["event"], line["artifact"]) for line in logs] == [("artifact_reading_ended", JSON.id)]
 
 
-async def test_work_that_nobody_waits_for_ends(reader):
-    reading = reader_module._Reading().begun()
-    reading.check()
-    reading.is_wanted = False
-    with pytest.raises(NotWanted):
-        reading.check()
+async def test_a_search_that_nobody_waits_for_ends(reader, monkeypatch):
+    begun, left, reads, get = threading.Event(), threading.Event(), [], PrivateFolder.get_range
+
+    def slowly(*given):
+        reads.append(given)
+        begun.set()
+        left.wait(PATIENCE_SECONDS)
+        return get(*given)
+
+    stored = await reader.find(LONG.id, TENANT)
+    monkeypatch.setattr(PrivateFolder, "get_range", slowly)
+    searching = asyncio.create_task(reader.page(stored, Query.parse({"grep": "nowhere"})))
+    await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+    searching.cancel()
+    await asyncio.gather(searching, return_exceptions=True)
+    left.set()
+    await asyncio.to_thread(reader._threads.shutdown)
+    assert len(reads) == 1

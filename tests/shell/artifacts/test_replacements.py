@@ -5,10 +5,10 @@ import pytest
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.conversation import Carried, Content, Edit, Parts, Reason, Route, Shown, Words
-from proxy.shell.artifacts import Replacements, tools
-from proxy.shell.artifacts.tools import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS
+from proxy.shell.artifacts import Replacements
 
 MINE, OTHERS = "5eed", "0123"
+REQUESTS, BYTES, REQUEST_BYTES = 200, 16 * 2**20, 4 * 2**20
 LOG, GONE = Artifact(b"a long log\n", "Bash"), Artifact(b'{"messages":[]}', suffix="json")
 
 
@@ -67,7 +67,7 @@ def test_a_request_that_nothing_was_taken_out_of_is_not_remembered(kept):
 
 
 def test_only_the_latest_requests_are_remembered(kept):
-    for number in range(MAX_REQUESTS + 1):
+    for number in range(REQUESTS + 1):
         kept.add(f"r-{number}", MINE, [cut("an excerpt")], [LOG])
     assert kept.find("r-0", MINE, LOG.id) is None
     assert kept.find("r-1", MINE, LOG.id) == "an excerpt"
@@ -78,8 +78,8 @@ def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept, 
     long = letter * (500_000)
     for number in range(100):
         kept.add(f"r-{number}", MINE, [cut(long)], [LOG])
-        assert kept.held_bytes <= MAX_BYTES
-    kept.add("huge", MINE, [cut(letter * (MAX_REQUEST_BYTES + 1))], [LOG])
+        assert kept.held_bytes <= BYTES
+    kept.add("huge", MINE, [cut(letter * (REQUEST_BYTES + 1))], [LOG])
     assert kept.find("huge", MINE, LOG.id) is None
     assert kept.find("r-99", MINE, LOG.id) == long
 
@@ -87,7 +87,7 @@ def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept, 
 @pytest.mark.parametrize(("artifacts", "read"), [(1, 1), (1_000, 39)])
 def test_words_about_a_thousand_images_are_not_read_for_each_of_them(kept, artifacts, read, monkeypatch):
     described: list[Content] = []
-    monkeypatch.setattr(tools, "in_words", lambda content: described.append(content) or content)
+    monkeypatch.setattr("proxy.shell.artifacts.tools.in_words", lambda content: described.append(content) or content)
     taken = [Artifact(b"%d" % (number % artifacts), "Read") for number in range(1_000)]
     kept.add("r", MINE, [cut("an image. " * 10_240, artifact) for artifact in taken], taken)
     assert len(described) == read

@@ -12,16 +12,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
 
 from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder
-from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import BucketTrouble, Metadata
-from proxy.shell.artifacts.store import MAX_KNOWN
 
 TENANT = "5eed" * 8
 OTHER = "beef" * 8
@@ -43,7 +39,7 @@ class Clock:
 
 
 def opened(folder, clock=time.time):
-    return store_module.ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=2**30, clock=clock)
+    return ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=2**30, clock=clock)
 
 
 def note_of(folder, artifact, tenant=TENANT):
@@ -109,8 +105,13 @@ async def test_metadata_say_what_it_is_and_who_brought_it(folder):
     clock.now = 1_700_000_000.0
     await opened(folder, clock).keep([Artifact(b'{"a":1}', tool="搜索", suffix="json")], TENANT)
     (note,) = (folder / ".meta").iterdir()
-    found = msgspec.json.decode(note.read_bytes(), type=Metadata)
-    assert found == Metadata("搜索", "2023-11-14T22:13:20+00:00", 7, "application/json", TENANT)
+    assert msgspec.json.decode(note.read_bytes()) == {
+        "tool": "搜索",
+        "created": "2023-11-14T22:13:20+00:00",
+        "size": 7,
+        "media_type": "application/json",
+        "owner": TENANT,
+    }
 
 
 async def test_only_the_user_of_the_proxy_can_read_it(folder):
@@ -207,7 +208,7 @@ async def test_no_tenant_replaces_what_another_one_reads(folder, monkeypatch):
     kept = Artifact(b"line\n" * 1000)
     same_name = (Artifact(b"%d" % number) for number in range(10_000))
     other = next(artifact for artifact in same_name if artifact.id == kept.id)
-    monkeypatch.setattr(store_module, "metadata_key", lambda name, tenant: f".meta/{name}.{tenant}.json")
+    monkeypatch.setattr("proxy.shell.artifacts.store.metadata_key", lambda name, tenant: f".meta/{name}.{tenant}.json")
     store = opened(folder)
     await store.keep([kept], TENANT)
     for content in (other.content, b"x" * len(kept.content)):
@@ -223,7 +224,7 @@ async def test_the_first_artifact_of_a_name_stays(folder):
     for artifact in (first, second):
         assert await opened(folder).keep([artifact], TENANT) == frozenset()
     assert (folder / first.id).read_bytes() == b"first"
-    assert msgspec.json.decode(note_of(folder, first).read_bytes(), type=Metadata).size == 5
+    assert msgspec.json.decode(note_of(folder, first).read_bytes())["size"] == 5
 
 
 async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder, puts):
@@ -247,8 +248,7 @@ async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(fol
 
 
 async def test_many_artifacts_do_not_fill_the_memory(folder, monkeypatch):
-    assert MAX_KNOWN >= 1000
-    monkeypatch.setattr(store_module, "MAX_KNOWN", 3)
+    monkeypatch.setattr("proxy.shell.artifacts.store.MAX_KNOWN", 3)
     store = opened(folder)
     artifacts = [Artifact(bytes([n]) * 10) for n in range(8)]
     await store.keep(artifacts, TENANT)
@@ -299,7 +299,7 @@ async def test_each_artifact_that_cannot_be_kept_is_counted(folder):
     folder.write_text("a file")
     failed: list[int] = []
     kept = PrivateFolder(folder)
-    store = store_module.ArtifactStore(kept, retention_days=7, max_bytes=10**9, on_failed=failed.append)
+    store = ArtifactStore(kept, retention_days=7, max_bytes=10**9, on_failed=failed.append)
     with capture_logs():
         await store.keep([LOG, Artifact(b"other")], TENANT)
         await store.keep([LOG], TENANT)
@@ -367,12 +367,9 @@ async def test_what_failed_is_tried_again(folder):
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (
-            BucketTrouble(GenericError("Unable to copy SECRET: No space left on device (os error 28)")),
-            "No space left on device",
-        ),
+        (OSError("Unable to copy SECRET: No space left (os error 28)"), "No space left on device"),
         (OSError(errno.EROFS, "SECRET"), "Read-only file system"),
-        (BucketTrouble(GenericError("SECRET")), "GenericError"),
+        (OSError("SECRET"), "OSError"),
         (ValueError("SECRET"), "ValueError"),
     ],
 )
@@ -396,7 +393,7 @@ async def test_the_log_gives_the_reason_once_a_minute_and_no_more(folder, monkey
 async def test_a_store_that_hangs_is_given_up(folder, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(PrivateFolder, "put", lambda *_: release.wait(10))
-    monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.artifacts.store.KEEP_SECONDS", 0.01)
     try:
         with capture_logs() as logs:
             assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
@@ -413,7 +410,9 @@ async def test_under_load_artifacts_wait_for_their_turn_and_all_are_kept(folder,
         put(*given)
 
     monkeypatch.setattr(PrivateFolder, "put", slow)
-    monkeypatch.setattr(store_module, "KEEP_SECONDS", 1.0)  # two puts take a small part of that, all of them 2 s
+    monkeypatch.setattr(
+        "proxy.shell.artifacts.store.KEEP_SECONDS", 1.0
+    )  # two puts take a small part of that, all of them 2 s
     store, artifacts = opened(folder), [Artifact(b"%d" % number) for number in range(200)]
     with capture_logs() as logs:
         kept = await asyncio.gather(*(store.keep([artifact], TENANT) for artifact in artifacts))
@@ -455,6 +454,6 @@ def test_whatever_a_tool_is_called_its_content_stays_in_the_folder_and_comes_bac
         assert (folder / artifact.id).read_bytes() == content
         assert all_files(Path(outer)) == {f"a/b/{artifact.id}", f"a/b/.meta/{artifact.id}.{TENANT}.json"}
         msgspec.json.encode(logs)  # a log line is JSON
-        note = msgspec.json.decode(note_of(folder, artifact).read_bytes(), type=Metadata)
-        assert note.size == len(content)
-        assert len(note.tool) <= 200
+        note = msgspec.json.decode(note_of(folder, artifact).read_bytes())
+        assert note["size"] == len(content)
+        assert len(note["tool"]) <= 200

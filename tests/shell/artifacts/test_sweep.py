@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, access, look_after, metadata_key, sweep
-from proxy.shell.artifacts import store as store_module
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, look_after, metadata_key, sweep
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.store import Swept
 from proxy.shell.resources import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8
@@ -62,7 +61,7 @@ def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path,
     stored(tmp_path, 1, idle_seconds=WEEK + 60, now=now)
     young = stored(tmp_path, 2, idle_seconds=WEEK - 60, now=now)
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY)
-    assert swept == Swept(removed=1, removed_bytes=2 * BLOCK, kept=1, kept_bytes=2 * BLOCK)
+    assert astuple(swept) == (1, 2 * BLOCK, 1, 2 * BLOCK)
     assert names(tmp_path) == {young.id}
     assert notes(tmp_path) == {f"{young.id}.{TENANT}.json"}
 
@@ -133,7 +132,7 @@ def test_half_of_a_pair_goes_too(tmp_path, now):
 
 
 def test_a_pass_is_bounded_and_the_next_one_continues(tmp_path, now, monkeypatch):
-    monkeypatch.setattr(store_module, "MAX_REMOVED", 3)
+    monkeypatch.setattr("proxy.shell.artifacts.store.MAX_REMOVED", 3)
     for n in range(5):
         stored(tmp_path, n, idle_seconds=WEEK + n, now=now)
     passes = [swept_folder(tmp_path, now, retention_seconds=DAY, max_bytes=PLENTY).removed for _ in range(3)]
@@ -165,7 +164,7 @@ def test_workers_may_sweep_at_the_same_time(tmp_path, now):
 def test_a_pass_that_is_stopped_removes_nothing(tmp_path, now):
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0, stopped=lambda: True)
-    assert swept == Swept()
+    assert astuple(swept) == (0, 0, 0, 0)
     assert names(tmp_path) == {artifact.id}
 
 
@@ -222,7 +221,7 @@ async def swept_once(folder, clock, monkeypatch):
     passed = asyncio.Event()
 
     async def rest(seconds):
-        if seconds == store_module.SWEEP_SECONDS:
+        if seconds == HOUR:
             passed.set()
             await asyncio.Event().wait()
 
@@ -298,10 +297,9 @@ async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path, monkeypatch)
         under_way.set()
         while not stopped():
             time.sleep(0.001)
-        return Swept()
 
-    monkeypatch.setattr(store_module, "sweep", slow)
-    monkeypatch.setattr(store_module, "FIRST_SWEEP_SECONDS", (0, 0))
+    monkeypatch.setattr("proxy.shell.artifacts.store.sweep", slow)
+    monkeypatch.setattr("proxy.shell.artifacts.store.FIRST_SWEEP_SECONDS", (0, 0))
     (tmp_path / ".meta").mkdir()
     store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     with capture_logs() as logs:
@@ -325,7 +323,7 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path):
 
 
 async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path, monkeypatch):
-    monkeypatch.setattr(access, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("proxy.shell.artifacts.access.LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
     tenants = Tenants.of_folder(folder)
     left = folder / "learned.0123456789abcdef.unfinished"

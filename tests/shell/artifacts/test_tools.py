@@ -17,8 +17,6 @@ from proxy.shell.artifacts import (
     Record,
     metadata_key,
 )
-from proxy.shell.artifacts import tools as tools_module
-from proxy.shell.artifacts.folder import TOUCH_SECONDS
 
 MINE, OTHER, NOBODY = "5eed" * 8, "beef" * 8, "0000" * 8
 LOG = Artifact(b"one ERROR\ntwo\nthree ERROR\n", "Bash")
@@ -26,7 +24,7 @@ NOTES = Artifact(b"an ERROR in a page\n", "WebFetch")
 THEIRS = Artifact(b"ERROR: their secret\n", "Bash")
 PICTURE = Artifact(b"\x89PNG ERROR", "camera", "png")
 HIDDEN = Artifact(b'{"visible": "ERROR"}', RETRIEVAL_TOOL, "json", named_by="mark")
-ROOM = 10_000
+ROOM, HOUR = 10_000, 3600
 
 
 class Kept:
@@ -101,11 +99,11 @@ async def test_several_tenants_may_be_one_client_s(kept):
 
 
 async def test_a_search_is_no_use_and_a_reading_is(kept):
-    path = kept.used(LOG, 2 * TOUCH_SECONDS)
+    path = kept.used(LOG, 2 * HOUR)
     await kept.search(grep="ERROR")
-    assert time.time() - os.stat(path).st_mtime > TOUCH_SECONDS
+    assert time.time() - os.stat(path).st_mtime > HOUR
     await kept.tools.read(Wanted(LOG.id, {}), (MINE,), ROOM)
-    assert time.time() - os.stat(path).st_mtime < TOUCH_SECONDS
+    assert time.time() - os.stat(path).st_mtime < HOUR
 
 
 async def test_what_is_too_old_is_not_found(kept):
@@ -114,11 +112,11 @@ async def test_what_is_too_old_is_not_found(kept):
 
 
 async def test_a_search_says_what_it_has_not_searched(kept, monkeypatch):
-    monkeypatch.setattr(tools_module, "AT_ONCE", 1)
+    monkeypatch.setattr("proxy.shell.artifacts.tools.AT_ONCE", 1)
     kept.used(NOTES, 10)
     kept.used(LOG, 20)
     kept.used(PICTURE, 30)
-    found = await kept.tools.search({"grep": "ERROR"}, (MINE,), tools_module.MIN_HITS_BYTES + 10)
+    found = await kept.tools.search({"grep": "ERROR"}, (MINE,), 510)
     assert "1 of 1 artifacts have matches; 2 more were not searched" in found.text.splitlines()[0]
 
 

@@ -7,7 +7,6 @@ from structlog.testing import capture_logs
 
 from proxy.errors import KeyNeeded, NotFromHere, ProxyError, WrongKey
 from proxy.shell.endpoints import Guard
-from proxy.shell.endpoints import guard as guards
 
 KEY = "operator-key-0123456789"
 NO_HEADER = "none at all"
@@ -142,7 +141,7 @@ async def test_a_wrong_key_is_logged_without_the_key_and_refused_after_a_while()
 
 
 async def test_only_so_many_wrong_keys_wait(monkeypatch):
-    monkeypatch.setattr(guards, "MAX_SLOWED", 2)
+    monkeypatch.setattr("proxy.shell.endpoints.guard.MAX_SLOWED", 2)
     slow = Guard(SecretStr(KEY), frozenset(), wrong_key_seconds=3600)
     wrong = request("10.0.0.7", authorization="Bearer wrong")
     waiting = [asyncio.create_task(slow.admit(wrong)) for _ in range(2)]

@@ -4,8 +4,7 @@ import os
 import pytest
 
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder
-from proxy.shell.endpoints import Readiness, services
-from proxy.shell.endpoints.services import NOT_READY_SECONDS, READY_SECONDS
+from proxy.shell.endpoints import NOT_READY_SECONDS, READY_SECONDS, Readiness
 
 
 class Check:
@@ -94,7 +93,7 @@ async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
 
 
 async def test_a_check_that_hangs_is_a_reason(monkeypatch):
-    monkeypatch.setattr(services, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.endpoints.services.LOOK_SECONDS", 0.01)
     check = Check()
     check.gate.clear()
     found = Readiness({"upstream": check}, {"store": Check()})

@@ -20,7 +20,6 @@ from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import MIN_SAMPLES, RATIO_STEP, Learning
 from proxy.shell.models.calibration import MAX_SAMPLES
 from proxy.shell.models.knowledge import MAX_KEYS, MAX_MODELS, STANDS_SECONDS, merged
-from proxy.shell.resources import whole_files
 from proxy.wire import ModelLimits
 
 UPSTREAM = "http://upstream/v1"
@@ -873,7 +872,7 @@ def _learn_some(folder: Path, worker: int, start: Any) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a lock may take its time."""
-    monkeypatch.setattr(whole_files, "_LOCK_TRIES", 10_000)
+    monkeypatch.setattr("proxy.shell.resources.whole_files._LOCK_TRIES", 10_000)
 
 
 @pytest.mark.usefixtures("patient")

@@ -15,7 +15,7 @@ from support.upstream.sockets import Connection, Script, SocketServer
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config import Settings, UpstreamSettings
-from proxy.shell.models import Discovery, ModelResolver, discovery
+from proxy.shell.models import Discovery, ModelResolver
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS
 from proxy.shell.upstream import Upstream
 from tools.ports import held_port
@@ -152,7 +152,7 @@ async def test_an_unknown_server_keeps_its_list_and_gets_few_queries() -> None:
 
 
 async def test_a_server_that_leaves_other_questions_open_keeps_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "OWN_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("proxy.shell.models.discovery.OWN_TIMEOUT_SECONDS", 1.0)
 
     async def silent(connection: Connection) -> None:
         while True:
@@ -248,7 +248,7 @@ async def test_an_upstream_without_a_list_is_no_warning_if_a_window_is_configure
 
 
 async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.models.discovery.PATIENCE_SECONDS", 0.05)
 
     async def silent(connection: Connection) -> None:
         await connection.until_closed()
@@ -256,7 +256,7 @@ async def test_no_request_waits_twice_for_an_upstream_that_does_not_answer(monke
     async with SocketServer(silent) as upstream, started(upstream.base_url) as found:
         with capture_logs() as events:
             assert not await found.settle("nobody-knows-1", "")
-            monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)
+            monkeypatch.setattr("proxy.shell.models.discovery.PATIENCE_SECONDS", 60)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 assert not await found.settle("nobody-knows-1", "")
     guesses = [event for event in events if event["event"] == "window_guessed"]

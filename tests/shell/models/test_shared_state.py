@@ -76,7 +76,7 @@ async def running(*replicas: Replica) -> AsyncIterator[None]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.models.shared_state.COMPARE_SECONDS", 0.05)
 
 
 async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
@@ -108,7 +108,7 @@ async def test_a_lesson_of_the_moment_of_an_exchange_is_shared_by_the_next_one(
         return difference(*sides)
 
     async with running(one, two):
-        monkeypatch.setattr(shared_state, "_difference", meanwhile)
+        monkeypatch.setattr("proxy.shell.models.shared_state._difference", meanwhile)
         one.learning.note_tool_refused("n")
         await two.comes_to(8_192)
 
@@ -141,7 +141,7 @@ async def test_a_lesson_is_published_at_once_and_the_last_one_at_the_end(tmp_pat
 
 
 async def test_it_ends_at_any_moment(tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.001)
+    monkeypatch.setattr("proxy.shell.models.shared_state.COMPARE_SECONDS", 0.001)
     for number in range(40):
         one = Replica(tmp_path / "one", server)
         async with asyncio.timeout(PATIENCE_SECONDS), running(one):
@@ -289,7 +289,7 @@ async def test_a_defect_is_logged_and_the_next_comparison_made(
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
         with capture_logs() as logs, monkeypatch.context() as broken:
-            broken.setattr(shared_state, "merged", fail)
+            broken.setattr("proxy.shell.models.shared_state.merged", fail)
             one.meets(8_192)
             await until(lambda: one.shared.problem == "RuntimeError")
         assert "state_failed" in [log["event"] for log in logs]

@@ -130,12 +130,12 @@ def test_a_text_past_every_window_is_estimated():
 
 @pytest.mark.parametrize("error", [ValueError("gave up"), PanicException("gave up")])
 def test_the_estimate_replaces_a_tokenizer_that_fails(monkeypatch, error):
-    monkeypatch.setattr(tokenizer, "_count_with", lambda name: failing(error))
+    monkeypatch.setattr("proxy.shell.models.tokenizer._count_with", lambda name: failing(error))
     assert TiktokenCounter("o200k_base", exact=True).count("some text") == ByteClassCounter().count("some text")
 
 
 def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
-    monkeypatch.setattr(tokenizer, "_count_with", lambda name: failing(KeyboardInterrupt()))
+    monkeypatch.setattr("proxy.shell.models.tokenizer._count_with", lambda name: failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         TiktokenCounter("o200k_base", exact=True).count("some text")
 
@@ -246,7 +246,7 @@ def test_a_configured_name_without_a_vocabulary_means_the_estimate(configured):
 def test_without_its_whole_vocabulary_a_model_is_estimated_and_no_network_used(monkeypatch, tmp_path, contents):
     if contents is not None:
         (tmp_path / "fb374d419588a4632f3f557e76b4b70aebbca790").write_bytes(contents)
-    monkeypatch.setattr(tokenizer, "VOCABULARY_FOLDER", tmp_path)
+    monkeypatch.setattr("proxy.shell.models.tokenizer.VOCABULARY_FOLDER", tmp_path)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     tokenizer._counter_for.cache_clear()
     tokenizer._is_installed.cache_clear()

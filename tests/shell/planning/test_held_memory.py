@@ -11,7 +11,7 @@ import pytest
 
 from proxy.commands.explain import create_explainer
 from proxy.config import Settings
-from proxy.shell.resources import threads
+from proxy.shell.resources import NotWanted, while_wanted
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
@@ -97,15 +97,14 @@ def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path):
 async def test_work_stops_when_no_request_waits_for_it(tmp_path, monkeypatch):
     planner, seen = planner_for(tmp_path, 1_000_000), []
     begun, leave, over = threading.Event(), threading.Event(), threading.Event()
-    is_wanted = threads.while_wanted
 
     def watched(index, *given):
         seen.append(index)
         begun.set()
         leave.wait(20)
         try:
-            return list(is_wanted(index, *given))
-        except threads.NotWanted:
+            return list(while_wanted(index, *given))
+        except NotWanted:
             over.set()
             raise
 

@@ -5,7 +5,7 @@ from typing import Any
 from proxy.core.retrieval_tool import Continuation, HiddenToolCalls, OwnCall, beginning, extended, mark_of_name
 from proxy.core.retrieval_tool.hidden_calls import mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
-from proxy.shell.planning import HiddenCallMemory, hidden_calls
+from proxy.shell.planning import HiddenCallMemory
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
 from proxy.wire.chat_completions.message import meant_by
 from proxy.wire.responses import RESPONSES
@@ -122,8 +122,8 @@ async def test_a_look_up_that_failed_is_made_again():
 
 
 async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch):
-    monkeypatch.setattr(hidden_calls, "MAX_KNOWN", 3)
-    monkeypatch.setattr(hidden_calls, "MAX_KNOWN_BYTES", 3_000)
+    monkeypatch.setattr("proxy.shell.planning.hidden_calls.MAX_KNOWN", 3)
+    monkeypatch.setattr("proxy.shell.planning.hidden_calls.MAX_KNOWN_BYTES", 3_000)
     kept = Kept()
     found = memory(kept)
     for number in range(5):
@@ -137,7 +137,7 @@ async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch):
 
 
 async def test_after_a_restart_the_newest_messages_of_a_long_run_are_looked_up(monkeypatch):
-    monkeypatch.setattr(hidden_calls, "MAX_ASKED", 2)
+    monkeypatch.setattr("proxy.shell.planning.hidden_calls.MAX_ASKED", 2)
     kept = Kept()
     await memory(kept).keep("me", hidden(1))
     await memory(kept).keep("me", hidden(1, 2, 3, 4, 5))
@@ -230,7 +230,7 @@ async def test_the_store_is_queried_once_for_each_response():
 
 
 async def test_the_response_is_looked_up_even_after_a_long_list(monkeypatch):
-    monkeypatch.setattr(hidden_calls, "MAX_ASKED", 1)
+    monkeypatch.setattr("proxy.shell.planning.hidden_calls.MAX_ASKED", 1)
     found = memory(Kept())
     call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
     _, unknown = found.completed(

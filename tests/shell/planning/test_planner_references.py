@@ -82,7 +82,7 @@ async def test_observing_requests_nothing():
 
 async def test_a_request_that_names_nothing_is_not_read_twice(monkeypatch):
     lookup, read = Lookup(), []
-    monkeypatch.setattr(planning, "_new_references", lambda *given: read.append(given) or [])
+    monkeypatch.setattr("proxy.shell.planning.planner._new_references", lambda *given: read.append(given) or [])
     await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(user("hello"), *LONG), looking_up=True)
     assert (lookup.calls, read) == ([], [])
 
@@ -110,7 +110,7 @@ async def test_contents_are_put_in_off_the_event_loop(monkeypatch):
         threads.append(threading.get_ident())
         return real(*given)
 
-    monkeypatch.setattr(planning, "plan", seen)
+    monkeypatch.setattr("proxy.shell.planning.planner.plan", seen)
     one = looking(Lookup(a=FETCHED))
     history = [user("hello"), *LONG]
     await one.plan(CHAT_COMPLETIONS, TENANT, body(*history), looking_up=True)
@@ -121,7 +121,7 @@ async def test_contents_are_put_in_off_the_event_loop(monkeypatch):
 
 
 async def test_contents_count_in_what_the_memory_may_hold(monkeypatch):
-    monkeypatch.setattr(planning, "MEMORY_BYTES", 1_000_000)
+    monkeypatch.setattr("proxy.shell.planning.planner.MEMORY_BYTES", 1_000_000)
     lookup = Lookup(a=Fetched(bytes(300_000), "image/png", "a.png"))
     one = looking(lookup)
     for _ in range(2):

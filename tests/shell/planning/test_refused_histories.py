@@ -6,8 +6,7 @@ import pytest
 from support.planners import planner
 
 from proxy.core.overflow import Outcome, Verdict, VerdictKind
-from proxy.shell.planning import HeldConversations, memory
-from proxy.shell.planning.memory import RefusedHistories
+from proxy.shell.planning import HeldConversations, RefusedHistories
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 from proxy.wire.responses import RESPONSES
 
@@ -91,7 +90,7 @@ def test_a_call_without_a_result_is_remembered_for_its_client_and_model(tenant, 
 
 
 def test_the_oldest_are_forgotten(monkeypatch):
-    monkeypatch.setattr(memory, "MAX_KNOWN", 2)
+    monkeypatch.setattr("proxy.shell.planning.memory.MAX_KNOWN", 2)
     known = RefusedHistories()
     for seal in "abc":
         note(known, request(thought(seal)))
@@ -154,7 +153,7 @@ async def test_a_client_that_requests_usage_itself_is_left_unchanged():
 
 
 async def test_the_oldest_are_forgotten_and_long_names_are_not_kept(monkeypatch):
-    monkeypatch.setattr(memory, "MAX_KNOWN", 2)
+    monkeypatch.setattr("proxy.shell.planning.memory.MAX_KNOWN", 2)
     held = HeldConversations()
     for name in ("a", "b", "c", "x" * 501):
         held.note(await asking(previous_response_id=name), ACCEPTED, b"", "t")

@@ -16,7 +16,6 @@ from support.waiting import let_pass
 
 from proxy.core.addresses import is_public
 from proxy.core.conversation import Fetched, FetchError, Unfetched
-from proxy.shell.references import fetch
 from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, USUAL_PORTS, Fetcher, GuardedRequests
 
 PNG = png()
@@ -73,7 +72,7 @@ async def obstacle(answered, **limits):
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch):
-    monkeypatch.setattr(fetch, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.references.fetch.PAUSE_SECONDS", 0.0)
 
 
 async def test_an_image_comes_with_its_type_and_a_name():
@@ -165,7 +164,7 @@ async def test_a_second_try_begins_where_the_first_began():
 
 
 async def test_without_time_for_another_try_the_first_reason_is_reported(monkeypatch):
-    monkeypatch.setattr(fetch, "PAUSE_SECONDS", 30.0)
+    monkeypatch.setattr("proxy.shell.references.fetch.PAUSE_SECONDS", 30.0)
     assert (await obstacle(answer(b"", "503 Service Unavailable"))).obstacle is FetchError.SERVER_ERROR
 
 
@@ -530,7 +529,7 @@ async def test_an_untrusted_certificate_is_reported():
 
 
 async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeypatch):
-    monkeypatch.setattr(fetch, "_CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.references.fetch._CONNECT_SECONDS", 0.05)
     async with serving(OPEN) as silent, fetching(silent) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{silent.port}/a")
     assert isinstance(found, Unfetched)

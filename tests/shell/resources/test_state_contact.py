@@ -5,7 +5,6 @@ import asyncio
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from proxy.shell.resources import state_contact
 from proxy.shell.resources.state_contact import StateContact
 
 URL = SecretStr("redis://:canary@127.0.0.1:9/0")
@@ -64,7 +63,7 @@ async def test_a_defect_is_logged_as_one_and_ends_nothing():
 
 
 async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch):
-    monkeypatch.setattr(state_contact, "WHOLE_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.resources.state_contact.WHOLE_SECONDS", 0.01)
     contact = StateContact(URL, lambda: "5eed")
 
     async def endless():

@@ -8,9 +8,9 @@ from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.shell.resources import Kept, TooSlow, WaitingRoom, Workload
 from proxy.shell.resources import waiting as module
-from proxy.shell.resources.waiting import SMALL_BYTES
 
-LARGE = SMALL_BYTES + 1
+SMALL = 16 * 1024
+LARGE = SMALL + 1
 
 
 class Text:
@@ -74,7 +74,7 @@ async def test_what_comes_back_has_its_contents_and_leaves_nothing_behind(tmp_pa
 
 async def test_small_ones_and_those_that_are_over_are_left_where_they_are(tmp_path):
     room = WaitingRoom(0, tmp_path)
-    small, over = kept(room, "a", Text("small", SMALL_BYTES)), kept(room, "a", Text("over"))
+    small, over = kept(room, "a", Text("small", SMALL)), kept(room, "a", Text("over"))
     over.drop()
     for each in (small, over):
         await each.rest()
@@ -123,7 +123,7 @@ class HeldDisk:
         self.may_go_on = threading.Event()
         self.writings: list[object] = []
         self._write = module._written
-        monkeypatch.setattr(module, "_written", self.written)
+        monkeypatch.setattr("proxy.shell.resources.waiting._written", self.written)
 
     def written(self, folder, contents):
         self.writings.append(contents)
@@ -175,7 +175,7 @@ async def test_a_client_that_leaves_while_its_body_comes_back_leaves_nothing_beh
         assert may_go_on.wait(PATIENCE_SECONDS)
         return read(file)
 
-    monkeypatch.setattr(module, "_read", slowly)
+    monkeypatch.setattr("proxy.shell.resources.waiting._read", slowly)
     room = WaitingRoom(0, tmp_path)
     found = kept(room, "a", Text("x"))
     await found.rest()
@@ -210,13 +210,13 @@ async def test_what_cannot_be_written_is_lost_and_counted(tmp_path, content):
 async def test_a_dead_disk_is_not_waited_for_again_and_again(tmp_path, monkeypatch):
     lost: list[bool] = []
     room = WaitingRoom(0, tmp_path, lambda: lost.append(True))
-    monkeypatch.setattr(module, "_written", never)
+    monkeypatch.setattr("proxy.shell.resources.waiting._written", never)
     await kept(room, "a", Text("x")).rest()
     monkeypatch.undo()
     await (second := kept(room, "a", Text("y"))).rest()
     assert not await second.back()
     assert len(lost) == 2
-    monkeypatch.setattr(module.time, "monotonic", lambda: room._dead_until)
+    monkeypatch.setattr("proxy.shell.resources.waiting.time.monotonic", lambda: room._dead_until)
     await (third := kept(room, "a", Text("z"))).rest()
     assert await third.back()
 

@@ -6,7 +6,7 @@ from support.journey import world
 from support.strategies import notices, spelled, user
 from support.upstream import ScriptedModel
 
-from proxy.shell.resources import NotWanted, in_thread, threads, while_wanted
+from proxy.shell.resources import NotWanted, UnderWay, in_thread, while_wanted
 from proxy.wire.chat_completions import ChatMessage
 
 MESSAGE = ChatMessage.read(spelled(user("words")))
@@ -20,12 +20,12 @@ def step():
 def turns(monkeypatch):
     """How long others were let go first, each time."""
     found: list[float] = []
-    monkeypatch.setattr(threads.time, "sleep", found.append)
+    monkeypatch.setattr("proxy.shell.resources.threads.time.sleep", found.append)
     return found
 
 
 async def test_a_thread_lets_other_requests_go_first_at_each_message(turns, monkeypatch):
-    monkeypatch.setattr(threads.UnderWay, "count", 2)
+    monkeypatch.setattr("proxy.shell.resources.UnderWay.count", 2)
     assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
     assert turns == [0, 0, 0]
 
@@ -67,11 +67,11 @@ def test_each_request_that_is_served_counts_once(tmp_path):
     counts: list[int] = []
 
     def note(_):
-        counts.append(threads.UnderWay.count)
+        counts.append(UnderWay.count)
 
-    before = threads.UnderWay.count
+    before = UnderWay.count
     with world(tmp_path, ScriptedModel([note]), [{}]) as built:
         built.ask(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
         built.ask(b"no JSON")
     assert counts == [before + 1]
-    assert threads.UnderWay.count == before
+    assert UnderWay.count == before

@@ -13,9 +13,7 @@ from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind
 from proxy.core.text import jsontext
-from proxy.shell.telemetry import Entry, Finished, Ledger, Line, Summary, Wanted
-from proxy.shell.telemetry import entries as module
-from proxy.shell.telemetry.entries import MAX_BYTES, outcome_of, packed, unpacked
+from proxy.shell.telemetry import Entry, Finished, Ledger, Line, Summary, Wanted, outcome_of, packed, unpacked
 
 BLOCKS = (
     MessageReport("system", "", 10, 10),
@@ -175,14 +173,14 @@ def test_a_long_or_unedited_request_goes_without_its_messages():
     blocks = [{**BLOCK, "artifacts": [made.randbytes(24).hex()]} for _ in range(2_000)]
     message = packed(entry(blocks, edits={"old_exchange": 1}), 1)
     assert message is not None
-    assert len(message) < MAX_BYTES
+    assert len(message) < 16_384
     found = unpacked(message)
     assert found is not None
     assert found.blocks is None
     unedited = packed(entry(blocks[:1]), 1)
     assert unedited is not None
     assert unpacked(unedited) == replace(entry(None), id=1)
-    assert packed(entry(problem=made.randbytes(MAX_BYTES).hex()), 1) is None
+    assert packed(entry(problem=made.randbytes(16_384).hex()), 1) is None
 
 
 def changed(**members):
@@ -203,7 +201,7 @@ def test_what_others_pack_is_unpacked():
         b"no entry",
         zlib.compress(b"no JSON"),
         zlib.compress(b"[" * 100_000),
-        zlib.compress(b" " * (module.MAX_UNPACKED_BYTES + 1) + b"{}"),
+        zlib.compress(b" " * (2**20 + 1) + b"{}"),
         changed(id=-1),
         changed(id=2**60),
         changed(ended=1e300),

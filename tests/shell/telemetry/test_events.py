@@ -10,8 +10,8 @@ from support.planners import Models
 from proxy.config import Settings
 from proxy.core.models import ModelProfile
 from proxy.shell.planning import Pipelines, Planner
-from proxy.shell.telemetry import recorder
-from proxy.shell.telemetry.recorder import MAX_RANGES, described_changes, edit_lines, ranges
+from proxy.shell.telemetry import described_changes, edit_lines
+from proxy.shell.telemetry.recorder import MAX_RANGES, ranges
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
@@ -73,7 +73,7 @@ async def test_a_change_of_the_request_itself_has_a_line_too():
 
 
 async def test_the_lines_of_one_plan_are_bounded_and_the_last_says_how_many_are_missing(monkeypatch):
-    monkeypatch.setattr(recorder, "MAX_EDIT_LINES", 1)
+    monkeypatch.setattr("proxy.shell.telemetry.recorder.MAX_EDIT_LINES", 1)
     plan = await planned(conversation(12))
     lines = list(edit_lines(plan))
     assert len(lines) == 2

@@ -10,9 +10,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import Finished, History, Ledger, RequestRecord, Unsent, Wanted
-from proxy.shell.telemetry import history as module
-from proxy.shell.telemetry.history import RETRY_SECONDS
+from proxy.shell.telemetry import RETRY_SECONDS, Finished, History, Ledger, RequestRecord, Unsent, Wanted
 
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
@@ -142,7 +140,7 @@ async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(star
 
 
 async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(start, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING", 50)
+    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_WAITING", 50)
     obstacle = tmp_path / "data"
     obstacle.write_text("no folder")
     one = start(obstacle / "decisions.db")
@@ -161,7 +159,7 @@ async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(
 
 @pytest.mark.parametrize("meanwhile", [10, 50, 60])
 async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(meanwhile, start, monkeypatch):
-    monkeypatch.setattr(module, "MAX_WAITING", 50)
+    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_WAITING", 50)
     one = start()
     for number in range(50):
         one.serve(str(number))
@@ -172,7 +170,7 @@ async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(meanwhile, s
                 one.serve(str(number))
             raise sqlite3.OperationalError("database is locked")
 
-        patched.setattr(module.Ledger, "add", fail)
+        patched.setattr("proxy.shell.telemetry.history.Ledger.add", fail)
         await one.history.write()
         assert len(one.history._waiting) == 50
         assert log[0]["dropped"] == meanwhile
@@ -201,7 +199,7 @@ async def test_a_file_removed_with_its_folder_is_reported_and_created_again(star
 
 
 async def test_what_is_remembered_without_a_file_is_bounded(start, monkeypatch):
-    monkeypatch.setattr(module, "MAX_DECISIONS", 3)
+    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_DECISIONS", 3)
     monkeypatch.setattr("proxy.shell.telemetry.ledger._TIDY_ROWS", 1)
     one = start(max_rows=0)
     for number in range(5):
@@ -228,8 +226,8 @@ async def test_of_two_requests_with_one_id_the_newer_is_found(start):
 
 
 def test_what_is_unsent_is_bounded_in_number_and_in_bytes(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNSENT", 5)
-    monkeypatch.setattr(module, "MAX_UNSENT_BYTES", 100)
+    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_UNSENT", 5)
+    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_UNSENT_BYTES", 100)
     unsent = Unsent()
     unsent.put(b"%d" % number for number in range(9))
     assert (len(unsent), unsent.take(2)) == (5, [b"4", b"5"])

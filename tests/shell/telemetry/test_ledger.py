@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.shell.telemetry import SLOT_SECONDS, Entry, Ledger, Wanted
-from proxy.shell.telemetry import ledger as module
 
 
 def entry(name, ended=1000.0, *, trouble=0, blocks=None, **members):
@@ -39,7 +38,7 @@ def test_pages_follow_one_another_without_gap_or_repetition(ledger):
 
 
 def test_rows_of_a_clock_that_was_ahead_count_as_the_oldest_once_it_is_right(monkeypatch):
-    monkeypatch.setattr(module, "_TIDY_ROWS", 1)
+    monkeypatch.setattr("proxy.shell.telemetry.ledger._TIDY_ROWS", 1)
     ledger = Ledger(None, 6, clock=lambda: 1_000.0)
     ledger.add([entry(f"ahead-{number}", 9_000.0 + number, conversation="old") for number in range(4)])
     ledger.add([entry(f"right-{number}", 1_000.0 + number, conversation="new") for number in range(4)])
@@ -210,13 +209,13 @@ def test_rows_are_bounded_in_number_and_their_sums_outlive_them(ledger):
 
 
 def test_rows_are_bounded_in_bytes(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MAX_MEMORY_BYTES", 50_000)
+    monkeypatch.setattr("proxy.shell.telemetry.ledger.MAX_MEMORY_BYTES", 50_000)
     ledger.add(entry(str(number), problem="x" * 2_000) for number in range(400))
     assert 0 < ledger.count(Wanted()) < 30
 
 
 def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr("proxy.shell.telemetry.ledger.MAX_BYTES", 1_000_000)
     ledger, path = Ledger(tmp_path / "decisions.db", 100_000), tmp_path / "decisions.db"
     for start in range(0, 4_000, 200):
         ledger.add(entry(str(number), number, problem="x" * 2_000) for number in range(start, start + 200))
@@ -227,7 +226,7 @@ def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeyp
 
 
 def test_sums_are_bounded_whatever_models_are_called(ledger, monkeypatch):
-    monkeypatch.setattr(module, "MAX_SLOTS", 50)
+    monkeypatch.setattr("proxy.shell.telemetry.ledger.MAX_SLOTS", 50)
     for start in range(0, 1_000, 200):
         ledger.add(entry(str(n), ended=n * SLOT_SECONDS, model=f"m{n}") for n in range(start, start + 200))
     assert len(ledger.slots(0, "slot", "model")) <= 250

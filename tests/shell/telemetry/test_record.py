@@ -15,8 +15,6 @@ from proxy.errors import UpstreamTimeout
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS
-from proxy.shell.telemetry.recorder import system_tokens
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))
@@ -111,7 +109,7 @@ async def test_no_content_is_in_any_line_or_header(recorder):
 
 async def test_the_name_of_a_model_is_bounded(recorder):
     log = await recorded(recorder, await planned_for(body(LONG, model="m" * 10_000)))
-    assert {len(line["model"]) for line in log if "model" in line} == {MAX_MODEL_CHARACTERS}
+    assert {len(line["model"]) for line in log if "model" in line} == {256}
 
 
 async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(recorder):
@@ -120,7 +118,7 @@ async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_convers
     first = await one.plan(CHAT_COMPLETIONS, b"owner", content)
     again = await one.plan(CHAT_COMPLETIONS, b"owner", content)
     warned = [line for line in await recorded(recorder, first) if line["event"] == "system_text_long"]
-    assert [(line["tokens"], line["log_level"]) for line in warned] == [(system_tokens(first), "warning")]
+    assert [(line["tokens"], line["log_level"]) for line in warned] == [(first.plan.blocks[0].tokens_after, "warning")]
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
 
 

@@ -42,7 +42,7 @@ def server(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(shared_decisions, "EXCHANGE_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.telemetry.shared_decisions.EXCHANGE_SECONDS", 0.05)
 
 
 class Clock:
@@ -209,7 +209,7 @@ async def test_a_batch_of_unknown_fate_is_stored_once(tmp_path, server):
 
 
 async def test_the_stream_is_bounded_in_number_and_in_age(tmp_path, server, monkeypatch):
-    monkeypatch.setattr(shared_decisions, "MAX_ENTRIES", 20)
+    monkeypatch.setattr("proxy.shell.telemetry.shared_decisions.MAX_ENTRIES", 20)
     one = Replica(tmp_path / "one", server)
     async with running(one):
         for _ in range(30):
@@ -225,7 +225,7 @@ async def test_the_stream_is_bounded_in_number_and_in_age(tmp_path, server, monk
 
 
 async def test_more_than_a_batch_is_published_and_imported_at_once(tmp_path, server, monkeypatch):
-    monkeypatch.setattr(shared_decisions, "BATCH", 7)
+    monkeypatch.setattr("proxy.shell.telemetry.shared_decisions.BATCH", 7)
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
         one.serve(*map(str, range(50)))

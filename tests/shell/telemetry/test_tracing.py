@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
 from proxy.config import SettingsError, load
-from proxy.config import settings as settings_module
 from proxy.core.overflow import AttemptKind, Cure, VerdictKind
 from proxy.errors import UpstreamTimeout
 from proxy.shell.telemetry import Recorder
@@ -158,7 +157,7 @@ def test_without_the_extra_the_start_says_what_to_install(monkeypatch):
         raise ModuleNotFoundError(name)
 
     for find in (missing, lambda name: None):
-        monkeypatch.setattr(settings_module, "find_spec", find)
+        monkeypatch.setattr("proxy.config.settings.find_spec", find)
         with pytest.raises(SettingsError, match=r"tracing\.enabled: needs the extra `otel`, .* says how$"):
             load(flags={"tracing": {"enabled": True}})
         assert load(flags={"tracing": {"enabled": False}}).tracing.enabled is False

@@ -16,10 +16,9 @@ from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.config import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.upstream import Outgoing, Upstream
+from proxy.shell.upstream import LOOP_HEADER, Outgoing, Upstream
 from proxy.shell.upstream import client as module
-from proxy.shell.upstream.client import LOOP_HEADER, end_to_end
-from proxy.shell.upstream.exchange import Exchange
+from proxy.shell.upstream.client import end_to_end
 
 SECRET = "sk-canary-5f1e"
 
@@ -496,7 +495,7 @@ async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon
 
 @pytest.mark.parametrize("what", ["more than a little", "nothing", "a reset"])
 async def test_what_is_left_of_a_body_is_not_read_for_long(what, monkeypatch):
-    monkeypatch.setattr(module, "_DRAIN_SECONDS", 0.01 if what == "nothing" else PATIENCE_SECONDS)
+    monkeypatch.setattr("proxy.shell.upstream.client._DRAIN_SECONDS", 0.01 if what == "nothing" else PATIENCE_SECONDS)
     closed = asyncio.Event()
 
     async def going_on(connection):
@@ -769,7 +768,7 @@ async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_co
 
 
 async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(monkeypatch):
-    monkeypatch.setattr(module, "_LOOK_UP_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.shell.upstream.client._LOOK_UP_SECONDS", 0.05)
     hangs = threading.Event()
 
     def hang():
@@ -970,7 +969,7 @@ async def test_every_error_of_the_client_library_becomes_one_of_ours(kind, metho
         raise _made(kind)
 
     monkeypatch.setattr(aiohttp.ClientSession, "_request", failing)
-    monkeypatch.setattr(Exchange, "run", failing)
+    monkeypatch.setattr("proxy.shell.upstream.exchange.Exchange.run", failing)
     async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamError) as caught:
             await upstream.send(method, b"/x", [], body)

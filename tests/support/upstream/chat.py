@@ -9,16 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.demo import incident
-from proxy.demo.model_server import (
-    FLAVOURS,
-    Completion,
-    InvalidRequest,
-    Load,
-    check_messages,
-    prompt_tokens,
-    tool_tokens,
-)
+from proxy.demo import FLAVOURS, Call, Completion, InvalidRequest, Load, check_messages, prompt_tokens, tool_tokens
+from proxy.demo import Reply as DemoReply
 from support.upstream.replies import ON_EVERY_API, Answer, Json, Refusal, Reply, Usage, as_json
 
 
@@ -86,11 +78,11 @@ class Chat:
         raise NotImplementedError(f"this API counts nothing, {tokens} tokens neither")
 
     def answered(self, body: Json, reply: Reply, usage: Usage | None, number: int) -> tuple[Answer, list[Json]]:
-        calls = tuple(incident.Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
+        calls = tuple(Call(call.name, dict(call.given)) for call in reply.calls)  # type: ignore[arg-type] # no text
         named = json.dumps([number, reply.text]).encode()
         prompt = usage.prompt if usage else 0
         room = _reply_limit(body) or 10**6
-        made = Completion.make(named, str(body.get("model")), incident.Reply(reply.text, calls), prompt, room)
+        made = Completion.make(named, str(body.get("model")), DemoReply(reply.text, calls), prompt, room)
         issued = [dict(made.message)]
         if not body.get("stream"):
             whole = made.whole()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from proxy.demo import model_server as embedded
+from proxy.demo import MESSAGE_TOKENS, REPLY_TOKENS, count
 from proxy.wire import Request
 from support.line_api import LINES, ended
 from support.upstream.replies import Answer, Json, Refusal, Reply, Usage
@@ -28,7 +28,7 @@ class Lines:
         return list(body["request"].conversation.messages)
 
     def count(self, body: Mapping[str, Any]) -> int:
-        return tokens_of(body["request"]) if "request" in body else embedded.count("".join(body[self.member]))
+        return tokens_of(body["request"]) if "request" in body else count("".join(body[self.member]))
 
     def tools(self, body: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         return [(name, None) for name in bytes(body["request"].members.get("offers", b"")).decode().split()]
@@ -82,9 +82,9 @@ def blind(sent: Any) -> Answer | None:
 def tokens_of(request: Request) -> int:
     """Of a whole prompt."""
     messages = request.conversation.messages
-    texts = sum(embedded.MESSAGE_TOKENS + embedded.count(message.text()) for message in messages)
-    tools = embedded.count(bytes(request.members.get("offers", b"")).decode())
-    return embedded.REPLY_TOKENS + tools + texts + IMAGE_TOKENS * sum(message.images for message in messages)
+    texts = sum(MESSAGE_TOKENS + count(message.text()) for message in messages)
+    tools = count(bytes(request.members.get("offers", b"")).decode())
+    return REPLY_TOKENS + tools + texts + IMAGE_TOKENS * sum(message.images for message in messages)
 
 
 def _too_long(sent: int, limit: int) -> str:

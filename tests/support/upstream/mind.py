@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from proxy.demo import Call, ChatMessage, Reply
-from proxy.demo.incident import last_user_text, newest_note, newest_results
+from proxy.demo import Call, ChatMessage, Reply, last_user_text, newest_note, newest_results
 
 MARK: Final = "Script step "
 _LINE: Final = re.compile(r"^\s*(?:(call|and)\s+([\w.-]+)\s+(\{.*\})|write\s+(\w+)\s+(\S.*?))\s*$", re.MULTILINE)

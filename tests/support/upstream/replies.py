@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.demo import model_server as embedded
+from proxy.demo import count
 
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
@@ -149,7 +149,7 @@ def tokens(value: object) -> int:
     """Tokens of all texts in it, really tokenised (o200k); a medium has a price, and what no model reads has none."""
     match value:
         case str():
-            return embedded.count(value)
+            return count(value)
         case {"type": kind} if kind in _MEDIA:
             return IMAGE_TOKENS
         case dict():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from proxy.demo.incident import Policy
-from proxy.demo.model_server import CREATED, FLAVOURS, MODEL
+from proxy.demo import CREATED, FLAVOURS, MODEL, Policy
 from support.upstream.mind import scripted
 from support.upstream.model import ScriptedModel
 from support.upstream.replies import Answer, Call, calls_of, next_reply, steps_done
