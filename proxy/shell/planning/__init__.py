@@ -10,7 +10,6 @@ from proxy.shell.planning.memory import (
     beginning_like,
 )
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.plan_inputs import Terms
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
 from proxy.shell.planning.planner import Planner
 
@@ -25,7 +24,6 @@ __all__ = [
     "Planner",
     "RefusedHistories",
     "Remembered",
-    "Terms",
     "beginning_like",
     "name_of_conversation",
     "share_kept",

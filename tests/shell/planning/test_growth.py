@@ -9,7 +9,7 @@ from support.planners import planner
 from support.work import bytecodes_of
 
 from proxy.core.notices import NOWHERE
-from proxy.shell.planning import Terms
+from proxy.core.overflow import Terms
 from proxy.wire import WIRES
 
 ITEMS = 40
