@@ -3,6 +3,20 @@
 // survive each change.
 "use strict";
 
+/** Why there was another send: the causes of the table of cures. */
+const CAUSES = {
+  silence: "no reply came",
+  reply: "the reply limit was too high",
+  prompt: "the prompt was too long",
+  bytes: "the body had too many bytes",
+  silent_cut: "the prompt was cut by the upstream",
+  media: "media were refused",
+  history: "the history was refused",
+  cut_results: "a cut result did not parse",
+  our_tool: "the proxy's own tool was refused",
+  edit: "an edit may have been refused",
+  no_words: "a long request got no reason",
+};
 const PAGE = 50;
 const MAX_ROWS = 1000;
 const OVERVIEW_MILLISECONDS = 10_000;
@@ -768,7 +782,7 @@ function factsOf(decision) {
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
-  if (decision.attempts > 1) fact("Second send", decision.attempt_kind.replaceAll("_", " "));
+  if (decision.attempts > 1) fact("Second send", `${CAUSES[decision.cause] ?? "refused"}: ${decision.attempt_kind.replaceAll("_", " ")}`);
   fact("Proxy time", decision.own_ms === undefined ? undefined : inTime(decision.own_ms));
   fact("First byte", decision.first_byte_ms === undefined ? undefined : inTime(decision.first_byte_ms));
   fact("Total", inTime(decision.total_ms));

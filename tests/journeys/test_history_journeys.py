@@ -29,7 +29,7 @@ def test_a_call_without_a_result_gets_one_after_the_refusal(build: Any) -> None:
     assert [message["role"] for message in found] == ["user", "assistant", "tool", "user"]
     assert (found[2]["tool_call_id"], "no result" in found[2]["content"]) == ("call_1", True)
     assert [found[0], found[1], found[3]] == ABORTED["messages"]
-    assert [line["attempt_kind"] for line in world.logged("history_healed")] == ["repaired"]
+    assert [line["cure"] for line in world.logged("history_healed")] == ["repaired"]
 
 
 def test_a_result_of_no_call_is_left_out_after_the_refusal(build: Any) -> None:

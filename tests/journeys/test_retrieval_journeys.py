@@ -585,7 +585,7 @@ def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None,
     _, refused, taken = (received.messages[-1]["content"] for received in world.upstream.sent)
     assert is_ours(taken)
     assert 400 < len(taken) < len(refused)
-    assert [line["attempt_kind"] for line in world.log("overflow_retried")] == ["emergency"]
+    assert [line["cure"] for line in world.log("overflow_retried")] == ["emergency"]
 
 
 @STREAMED

@@ -113,7 +113,7 @@ def test_reasoning_that_cannot_be_verified_is_left_out_after_the_refusal(build: 
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
     assert answer.headers["x-context-proxy-edits"] == "history_healed=1"
     assert sent(world) == [body_of(case), body_of(case, sealed=False)]
-    assert [line["attempt_kind"] for line in world.logged("history_healed")] == ["repaired"]
+    assert [line["cure"] for line in world.logged("history_healed")] == ["repaired"]
     assert SEAL not in json.dumps(world.logged("history_healed"))
 
 

@@ -73,7 +73,7 @@ async def test_a_refused_image_goes_up_as_text_unseen_and_is_remembered(
         assert parts_of(stage.model.bodies[0]) == parts_of(second)
     log = capsys.readouterr().out
     (refused,) = events(log, "media_refused")
-    assert (refused["attempt_kind"], refused["refused"]) == ("without_media", ["vision"])
+    assert (refused["cure"], refused["refused"]) == ("without_media", ["vision"])
     assert events(log, "media_refusal_learned")[0]["refused"] == ["vision"]
     routed = events(log, "media_routed")
     assert {(line["kind"], line["mime"], line["route"]) for line in routed} == {("image", "image/png", "description")}

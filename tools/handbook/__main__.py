@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tools.handbook import agents_page, api_page, dependencies, picture, reference, rooms, settings_page
+from tools.handbook import agents_page, api_page, dependencies, picture, reference, refusals_page, rooms, settings_page
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "config.example.yaml": reference.render,
@@ -16,6 +16,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/dependencies.md": dependencies.render,
     "docs/log.md": reference.render_log,
     "docs/metrics.md": reference.render_metrics,
+    "docs/refusals.md": refusals_page.render,
     "docs/rooms.md": rooms.render,
     "docs/settings.md": settings_page.render,
 }

@@ -12,7 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
-from proxy.core.models import Modality, Search, size_after_refusal
+from proxy.core.models import Modality, Search, facts, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
@@ -446,27 +446,53 @@ class Row(NamedTuple):
 
     cause: str
     """Its name in the log."""
+    words: str
+    """What it means, for people."""
     find: Callable[[Outcome, Situation], Sequence[Cure]]
     """Candidates of its cure; empty if it is not the reason."""
     kinds: tuple[AttemptKind, ...]
     """What it may send."""
     learned: tuple[str, ...] = ()
-    """What is remembered of the model if the cure is proven, or at once where a limit is stated: names of facts, or
-    their beginnings."""
+    """What is remembered of the model, at once where a refusal states it, else if the cure is proven: names of facts,
+    or their beginnings."""
 
 
 CURES: Final = (
-    Row("silence", _repeated, (AttemptKind.REPEATED,)),
-    Row("reply", _shorter_reply, (AttemptKind.SHORTER_REPLY,), ("window",)),
-    Row("prompt", _shorter_prompt, (AttemptKind.EMERGENCY,), ("window", "input", "chars", "search", "rate")),
-    Row("bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), ("bytes",)),
-    Row("silent_cut", _fitted, (AttemptKind.FITTED,), ("cut to",)),
-    Row("media", _without_media, (AttemptKind.WITHOUT_MEDIA,), ("refuses ", "results hold text")),
-    Row("history", _repaired, (AttemptKind.REPAIRED,), ("history",)),
-    Row("cut_results", _whole_results, (AttemptKind.ORIGINAL,), ("cut results are refused",)),
-    Row("our_tool", _without_tool, (AttemptKind.WITHOUT_TOOL,), ("our tool is refused",)),
-    Row("edit", _unedited, (AttemptKind.ORIGINAL,)),
-    Row("no_words", _shorter_guess, (AttemptKind.EMERGENCY,), ("search",)),
+    Row("silence", "no reply came", _repeated, (AttemptKind.REPEATED,)),
+    Row("reply", "the reply limit was too high", _shorter_reply, (AttemptKind.SHORTER_REPLY,), ("window",)),
+    Row(
+        "prompt",
+        "the prompt was too long",
+        _shorter_prompt,
+        (AttemptKind.EMERGENCY,),
+        ("window", "input", "chars", "search", facts.RATE),
+    ),
+    Row("bytes", "the body had too many bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), ("search",)),
+    Row("silent_cut", "the prompt was cut by the upstream", _fitted, (AttemptKind.FITTED,), (facts.CUT_TO,)),
+    Row(
+        "media",
+        "media were refused",
+        _without_media,
+        (AttemptKind.WITHOUT_MEDIA,),
+        (facts.REFUSES, facts.RESULTS_HOLD_TEXT),
+    ),
+    Row("history", "the history was refused", _repaired, (AttemptKind.REPAIRED,)),
+    Row(
+        "cut_results",
+        "a cut result did not parse",
+        _whole_results,
+        (AttemptKind.ORIGINAL,),
+        (facts.CUT_RESULTS_REFUSED,),
+    ),
+    Row(
+        "our_tool",
+        "the proxy's own tool was refused",
+        _without_tool,
+        (AttemptKind.WITHOUT_TOOL,),
+        (facts.REFUSES_OUR_TOOL,),
+    ),
+    Row("edit", "an edit may have been refused", _unedited, (AttemptKind.ORIGINAL,)),
+    Row("no_words", "a long request got no reason", _shorter_guess, (AttemptKind.EMERGENCY,), ("search",)),
 )
 """The reasons that a refusal can have, in the order in which they are recognised."""
 

@@ -149,6 +149,9 @@ class Line(TypedDict):
     """Left out: 1."""
     attempt_kind: NotRequired[str]
     """The kind of the last send; left out: `first`."""
+    cause: NotRequired[str]
+    """Why there was another send, the latest reason: a row of [the table of refusals](refusals.md); left out: there was
+    none."""
     retrieval_rounds: NotRequired[int]
     usage: NotRequired[Mapping[str, int]]
     """The sum over all rounds of a response, if there were several."""
@@ -197,6 +200,7 @@ class RequestRecord(Struct):
     """Whether it is counted among the running streams."""
     attempts: int = 1
     attempt_kind: str = AttemptKind.FIRST.value
+    cause: str = ""
     """The kind of the last send."""
     sent_bytes: int = 0
     """Size of the body that was sent upstream."""
@@ -249,7 +253,8 @@ class RequestRecord(Struct):
         self.attempts += 1
         if self.planned is not None and not planned.last_sent.conversation:  # a second plan continues no other
             planned.last_sent.conversation = self.planned.last_sent.conversation
-        self.attempt_kind, self.planned, self.warning = cure.kind.value, planned, _warning_of(planned)
+        self.attempt_kind, self.cause = cure.kind.value, cure.cause
+        self.planned, self.warning = planned, _warning_of(planned)
 
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""
@@ -371,7 +376,7 @@ class RequestRecord(Struct):
         if self.observed:
             line["mode"] = "observe"
         if self.attempts > 1:
-            line |= {"attempts": self.attempts, "attempt_kind": self.attempt_kind}
+            line |= {"attempts": self.attempts, "attempt_kind": self.attempt_kind, "cause": self.cause}
         if self.retrieval_rounds:
             line["retrieval_rounds"] = self.retrieval_rounds
         if self.usage:

@@ -4,7 +4,9 @@ import ast
 from pathlib import Path
 
 from proxy.core.conversation import Reason
+from proxy.core.overflow import CURES
 from proxy.shell.telemetry import recorder
+from tools.handbook import refusals_page
 from tools.handbook.reference import EVENTS
 
 ROOT = Path(__file__).parents[3]
@@ -42,3 +44,15 @@ def test_the_page_about_the_log_is_what_the_code_says():
     page = (ROOT / "docs" / "log.md").read_text()
     assert [line for line in page.splitlines() if line.startswith("|") and not line.endswith("|")] == []
     assert [reason.value for reason in Reason if f"| `{reason.value}` | " not in page] == []
+
+
+def test_the_page_of_refusals_describes_each_row_of_the_table_of_cures_and_nothing_else():
+    causes = [row.cause for row in CURES]
+    for described in (refusals_page.RECOGNISED, refusals_page.SENT):
+        assert list(described) == causes
+    assert {name for row in CURES for name in row.learned} == set(refusals_page.NAMES)
+
+
+def test_the_dashboard_says_each_cause_in_the_words_of_the_table():
+    script = (ROOT / "proxy" / "dashboard" / "dashboard.js").read_text()
+    assert [row.cause for row in CURES if f'  {row.cause}: "{row.words}",\n' not in script] == []

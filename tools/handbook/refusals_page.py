@@ -1,0 +1,79 @@
+"""Generates `docs/refusals.md` from the table of cures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.models import facts
+from proxy.core.overflow import CURES, MAX_SENDS, Row
+from proxy.shell.models.knowledge import STANDS_SECONDS
+
+HEAD: Final = f"""# Refusals
+
+What the proxy does when an upstream refuses a request. Written by `make docs/refusals.md` from the table of cures.
+
+The rows are tried from top to bottom. The client sees none of it: a request is sent {MAX_SENDS} times at most, never
+twice for one reason, and each time smaller than before, or asking for less. A second refusal that names another reason
+proves the first cure. `cause` and `cure` are the names in [the log](log.md).
+
+| cause | it means | recognised by | cure | what is sent | remembered |
+|---|---|---|---|---|---|
+"""
+RECOGNISED: Final = {
+    "silence": "a success without a reply, or a stream that breaks before its content, of a request near its window",
+    "reply": "*requested 32000 output tokens and your prompt contains 9000*: numbers that prove that the prompt fits",
+    "prompt": "*maximum context length is 8192 tokens*, *prompt is too long*, in ten languages, with numbers "
+    "or without; *Limit 6000, Requested 14000* of a rate that one request exceeds alone",
+    "bytes": "413, *Request Entity Too Large*, *request_too_large*, with the bytes that are allowed or without",
+    "silent_cut": "a success whose usage counts far less than was sent",
+    "media": "*does not support image input*, *image_url is not supported*, *images in tool results*",
+    "history": "*tool_use ids were found without tool_result blocks*, *Invalid signature in thinking block*",
+    "cut_results": "*not valid JSON* for a request with cut tool results that would also fit whole",
+    "our_tool": "a 400 or 422 about a member, or without a reason, of a request with the proxy's own tool",
+    "edit": "any other 400 or 422 of an edited request that would also fit as it came",
+    "no_words": "an error without a message, or a second success without a reply, of a request near its window",
+}
+"""Words of upstreams, by cause."""
+SENT: Final = {
+    "silence": "the same once more",
+    "reply": "the same with a lower reply limit",
+    "prompt": "a prompt under the limit; where none is stated, of the size that was accepted before, or six tenths",
+    "bytes": "a body under the limit; where none is stated, of the size that was accepted before, or half",
+    "silent_cut": "a prompt that the upstream reads whole",
+    "media": "these kinds of media as text",
+    "history": "results without calls left out, calls without results answered, sealed reasoning left out",
+    "cut_results": "the request as it came",
+    "our_tool": "the same without the tool",
+    "edit": "the request as it came",
+    "no_words": "a prompt of the size that was accepted before, or six tenths",
+}
+"""What the cure sends, by cause."""
+NAMES: Final = {
+    "window": "the window",
+    "input": "the most tokens of a prompt",
+    "chars": "its most characters",
+    "search": "what was refused and what was accepted",
+    facts.RATE: "the tokens per minute",
+    facts.CUT_TO: "the window to which it cuts",
+    facts.REFUSES: "the kinds of media",
+    facts.RESULTS_HOLD_TEXT: "that results hold no media",
+    facts.CUT_RESULTS_REFUSED: "that results stay whole",
+    facts.REFUSES_OUR_TOOL: "that the tool is refused",
+}
+"""What is remembered, by the names of facts."""
+
+
+def render() -> str:
+    """The page."""
+    return HEAD + "\n".join(map(_line, CURES)) + "\n"
+
+
+def _line(row: Row) -> str:
+    cures = ", ".join(f"`{kind.value}`" for kind in row.kinds)
+    kept = "; ".join(f"{NAMES[name]}, {_how_long(name)}" for name in row.learned) or "nothing of the model"
+    return f"| `{row.cause}` | {row.words} | {RECOGNISED[row.cause]} | {cures} | {SENT[row.cause]} | {kept} |"
+
+
+def _how_long(name: str) -> str:
+    hours = facts.until({name: {"": facts.Fact(1, 0.0)}}, STANDS_SECONDS) / 3600
+    return f"for {hours / 24:.0f} days" if hours > 24 else "for a day" if hours == 24 else f"for {hours:.0f} hours"
