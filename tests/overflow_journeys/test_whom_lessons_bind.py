@@ -16,26 +16,19 @@ from support.upstream.scenes import COMPLETION, JSON, accepting, saying
 SEARCH = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 5}]
 
 
-async def answer_to(stage: Stage, body: bytes, key: str, *scenes: Scene) -> Received:
-    stage.model.plays(*scenes)
+async def answer_to(stage: Stage, body: bytes, key: str, *scenes: Scene, ratio: float = 0) -> Received:
+    """By these scenes, or by an upstream that counts so many tokens for one of ours."""
+    if ratio:
+        stage.counts(ratio=ratio, reports=1.0)
+    else:
+        stage.model.plays(*scenes)
     return await stage.ask(body, authorization=f"Bearer {key}")
-
-
-def counting(ratio: float) -> Scene:
-    """An upstream that counts so many tokens for one of ours."""
-
-    async def scene(connection: Any, request: Any) -> None:
-        tokens = int(estimate(request.body) * ratio)
-        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        await saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode(), JSON)(connection, request)
-
-    return scene
 
 
 async def test_a_ratio_of_one_key_leaves_nothing_of_another_ones_prompt_out(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(40_000)) as stage:
         for _ in range(4):
-            await answer_to(stage, conversation(8_000), "one", counting(2.6))
+            await answer_to(stage, conversation(8_000), "one", ratio=2.6)
         await answer_to(stage, conversation(30_000), "two", accepting)
         assert estimate(stage.model.bodies[0]) > 29_000
         await answer_to(stage, conversation(30_000), "one", accepting)
@@ -46,16 +39,15 @@ async def test_a_ratio_that_two_keys_have_met_binds_a_third(tmp_path: Path) -> N
     async with staged(tmp_path, **window(40_000)) as stage:
         for key in ("one", "two"):
             for _ in range(3):
-                await answer_to(stage, conversation(8_000), key, counting(1.5))
+                await answer_to(stage, conversation(8_000), key, ratio=1.5)
         await answer_to(stage, conversation(30_000), "three", accepting)
         assert estimate(stage.model.bodies[0]) < 27_000
 
 
 async def test_clients_without_a_key_are_one_key(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(40_000)) as stage:
-        for ratio in (1.5, 1.5, 1.5):
-            stage.model.plays(counting(ratio))
-            await stage.ask(conversation(8_000))
+        stage.counts(ratio=1.5, reports=1.0)
+        await stage.attempts(*[conversation(8_000)] * 3)
         stage.model.plays(accepting)
         await stage.ask(conversation(30_000))
         assert estimate(stage.model.bodies[0]) < 27_000
@@ -84,7 +76,7 @@ async def test_a_ratio_leaves_nothing_out_of_what_fits_by_the_vocabulary_until_a
 ) -> None:
     async with staged(tmp_path, **window(10_000)) as stage:
         for _ in range(4):
-            await answer_to(stage, conversation(9_000, model="gpt-4o"), "one", counting(1.4))
+            await answer_to(stage, conversation(9_000, model="gpt-4o"), "one", ratio=1.4)
         body = conversation(11_000, model="gpt-4o")
         whole = len(json.loads(body)["messages"])
         await answer_to(stage, body, "one", saying(400, too_long(10_000, 13_000)), accepting)
@@ -145,7 +137,7 @@ async def test_a_silent_cut_of_one_key_cuts_no_prompt_of_another(tmp_path: Path)
 
     async with staged(tmp_path, defaults={"context_window": 40_000}) as stage:
         for _ in range(3):
-            await answer_to(stage, conversation(7_000), "one", counting(1.0))
+            await answer_to(stage, conversation(7_000), "one", ratio=1.0)
         await answer_to(stage, conversation(20_000), "one", cut(8_192), accepting)
         assert estimate(stage.model.bodies[1]) < 8_192
         await answer_to(stage, conversation(20_000), "two", accepting)
