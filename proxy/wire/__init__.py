@@ -1,6 +1,5 @@
 """Translates between bytes and the core's types. Pure, like the core."""
 
-from proxy.wire import compress_api, model_list, own_servers
 from proxy.wire.error_bodies import judge_answer, report_of
 from proxy.wire.model_list import (
     LARGEST_TOKENS,
@@ -54,15 +53,12 @@ __all__ = [
     "Tail",
     "Wire",
     "as_tokens",
-    "compress_api",
     "error_body",
     "error_in_body",
     "judge_answer",
     "like",
     "match_path",
     "modalities_from",
-    "model_list",
-    "own_servers",
     "repaired",
     "report_of",
     "strange_prefix",

@@ -284,13 +284,13 @@ def test_the_ratio_shown_is_the_one_that_the_plan_used(model, options, learned_a
     resolver = ModelResolver(settings)
     learning, profile = resolver.learning, resolver.profile(learned_as)
     counter = counter_for(profile.tokenizer, profile.model)
-    for _ in range(3):  # measured, and over 1 no refusal has confirmed it
+    for _ in range(3):
         learning.note_usage(learned_as, counter.name, 10_000, 12_000, "r")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "x"}], "options": options}).encode()
     explanation = asyncio.run(create_explainer(settings).explain(body))
     used = explanation.planned.inputs.budget.ratio
     assert explanation.described()["token_ratio"] == {"value": used, "from": "learned from usage"}
-    assert used == (1.0 if certain and counter.exact else 1.2)
+    assert used == 1.2
     out = io.StringIO()
     print_models(settings, learned_as, Console(file=out, width=200), as_json=False)
     assert f"{used:.2f}" in next(line for line in out.getvalue().splitlines() if "its tokens for one of ours" in line)

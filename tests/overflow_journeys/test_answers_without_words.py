@@ -10,6 +10,7 @@ import pytest
 from support.overflow_stage import Stage, staged
 from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
 from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, streaming
+from support.upstream.sockets import Connection, Request
 
 from proxy.shell.relay import HELD_BYTES
 
@@ -257,6 +258,13 @@ async def test_an_edited_request_that_is_refused_without_a_word_goes_up_as_it_ca
         stage.model.plays(saying(400, b""), saying(400, b"still no"))
         answer = await stage.ask(raw)
         assert (answer.status, answer.body, stage.model.bodies[1]) == (400, b"still no", raw)
+
+
+async def counting(connection: Connection, request: Request) -> None:
+    """A model server that takes everything, and counts as the estimate does."""
+    tokens = estimate(request.body)
+    usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+    await saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode())(connection, request)
 
 
 async def test_a_400_with_a_word_passes_after_one_send(tmp_path: Path) -> None:

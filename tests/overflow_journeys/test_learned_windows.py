@@ -10,18 +10,28 @@ import pytest
 from support.overflow_stage import Received, Stage, staged
 from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long
 from support.upstream import Scene
-from support.upstream.scenes import accepting, saying
+from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 WORDS = "the unit started and wrote its state, then it waited for the next message to arrive; "
 GPT = "gpt-4o"
 
 
-async def answer_to(stage: Stage, body: bytes, *scenes: Scene, limit: int = 0, key: str = "one") -> Received:
-    """By these scenes, or by an upstream with this limit, which counts as the estimate does and says so."""
-    if limit:
-        stage.counts(limit, reports=1.0)
-    else:
-        stage.model.plays(*scenes)
+def counting(limit: int) -> Scene:
+    """A model server with this window that counts as the estimate does and says so, in refusals and in usage."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = estimate(request.body)
+        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
+        reported = saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer)
+        await reported(connection, request)
+
+    return scene
+
+
+async def answer_to(stage: Stage, body: bytes, *scenes: Scene, key: str = "one") -> Received:
+    stage.model.plays(*scenes)
     return await stage.ask(body, authorization=f"Bearer {key}")
 
 
@@ -53,18 +63,18 @@ async def test_what_an_estimate_holds_for_too_long_goes_up_and_what_was_counted_
 async def test_an_estimate_that_the_upstream_has_confirmed_refuses(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(8_000)) as stage:
         rules = request_body("Go.", system=WORDS * 600)
-        assert (await answer_to(stage, rules, limit=8_000)).status == 400
+        assert (await answer_to(stage, rules, counting(8_000))).status == 400
         assert len(stage.model.bodies) == 1
         assert ((await answer_to(stage, rules)).status, stage.model.bodies) == (400, [])
 
 
 async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_that_it_grew(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        await answer_to(stage, conversation(15_000, model="m"), limit=4_096)
+        await answer_to(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
         rules = request_body("Go.", system=WORDS * 300)
         assert estimate(rules) > 4_096
-        assert (await answer_to(stage, rules, limit=128_000)).status == 200
-        await answer_to(stage, conversation(15_000, model="m"), limit=128_000)
+        assert (await answer_to(stage, rules, counting(128_000))).status == 200
+        await answer_to(stage, conversation(15_000, model="m"), counting(128_000))
         assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
 
 
@@ -75,18 +85,18 @@ async def test_a_learned_window_costs_no_further_send_and_the_prefix_stays(tmp_p
         await answer_to(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
         kept = set()
         for _ in range(70):
-            assert (await answer_to(stage, body, limit=6_000)).attempts == "1"
+            assert (await answer_to(stage, body, counting(6_000))).attempts == "1"
             kept.add(stage.model.bodies[0])
         assert len(kept) <= 2  # as the ratio of the estimate is adopted in finer steps while little was seen
 
 
 async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        assert (await answer_to(stage, conversation(24_000, model="m"), limit=20_000)).attempts == "2"
+        assert (await answer_to(stage, conversation(24_000, model="m"), *[counting(20_000)] * 2)).attempts == "2"
         second = raw_messages(stage.model.bodies[1])
         longer = json.loads(conversation(24_000, model="m"))
         longer["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
-        assert (await answer_to(stage, json.dumps(longer).encode(), limit=20_000)).attempts == "1"
+        assert (await answer_to(stage, json.dumps(longer).encode(), counting(20_000))).attempts == "1"
         assert raw_messages(stage.model.bodies[0])[: len(second)] == second
 
 
@@ -107,20 +117,19 @@ async def test_required_content_is_not_cut_further_than_the_true_limit_demands(t
         raw = json.dumps(body).encode()
         whole = estimate(raw)
         limit = whole - 2_000
-        assert (await answer_to(stage, raw, limit=limit)).status == 200
+        assert (await answer_to(stage, raw, *[counting(limit)] * 2)).status == 200
         assert 0.85 * limit < estimate(stage.model.bodies[1]) <= limit
 
 
 async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(20_000)) as stage:
         body = conversation(15_000, model="m")
-        await answer_to(stage, body, limit=12_000)
-        assert (await answer_to(stage, body, limit=12_000)).attempts == "1"
-        assert (await answer_to(stage, body, limit=20_000, key="two")).attempts == "1"
+        await answer_to(stage, body, *[counting(12_000)] * 2)
+        assert (await answer_to(stage, body, counting(12_000))).attempts == "1"
+        assert (await answer_to(stage, body, counting(20_000), key="two")).attempts == "1"
         assert estimate(stage.model.bodies[0]) > 12_000
-        assert (await answer_to(stage, body, limit=12_000, key="three")).attempts == "2"
-        await answer_to(stage, body, limit=12_000, key="four")
-        assert estimate(stage.model.bodies[0]) < 12_000, "two have met it"
+        assert (await answer_to(stage, body, *[counting(12_000)] * 2, key="three")).attempts == "2"
+        assert (await answer_to(stage, body, counting(20_000), key="four")).attempts == "1"
 
 
 @pytest.mark.parametrize("error", [{"code": "invalid_value"}, {"param": "messages[0].role"}, {}])

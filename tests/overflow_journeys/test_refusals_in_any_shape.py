@@ -70,12 +70,12 @@ def delivered(row: dict[str, Any], delivery: str) -> Scene:
 
 
 def most_tokens(row: dict[str, Any], refused_tokens: int) -> float:
-    """Maximum of the second send: 60 % of a limit stated in tokens, which are the upstream's own if the request has
-    fewer by the proxy's count; else of the refused size. That count is a little off from the one here."""
+    """Maximum of the second send: 85 % of a limit stated in tokens, which are the upstream's own if the request has
+    fewer by the proxy's count; else 60 % of the refused size. That count is a little off from the one here."""
     if row["unit"] != "tokens" or not row["limit"]:
         return 0.61 * refused_tokens
     for_the_prompt = row["limit"] - (row["completion_tokens"] or 0)
-    return 0.6 * row["limit"] * min(1.0, 1.01 * refused_tokens / for_the_prompt)
+    return 0.85 * row["limit"] * min(1.0, 1.01 * refused_tokens / for_the_prompt)
 
 
 @in_one_loop

@@ -91,7 +91,7 @@ async def test_what_was_learned_holds_for_that_model_alone_and_after_a_restart(t
         await stage.ask(other)
         assert stage.model.bodies == [other]
     learned = json.loads((tmp_path / "learned.json").read_bytes())
-    assert [list(known["blind"]["facts"]) for known in learned.values()] == [["refuses vision"]]
+    assert [[(key[0], key[2]) for key, _ in rows] for rows in learned.values()] == [[("blind", "refuses vision")]]
 
 
 async def test_only_the_kind_that_is_refused_becomes_text(tmp_path: Path) -> None:

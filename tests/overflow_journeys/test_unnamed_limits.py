@@ -3,97 +3,126 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.overflow_stage import Stage, staged
-from support.overflow_words import conversation, raw_messages, without_numbers
-from support.upstream import Json, Over
-from support.upstream.scenes import accepting, saying
+from support.overflow_words import conversation, estimate, raw_messages, without_numbers
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, EVENTS, STREAM, accepting, saying
+from support.upstream.sockets import Connection, Request
+
+
+@dataclass
+class Unnamed:
+    """A model server that does not name its limit, in tokens by the estimate."""
+
+    limit: int
+    refusal: bytes
+    """`{over}` in it is the excess."""
+    refused: list[int] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+    scale: float = 1.0
+    """Its tokens for one by the estimate."""
+    shrinks_over: float = math.inf
+    """A prompt of more tokens takes a third off the limit, once."""
+
+    async def __call__(self, connection: Connection, request: Request) -> None:
+        tokens = int(estimate(request.body) * self.scale)
+        if tokens > 1.05 * self.shrinks_over:
+            self.limit, self.shrinks_over = self.limit * 2 // 3, math.inf
+        (self.refused if tokens > self.limit else self.taken).append(tokens)
+        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+        taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
+        refusal = self.refusal.replace(b"{over}", str(tokens - self.limit).encode())
+        await (saying(400, refusal) if tokens > self.limit else taken)(connection, request)
+
+    async def turn(self, stage: Stage, tokens: int, **more: Any) -> tuple[int, str | None]:
+        """The status that the client sees, and the sends that it took."""
+        stage.model.plays(self, self)
+        answer = await stage.ask(conversation(tokens, exchanges=60, model="m", **more))
+        return answer.status, answer.attempts
+
 
 WEB_SEARCH = {"type": "web_search"}
 
 
-def sizes(stage: Stage, *, refused: bool = False) -> list[int]:
-    """The tokens of all that was taken, or refused."""
-    return [one.tokens for one in stage.model.sent if one.refused == refused]
+def limited(most_tokens: int, refused: Scene) -> Scene:
+    """A model server that takes so many tokens by the estimate."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        await (refused if estimate(request.body) > most_tokens else accepting)(connection, request)
+
+    return scene
 
 
-def exchange(turn: int, count: int = 1, size: int = 70) -> list[Json]:
-    """What an agent adds in a turn: calls and their results."""
-    ids, function = [f"c{turn}_{number}" for number in range(count)], {"name": "read_log", "arguments": "{}"}
-    calls = [{"id": one, "type": "function", "function": function} for one in ids]
-    text = " it waited and wrote; " * size
-    results = [{"role": "tool", "tool_call_id": one, "content": one + text} for one in ids]
-    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
-
-
-def growing(body: bytes, *added: list[Json]) -> list[bytes]:
-    """A request, and the next ones, each with more behind it."""
-    bodies, request = [body], json.loads(body)
-    for more in added:
-        request["messages"] += more
-        bodies.append(json.dumps(request).encode())
-    return bodies
-
-
-def long_run(*tokens: int, **more: Any) -> list[bytes]:
-    return [conversation(count, exchanges=60, model="m", **more) for count in tokens]
-
-
-EXCESS = b'{"error":"prompt too long; exceeded max context length by %O tokens (ref: a1b2)"}'
+EXCESS = b'{"error":"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)"}'
 SAYINGS = pytest.mark.parametrize("refusal", [without_numbers(), b""], ids=["words", "nothing"])
 
 
 @SAYINGS
 async def test_a_growing_session_meets_few_refusals_and_then_none(tmp_path: Path, refusal: bytes) -> None:
+    server = Unnamed(20_000, refusal)
+    body, attempts = json.loads(conversation(12_000, exchanges=30, model="m")), []
     async with staged(tmp_path) as stage:
-        stage.counts(20_000, refusal, reports=1.0)
-        turns = growing(conversation(12_000, exchanges=30, model="m"), *map(exchange, range(119)))
-        attempts = await stage.attempts(*turns)
-        assert stage.model.refusals <= 3, sizes(stage, refused=True)
-        assert attempts.count("1") >= len(attempts) - 3
-        assert max(sizes(stage)[-30:]) > 0.85 * 20_000, "and the limit is found nearly"
+        for turn in range(120):
+            stage.model.plays(server, server)
+            answer = await stage.ask(json.dumps(body).encode())
+            assert answer.status == 200
+            attempts.append(answer.attempts)
+            call = {"id": f"c{turn}", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+            result = {"role": "tool", "tool_call_id": f"c{turn}", "content": f"{turn}: " + "it waited and wrote; " * 70}
+            body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    assert len(server.refused) <= 3, server.refused
+    assert attempts.count("1") >= len(attempts) - 3
+    assert max(server.taken[-30:]) > 0.85 * server.limit, "and the limit is found nearly"
 
 
 @SAYINGS
 @pytest.mark.parametrize("limit", [17_000, 9_000, 4_000])
 async def test_a_session_that_is_already_long_converges(tmp_path: Path, refusal: bytes, limit: int) -> None:
+    server = Unnamed(limit, refusal)
     async with staged(tmp_path) as stage:
-        stage.counts(limit, refusal, reports=1.0)
-        *first, _, _, _, _, _, _ = turns = long_run(*range(40_000, 41_200, 100))
-        failed = [answer.status for answer in [await stage.ask(body) for body in first] if answer.status != 200]
-        assert len(failed) <= 2, failed
-        assert await stage.attempts(*turns[-6:]) == ["1"] * 6
-        assert stage.model.refusals <= 6, sizes(stage, refused=True)
+        seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
+    failed = [status for status, _ in seen if status != 200]
+    assert len(failed) <= 2, seen
+    assert seen[-6:] == [(200, "1")] * 6
+    assert len(server.refused) <= 6, server.refused
 
 
 @pytest.mark.parametrize("limit", [36_000, 17_000, 9_000])
 async def test_a_refusal_that_states_only_its_excess_is_met_once(tmp_path: Path, limit: int) -> None:
+    server = Unnamed(limit, EXCESS)
     async with staged(tmp_path) as stage:
-        stage.counts(limit, EXCESS, reports=1.0)
-        assert await stage.attempts(*long_run(*range(40_000, 41_200, 100))) == ["2"] + ["1"] * 11
-        assert max(sizes(stage)) > limit / 3
+        seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
+    assert seen == [(200, "2")] + [(200, "1")] * 11
+    assert max(server.taken) > limit / 3
 
 
 @pytest.mark.parametrize("scale", [0.7, 1.0, 1.2])
 async def test_an_excess_over_most_of_the_prompt_is_met_however_tokens_are_estimated(
     tmp_path: Path, scale: float
 ) -> None:
+    server = Unnamed(6_000, EXCESS, scale=scale)
     async with staged(tmp_path) as stage:
-        stage.counts(6_000, EXCESS, ratio=scale, reports=1.0)
-        assert await stage.attempts(*long_run(60_000)) == ["2"]
+        assert await server.turn(stage, 60_000) == (200, "2")
 
 
 @SAYINGS
 async def test_the_second_send_is_what_the_next_turn_continues_from(tmp_path: Path, refusal: bytes) -> None:
-    more = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+    server = Unnamed(30_000, refusal)
     async with staged(tmp_path) as stage:
-        stage.counts(30_000, refusal, reports=1.0)
-        assert await stage.attempts(*growing(*long_run(50_000), more)) == ["2", "1"]
-        _, second, third = map(raw_messages, stage.model.bodies)
-        assert third[: len(second)] == second
+        body, sent = json.loads(conversation(50_000, exchanges=60, model="m")), list[list[bytes]]()
+        for _ in range(2):
+            stage.model.plays(server, server)
+            assert (await stage.ask(json.dumps(body).encode())).status == 200
+            sent.append(raw_messages(stage.model.bodies[-1]))
+            body["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+    assert sent[1][: len(sent[0])] == sent[0]
+    assert (len(server.refused), len(server.taken)) == (1, 2)
 
 
 @pytest.mark.parametrize("limit", [20_000, 40_000])
@@ -103,47 +132,64 @@ async def test_no_turn_of_a_growing_conversation_ends_in_a_refusal(
     tmp_path: Path, limit: int, size: int, burst: int
 ) -> None:
     """However much comes in one turn: what was accepted before is accepted again."""
-    added = (exchange(turn, burst if burst and turn % 7 == 5 else 1, size) for turn in range(19))
+    server = Unnamed(limit, without_numbers())
+    body, sends = json.loads(conversation(3_000, exchanges=8, model="m")), 0
     async with staged(tmp_path) as stage:
-        stage.counts(limit, without_numbers(), reports=1.0)
-        await stage.attempts(*growing(conversation(3_000, exchanges=8, model="m"), *added))
-        assert len(stage.model.sent) <= 20 + 5, sizes(stage, refused=True)
+        for turn in range(20):
+            stage.model.plays(server, server)
+            assert (await stage.ask(json.dumps(body).encode())).status == 200, (turn, server.refused, server.taken)
+            sends += len(stage.model.bodies)
+            ids = [f"c{turn}_{number}" for number in range(burst if burst and turn % 7 == 5 else 1)]
+            function = {"name": "read_log", "arguments": "{}"}
+            calls = [{"id": one, "type": "function", "function": function} for one in ids]
+            text = " it waited and wrote; " * size
+            results = [{"role": "tool", "tool_call_id": one, "content": one + text} for one in ids]
+            body["messages"] += [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+    assert sends <= 20 + 5, server.refused
 
 
 async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(tmp_path: Path) -> None:
+    server = Unnamed(40_000, without_numbers())
     async with staged(tmp_path) as stage:
-        stage.counts(40_000, without_numbers(), reports=1.0)
-        turns = long_run(39_200, 40_400, *range(40_400, 42_200, 300))
-        assert await stage.attempts(*turns) == ["1", "2"] + ["1"] * 6
+        assert await server.turn(stage, 39_200) == (200, "1")
+        assert await server.turn(stage, 40_400) == (200, "2")
+        assert [await server.turn(stage, 40_400 + 300 * number) for number in range(6)] == [(200, "1")] * 6
 
 
-@pytest.mark.parametrize("arrives", ["body", "first event"])
-async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(tmp_path: Path, arrives: str) -> None:
+@pytest.mark.parametrize("refusal", [without_numbers(), b"data: " + without_numbers() + b"\n\n"], ids=["400", "event"])
+async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(tmp_path: Path, refusal: bytes) -> None:
     """Codex offers `web_search` with each request: what was refused is the prompt that was sent."""
+    attempts = []
     async with staged(tmp_path) as stage:
-        stage.counts()
-        words = json.loads(without_numbers())["error"]["message"]
-        code = {"code": "context_length_exceeded"}
-        stage.model.rules = [Over("prompt", 22_000, words, arrives=arrives, members=code)]
-        attempts = await stage.attempts(*long_run(*range(18_000, 48_000, 2_500), stream=True, tools=[WEB_SEARCH]))
-        assert attempts.count("2") <= 2, attempts
+        for turn in range(12):
+            body = conversation(18_000 + 2_500 * turn, exchanges=60, model="m", stream=True, tools=[WEB_SEARCH])
+            refused = saying(200, refusal, EVENTS) if refusal.startswith(b"data") else saying(400, refusal)
+            stage.model.plays(*[limited(22_000, refused)] * 2)
+            answer = await stage.ask(body)
+            assert (answer.status, answer.body) == (200, STREAM)
+            attempts.append(answer.attempts)
+    assert attempts.count("2") <= 2, attempts
 
 
 async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(tmp_path: Path) -> None:
     """Nothing is learned from a whole answer, but a second send is never larger than what was refused before."""
     async with staged(tmp_path) as stage:
-        stage.counts(22_000, without_numbers())
-        await stage.attempts(*long_run(*range(18_000, 90_000, 6_000), tools=[WEB_SEARCH]))
+        for turn in range(12):
+            body = conversation(18_000 + 6_000 * turn, exchanges=60, model="m", tools=[WEB_SEARCH])
+            stage.model.plays(*[limited(22_000, saying(400, without_numbers()))] * 2)
+            assert (await stage.ask(body)).status == 200
 
 
 async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(tmp_path: Path) -> None:
     """Prompt and reply together may be too much, so less of each is asked for, and what was asked for is known."""
     async with staged(tmp_path) as stage:
-        stage.counts(7_500, without_numbers())
-        (body,) = long_run(14_000, tools=[WEB_SEARCH], max_tokens=20_000)
-        statuses = [(await stage.ask(body)).status for _ in range(3)]
-        assert statuses in ([200] * 3, [400, 200, 200])
-        assert json.loads(stage.model.bodies[-1])["max_tokens"] < 7_500
+        statuses = []
+        for _ in range(3):
+            stage.model.plays(*[limited(7_500, saying(400, without_numbers()))] * 2)
+            body = conversation(14_000, exchanges=60, model="m", tools=[WEB_SEARCH], max_tokens=20_000)
+            statuses.append((await stage.ask(body)).status)
+    assert statuses in ([200] * 3, [400, 200, 200])
+    assert all(json.loads(sent)["max_tokens"] < 7_500 for sent in stage.model.bodies[1::2])
 
 
 async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path) -> None:
@@ -154,17 +200,23 @@ async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path
         text = [{"role": "system", "content": "Answer."}, {"role": "user", "content": words * words_of}]
         return json.dumps({"model": "m", "messages": text}).encode()
 
+    server = Unnamed(6_000, without_numbers())
     async with staged(tmp_path) as stage:
-        stage.counts(6_000, without_numbers(), reports=1.0)
-        attempts = await stage.attempts(*map(request_body, range(420, 434)))
-        assert attempts.count("2") <= 3
-        assert attempts[-8:] == ["1"] * 8
+        attempts = []
+        for number in range(14):
+            stage.model.plays(server, server)
+            answer = await stage.ask(request_body(420 + number))
+            assert answer.status == 200
+            attempts.append(answer.attempts)
+    assert attempts.count("2") <= 3
+    assert attempts[-8:] == ["1"] * 8
 
 
 async def test_a_second_key_is_not_bound_by_the_search_of_the_first(tmp_path: Path) -> None:
+    server = Unnamed(20_000, without_numbers())
     async with staged(tmp_path) as stage:
-        stage.counts(20_000, without_numbers(), reports=1.0)
-        (body,) = long_run(30_000)
+        body = conversation(30_000, exchanges=60, model="m")
+        stage.model.plays(server, server)
         await stage.ask(body, authorization="Bearer one")
         stage.model.plays(accepting)
         await stage.ask(body, authorization="Bearer two")

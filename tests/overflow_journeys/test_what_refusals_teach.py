@@ -12,6 +12,7 @@ from support.overflow_stage import Stage, serving, staged
 from support.overflow_words import conversation, estimate, openai_error, too_long, without_numbers
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 WINDOW = {"defaults": {"context_window": 20_000}}
 """The assumed window of every model, which refusals correct."""
@@ -39,10 +40,9 @@ async def test_what_is_learned_of_one_model_does_not_touch_another(tmp_path: Pat
         assert estimate(stage.model.bodies[0]) > 12_000
 
 
-async def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_path: Path) -> None:
+async def test_a_limit_under_half_of_what_was_believed_teaches_at_once(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
         refusal = saying(400, too_long(6_000, 15_000))
-        assert await sends_needed(stage, refusal, accepting) == "2"
         assert await sends_needed(stage, refusal, accepting) == "2"
         assert estimate(stage.model.bodies[0]) > 12_000
         assert await sends_needed(stage, accepting) == "1"
@@ -54,10 +54,15 @@ async def test_after_one_exact_refusal_of_an_unknown_model_the_next_turns_fit_at
 ) -> None:
     """The upstream counts a third more than the proxy does, and its window is a fraction of the default."""
     async with staged(tmp_path) as stage:
-        stage.counts(12_000, ratio=4 / 3)
-        turns = [conversation(10_000, exchanges=exchanges, model="m") for exchanges in (20, 21, 22, 23)]
-        assert await stage.attempts(*turns) == ["2", "1", "1", "1"]
-        assert all(estimate(body) > 5_000 for body in stage.model.bodies[2:]), "no more is left out than has to be"
+        stage.model.plays(counted_by(12_000, 4 / 3), counted_by(12_000, 4 / 3))
+        assert (await stage.ask(conversation(10_000, exchanges=20, model="m"))).attempts == "2"
+        kept: list[bytes] = []
+        for exchanges in (21, 22, 23):
+            stage.model.plays(counted_by(12_000, 4 / 3))
+            answer = await stage.ask(conversation(10_000, exchanges=exchanges, model="m"))
+            assert (answer.status, answer.attempts) == (200, "1")
+            kept.append(stage.model.bodies[0])
+        assert all(estimate(body) > 5_000 for body in kept), "and no more is left out than has to be"
 
 
 ROWS = load(Path(__file__).parents[1] / "wire" / "unseen_variants.jsonl")
@@ -130,22 +135,45 @@ ABOUT_A_REFUSAL = ["", OPENAI.format(140_013, 131_072), OPENAI.format(14_444, 12
 async def test_twelve_turns_past_a_limit_meet_one_refusal_whatever_the_conversation_is_about(
     tmp_path: Path, words: str, about: str
 ) -> None:
-    turns = [conversation(9_000 + 600 * turn, exchanges=20, model="m") for turn in range(12)]
+    refused = 0
+
+    async def scene(connection: Connection, request: Request) -> None:
+        nonlocal refused
+        tokens = estimate(request.body)
+        refused += tokens > 12_000
+        reported = saying(400, openai_error(words.format(tokens, 12_000))) if tokens > 12_000 else accepting
+        await reported(connection, request)
+
     async with staged(tmp_path) as stage:
-        stage.counts(12_000, words.format("{seen}", "{limit}"))
-        await stage.attempts(*(body.replace(b"what broke.", about.encode()) for body in turns))
-        assert (stage.model.refusals, len(stage.model.sent)) == (1, 13)
+        sends = 0
+        for turn in range(12):
+            stage.model.plays(scene, scene)
+            body = conversation(9_000 + 600 * turn, exchanges=20, model="m").replace(b"what broke.", about.encode())
+            assert (await stage.ask(body)).status == 200
+            sends += len(stage.model.bodies)
+        assert (refused, sends) == (1, 13)
 
 
 async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_its_refusal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with staged(tmp_path, log={"format": "json"}) as stage:
-        stage.counts(8_000, ratio=1.5)
-        turns = [conversation(6_500, exchanges=exchanges, model="gpt-4o") for exchanges in (20, 21, 22)]
-        assert await stage.attempts(*turns) == ["2", "1", "1"]
+        for exchanges, attempts in ((20, "2"), (21, "1"), (22, "1")):
+            stage.model.plays(*[counted_by(8_000, 1.5)] * int(attempts))
+            answer = await stage.ask(conversation(6_500, exchanges=exchanges, model="gpt-4o"))
+            assert (answer.status, answer.attempts) == (200, attempts)
     learned = [line for line in capfd.readouterr().out.splitlines() if "ratio_learned" in line]
     assert len(learned) == 1
+
+
+def counted_by(limit: int, ratio: float) -> Scene:
+    """A model server with that window, which counts so many tokens for one of ours."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = int(estimate(request.body) * ratio)
+        await (saying(400, too_long(limit, tokens)) if tokens > limit else accepting)(connection, request)
+
+    return scene
 
 
 async def test_a_limit_quoted_in_the_request_itself_heals_it_and_teaches_nothing(tmp_path: Path) -> None:
@@ -249,10 +277,20 @@ IN_OTHER_WORDS: dict[str, tuple[int, str]] = {
 async def test_a_growing_session_is_refused_once_whatever_the_words(tmp_path: Path, words: str) -> None:
     """Nobody has sent these: words of the same kinds as those that are known, and of languages that are not."""
     status, refusal = IN_OTHER_WORDS[words]
+    limit, attempts = 20_000, []
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = estimate(request.body)
+        refused = saying(status, refusal.replace("%P", str(tokens)).replace("%L", str(limit)).encode())
+        await (refused if tokens > limit else accepting)(connection, request)
+
     async with staged(tmp_path) as stage:
-        stage.counts(20_000, refusal.encode(), status=status)
-        turns = [conversation(24_000 + 1_000 * turn, model="m", exchanges=60) for turn in range(8)]
-        assert await stage.attempts(*turns) == ["2"] + ["1"] * 7
+        for turn in range(8):
+            stage.model.plays(scene, scene)
+            answer = await stage.ask(conversation(24_000 + 1_000 * turn, model="m", exchanges=60))
+            assert answer.status == 200
+            attempts.append(answer.attempts)
+    assert attempts == ["2"] + ["1"] * 7
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
-import math
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,8 @@ import uvicorn
 
 from proxy.app import create_app
 from proxy.config import Settings
-from support.overflow_words import estimate
 from support.serving import PromptServer
-from support.upstream import Answer, Over, ScriptedModel, Sent, SocketServer, as_json
+from support.upstream import ScriptedModel, Sent, SocketServer, as_json
 from support.upstream.scenes import JSON
 from support.waiting import PATIENCE_SECONDS
 
@@ -59,36 +56,6 @@ class Stage:
     url: str
     client: aiohttp.ClientSession
     settings: Settings
-
-    def counts(
-        self,
-        limit: float = math.inf,
-        words: str | bytes = "openai",
-        *,
-        ratio: float = 1.0,
-        status: int = 400,
-        reports: float | None = None,
-        by: Callable[[bytes], float] = estimate,
-    ) -> None:
-        """From now on the upstream counts so many tokens for one by the estimate, and refuses what is over its limit.
-
-        `words`: as in `Over`, or a whole body, with `%P` and `%L` for prompt and limit, `%O` for what is over."""
-        self.model.plays()
-        self.model.counts, self.model.reports = lambda _, body: int(by(body) * ratio), reports
-
-        def rule(sent: Sent) -> Answer | None:
-            assert isinstance(words, bytes)
-            figures = {b"%P": sent.tokens, b"%L": limit, b"%O": sent.tokens - limit}
-            said = functools.reduce(lambda body, one: body.replace(one[0], b"%d" % one[1]), figures.items(), words)
-            return Answer(status, said, refuses=True) if sent.tokens > limit else None
-
-        self.model.rules = [rule if isinstance(words, bytes) else Over("prompt", limit, words, status)]
-
-    async def attempts(self, *bodies: bytes, **headers: str) -> list[str | None]:
-        """The sends that each of these requests took, which are answered."""
-        answers = [await self.ask(body, **headers) for body in bodies]
-        assert [answer.status for answer in answers] == [200] * len(bodies), [answer.body for answer in answers]
-        return [answer.attempts for answer in answers]
 
     async def ask(self, body: bytes, **headers: str) -> Received:
         """Send a chat request and take the whole of its answer."""

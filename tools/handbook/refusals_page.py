@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.models import facts
+from proxy.core.models import Lesson, facts
 from proxy.core.overflow import CURES, MAX_SENDS, Row
-from proxy.shell.models.knowledge import STANDS_SECONDS
 
 HEAD: Final = f"""# Refusals
 
@@ -49,10 +48,10 @@ SENT: Final = {
 }
 """What the cure sends, by cause."""
 NAMES: Final = {
-    "window": "the window",
-    "input": "the most tokens of a prompt",
-    "chars": "its most characters",
-    "search": "what was refused and what was accepted",
+    facts.WINDOW: "the window",
+    facts.INPUT: "the most tokens of a prompt",
+    facts.CHARS: "its most characters",
+    facts.SEARCH: "what was refused and what was accepted",
     facts.RATE: "the tokens per minute",
     facts.CUT_TO: "the window to which it cuts",
     facts.REFUSES: "the kinds of media",
@@ -60,7 +59,7 @@ NAMES: Final = {
     facts.CUT_RESULTS_REFUSED: "that results stay whole",
     facts.REFUSES_OUR_TOOL: "that the tool is refused",
 }
-"""What is remembered, by the names of facts."""
+"""What is remembered, by the names of lessons."""
 
 
 def render() -> str:
@@ -75,5 +74,5 @@ def _line(row: Row) -> str:
 
 
 def _how_long(name: str) -> str:
-    hours = facts.until({name: {"": facts.Fact(1, 0.0)}}, STANDS_SECONDS) / 3600
-    return f"for {hours / 24:.0f} days" if hours > 24 else "for a day" if hours == 24 else f"for {hours:.0f} hours"
+    days = facts.lapses_at(name, Lesson(1, 0.0)) / facts.DAY
+    return "for a day" if days == 1 else f"for {days:.0f} days"

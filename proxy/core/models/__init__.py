@@ -1,7 +1,7 @@
 """Knowledge about models, their names and providers, and about the tools that agents have."""
 
 from proxy.core.models import facts
-from proxy.core.models.facts import Fact, Facts, Search, size_after_refusal
+from proxy.core.models.facts import Key, Lesson, Lessons, Rows, Search, size_after_refusal
 from proxy.core.models.names import (
     has_open_weights,
     is_uninformative,
@@ -34,10 +34,12 @@ __all__ = [
     "LIFTED",
     "AgentFileAccess",
     "Certainty",
-    "Fact",
-    "Facts",
+    "Key",
+    "Lesson",
+    "Lessons",
     "Modality",
     "ModelProfile",
+    "Rows",
     "Search",
     "ToolImages",
     "facts",

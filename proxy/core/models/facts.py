@@ -1,22 +1,34 @@
-"""Facts learned about a model, the tenants they bind, and the search for a limit that no refusal names.
+"""Lessons about the models of one upstream, the tenants they bind, and the search for a limit that no refusal names.
 
-Rule: what one tenant has met binds that tenant; it binds all others once a second tenant has met it, or the server
-itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same. An unnamed limit
-lies between what was accepted and what was refused: what was refused is never sent again. Only first sends search: what
+Rule: a lesson is a row. It binds the tenant that has met it, and everybody if the server itself said it; the newest
+wins, so that any order of merging gives the same; it lapses a day after it was last met if a refusal before the first
+byte would show it again, otherwise after 30. What has lapsed is where the next search begins. An unnamed limit lies
+between what was accepted and what was refused: what was refused is never sent again. Only first sends search: what
 follows a refusal has the size of what was accepted before, or else six tenths of what was refused. Only a prompt that
 comes near the guess raises it, so that running conversations are seldom cut again.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
+WINDOW: Final = "window"
+"""The tokens of prompt and reply together, as a refusal has stated them."""
+INPUT: Final = "input"
+"""The tokens of the prompt alone."""
+CHARS: Final = "chars"
+"""The characters of the prompt."""
+LATE: Final = "window, stated late"
+"""Like `WINDOW`, stated after content had begun."""
+SEARCH: Final = "search"
+"""The `Search` for a limit that no refusal has named: in tokens, or in bytes for all models."""
 CUT_TO: Final = "cut to"
 """The window to which the upstream silently cut a prompt, in tokens."""
+STATED: Final = "stated"
+"""The window that the server itself stated: older and smaller limits in tokens no longer hold."""
 TAKEN: Final = "taken"
 """The tokens of a prompt that was accepted although far larger than the window, which was a guess."""
 RESULTS_HOLD_TEXT: Final = "results hold text"
@@ -33,135 +45,20 @@ RATE_OF_PROMPTS: Final = "rate of prompts"
 """The tokens per minute where its reply limit does not count."""
 RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
-CONFIRMED: Final = "confirmed "
-"""Followed by a counter: the same, as far as a refusal has confirmed it."""
 AT_MOST: Final = "at most "
 """Followed by the name of any other limit that a refusal has stated."""
-IMAGE: Final = "image "
-"""Followed by an `image_key`: the tokens of such an image."""
 
 THE_SERVER: Final = "*"
-"""In place of a tenant: what the server itself reports needs no confirmation."""
-MAX_TENANTS: Final = 64
-"""Remembered for one fact; the oldest go first."""
-MAX_NAMES: Final = 128
-"""Facts about one model: image sizes, mostly; those renewed longest ago go first."""
-_COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
-_LIFETIMES: Final = {RATE: 4 * 3600.0, RATE_OF_PROMPTS: 4 * 3600.0, CUT_RESULTS_REFUSED: 24 * 3600.0}
-"""Seconds, where they are fewer than for the rest: a rate rises as soon as the account is upgraded, and trying
-again costs one refusal that the client does not see."""
-_AT_MOST: Final = frozenset({CUT_TO, RATE, RATE_OF_PROMPTS})
-"""Facts of which a smaller value is the stronger claim."""
-
-
-class Fact(Struct, frozen=True, array_like=True):
-    """A value met by one tenant."""
-
-    value: Annotated[float, Meta(ge=0, le=2**31)]
-    """0: it was refuted."""
-    at: float
-    """Unix time."""
-    stated: float = 0
-    """Stated by other sources at that time; 0: nothing."""
-
-
-Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
-"""Facts by name and tenant."""
-
-
-def binding(facts: Facts, name: str, by: str | None) -> Fact | None:
-    """The fact that binds this tenant: its own, or the strongest claim in which two agree. `by` None: the newest of
-    all, to show to people.
-
-    >>> of = {"a": Fact(1.1, 5), "b": Fact(1.3, 6), "c": Fact(1.2, 7)}
-    >>> [found and found.value for found in (binding({"ratio ": of}, "ratio ", by) for by in ("a", "new", None))]
-    [1.1, 1.2, 1.2]
-    >>> binding({"cut to": {"a": Fact(4096, 5)}}, "cut to", "new")
-    """
-    of = facts.get(name)
-    if not of:
-        return None
-    if by is not None and (own := of.get(by)) is not None:
-        return own if own.value else None
-    standing = [fact for fact in of.values() if fact.value]
-    if by is None:
-        return max(standing, key=lambda fact: fact.at, default=None)
-    if (stated := of.get(THE_SERVER)) is not None and stated.value:
-        return stated
-    claims = sorted(standing, key=lambda fact: (fact.value, fact.at), reverse=name not in _AT_MOST)
-    return claims[1] if len(claims) > 1 else None
-
-
-def values(facts: Facts, kind: str, by: str | None) -> dict[str, float]:
-    """The facts of one kind that bind this tenant, by the rest of their names."""
-    found = {name: binding(facts, name, by) for name in facts if name.startswith(kind)}
-    return {name.removeprefix(kind): fact.value for name, fact in found.items() if fact is not None}
-
-
-def has_lessons_of(facts: Facts, by: str) -> bool:
-    """Whether a tenant has met anything that its profile of the model contains, which ratios are not."""
-    return any(by in of for name, of in facts.items() if not name.startswith((RATIO, CONFIRMED)))
-
-
-def with_values(facts: Facts, by: str, new: Mapping[str, float], now: float, stated: float = 0) -> Facts:
-    """Add what a tenant has just met: newer than its earlier lessons, whatever the clock of that host says."""
-    found: dict[str, Mapping[str, Fact]] = {}
-    for name, value in new.items():
-        before = facts.get(name, {}).get(by)
-        found[name] = {by: Fact(value, now if before is None else max(now, before.at + 0.001), stated)}
-    return joined(facts, found)
-
-
-def refuted(facts: Facts, name: str, is_wrong: Iterable[str], now: float) -> Facts:
-    """The facts with this one refuted for these tenants."""
-    for by in is_wrong:
-        facts = with_values(facts, by, {name: 0}, now)
-    return facts
-
-
-def standing(facts: Facts, now: float, seconds: float) -> Facts:
-    """Facts that are not too old; the clocks of two hosts may differ. Counts stay: each response compares them."""
-    kept = {
-        name: {by: fact for by, fact in of.items() if abs(now - fact.at) < _lifetime(name, seconds)}
-        for name, of in facts.items()
-    }
-    return facts if kept == facts else {name: of for name, of in kept.items() if of}
-
-
-def until(facts: Facts, seconds: float) -> float:
-    """The Unix time at which the first of them is too old."""
-    ends = (fact.at + _lifetime(name, seconds) for name, of in facts.items() for fact in of.values())
-    return min(ends, default=math.inf)
-
-
-def _lifetime(name: str, seconds: float) -> float:
-    return math.inf if name.startswith(_COUNTS) else min(seconds, _LIFETIMES.get(name, seconds))
-
-
-def joined(one: Facts, other: Facts) -> Facts:
-    """The facts of both; of two lessons of one tenant, the newer one. Whatever is joined in whatever order, the result
-    is the same."""
-    found: dict[str, Mapping[str, Fact]] = dict(one)
-    for name, of in other.items():
-        known = found.get(name, {})
-        newer = {by: fact for by, fact in of.items() if by not in known or _age(fact) > _age(known[by])}
-        if newer:
-            found[name] = _newest({**known, **newer}, MAX_TENANTS)
-    if len(found) <= MAX_NAMES:
-        return found
-    kept = sorted(found, key=lambda name: (max(map(_age, found[name].values())), name))[-MAX_NAMES:]
-    return {name: found[name] for name in found if name in kept}
-
-
-def _newest(of: Mapping[str, Fact], most: int) -> Mapping[str, Fact]:
-    if len(of) <= most:
-        return of
-    return dict(sorted(of.items(), key=lambda item: (_age(item[1]), item[0]))[-most:])
-
-
-def _age(fact: Fact) -> tuple[float, float, float]:
-    return fact.at, -fact.value, fact.stated
-
+"""In place of a tenant: the server itself said it."""
+DAY: Final = 24 * 3600.0
+KEPT_SECONDS: Final = 30 * DAY
+"""Rows are kept for this long after they were last met, lapsed or not."""
+MAX_ROWS: Final = 8192
+"""About all models of one upstream; the oldest go first. Models and tenants are foreign input."""
+_NO_REFUSAL_SHOWS: Final = (RATIO, LATE, CUT_TO, STATED, TAKEN)
+_SOURCES: Final = ((WINDOW, INPUT), (LATE,), (SEARCH,), (CUT_TO,))
+"""Sources of limits in tokens; the newest word counts."""
+IN_TOKENS: Final = frozenset(name for source in _SOURCES for name in source)
 
 _Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -170,7 +67,6 @@ _NEAR: Final = 0.9
 cache."""
 _WORTH: Final = 1 / 32
 """Share of what was refused: a smaller step is not worth another cut of running conversations."""
-
 
 _AFTER_REFUSAL: Final = 0.6
 """Share of what was refused, where nothing is known to be accepted."""
@@ -192,7 +88,7 @@ def size_after_refusal(refused: int, passed: int = 0, fixed: int = 0) -> int:
     return least if passed else max(least, int(refused * _AFTER_REFUSAL))
 
 
-class Search(Struct, frozen=True, omit_defaults=True):
+class Search(Struct, frozen=True, array_like=True):
     """Sizes of prompts in the model's tokens."""
 
     refused: _Tokens
@@ -234,3 +130,98 @@ class Search(Struct, frozen=True, omit_defaults=True):
         guess = (passed + self.refused) // 2
         is_worth_it = size >= _NEAR * self.guess and guess - self.guess >= _WORTH * self.refused
         return structs.replace(self, guess=guess, passed=passed) if is_worth_it else self
+
+
+class Key(NamedTuple):
+    """Whose lesson it is, and about what."""
+
+    model: str
+    tenant: str
+    name: str
+
+
+class Lesson(Struct, frozen=True, array_like=True):
+    """What was learned."""
+
+    value: Annotated[float, Meta(ge=0, le=2**31)] | Search
+    """0: it no longer holds."""
+    at: float
+    """Unix time at which it was last met."""
+
+    @property
+    def size(self) -> float:
+        """As one number."""
+        return self.value.guess if isinstance(self.value, Search) else self.value
+
+
+Rows: TypeAlias = Mapping[Key, Lesson]
+Lessons: TypeAlias = Mapping[str, Lesson]
+"""By name."""
+ByTenant: TypeAlias = Mapping[tuple[str, str], Lessons]
+"""By model and tenant."""
+
+
+def joined(one: Rows, other: Rows) -> Rows:
+    """Join both; of two lessons about one thing, the newer one. In whatever order, the result is the same."""
+    newer = {key: lesson for key, lesson in other.items() if key not in one or _age(lesson) > _age(one[key])}
+    found = {**one, **newer} if newer else one
+    if len(found) <= MAX_ROWS:
+        return found
+    return dict(sorted(found.items(), key=lambda row: (*_age(row[1]), row[0]))[-MAX_ROWS:])
+
+
+def kept(rows: Rows, now: float) -> Rows:
+    """The rows that are not forgotten yet. The clocks of two hosts may differ, by a day at most."""
+    return {key: lesson for key, lesson in rows.items() if -DAY < now - lesson.at < KEPT_SECONDS}
+
+
+def in_force(rows: Rows, now: float) -> Rows:
+    """The rows that have not lapsed."""
+    return {key: lesson for key, lesson in rows.items() if now < lapses_at(key.name, lesson)}
+
+
+def lapses_at(name: str, lesson: Lesson) -> float:
+    """The Unix time at which it lapses."""
+    is_long = not lesson.value or name.startswith(_NO_REFUSAL_SHOWS)
+    return lesson.at + (KEPT_SECONDS if is_long else DAY)
+
+
+def by_tenant(rows: Rows) -> ByTenant:
+    """The rows, to be looked up."""
+    found: dict[tuple[str, str], dict[str, Lesson]] = {}
+    for (model, tenant, name), lesson in rows.items():
+        found.setdefault((model, tenant), {})[name] = lesson
+    return found
+
+
+def binding(rows: ByTenant, model: str, by: str | None) -> Lessons:
+    """The lessons about a model that bind this tenant; `by` None: the newest of all, to show to people."""
+    if by is None:
+        wanted = [_holding(lessons) for (about, _), lessons in rows.items() if about == model]
+    else:
+        wanted = [lessons for whose in (by, THE_SERVER) if (lessons := rows.get((model, whose)))]
+    found: dict[str, Lesson] = {}
+    for lessons in wanted:
+        found |= {name: max(lesson, found.get(name, lesson), key=_age) for name, lesson in lessons.items()}
+    return _holding(found)
+
+
+def _holding(found: Lessons) -> Lessons:
+    """Those that still hold: of the limits in tokens, the newest word."""
+    stated = found.get(STATED)
+    sources = [
+        {
+            name: lesson
+            for name in source
+            if (lesson := found.get(name)) is not None
+            and lesson.value
+            and not (stated is not None and lesson.at < stated.at and lesson.size < stated.size)
+        }
+        for source in _SOURCES
+    ]
+    newest = max(sources, key=lambda source: max((lesson.at for lesson in source.values()), default=0))
+    return newest | {name: lesson for name, lesson in found.items() if lesson.value and name not in IN_TOKENS}
+
+
+def _age(lesson: Lesson) -> tuple[float, str]:
+    return lesson.at, str(lesson.value)

@@ -43,14 +43,15 @@ class Samples(Struct, frozen=True):
 
     ratios: tuple[float, ...] = ()
     """The latest, the oldest first."""
+    may_be_dense: bool = False
+    """Whether a refusal has shown content of which the upstream counts more; then the largest sample counts."""
 
     def with_sample(self, ratio: float) -> Samples:
         """The samples after one more response."""
-        return Samples((*self.ratios, ratio)[-MAX_SAMPLES:])
+        return Samples((*self.ratios, ratio)[-MAX_SAMPLES:], self.may_be_dense)
 
-    def news(self, adopted: float | None, needed: int = MIN_SAMPLES, *, may_be_dense: bool = False) -> float | None:
-        """The ratio to adopt instead of `adopted` (None: none is adopted yet); None if that may stay. `may_be_dense`:
-        whether a refusal has shown content of which the upstream counts more; then the largest sample counts.
+    def news(self, adopted: float | None, needed: int = MIN_SAMPLES) -> float | None:
+        """The ratio to adopt instead of `adopted` (None: none is adopted yet); None if that may stay.
 
         Under-counting is worth moving the cuts of running conversations, as it ends in refusals. Over-counting wastes
         context: it is worth it only if it wastes much.
@@ -58,7 +59,7 @@ class Samples(Struct, frozen=True):
         if len(self.ratios) < needed:
             return None
         latest = self.ratios[-LATEST:]
-        found = max(latest) if may_be_dense else statistics.median_high(latest)
+        found = max(latest) if self.may_be_dense else statistics.median_high(latest)
         if adopted is None or found > adopted + _UNDER_COUNT:
             return rounded_up(found)
         highest = max(latest)

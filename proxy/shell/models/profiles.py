@@ -125,14 +125,9 @@ class ModelResolver:
         return self._remembered(name, self.learning.taught_apart(name, by) if by else None, version)
 
     def ratio(self, profile: ModelProfile, by: str = "") -> tuple[float, bool]:
-        """(the upstream's tokens for one of ours, whether that was measured), as plans for this tenant use it.
-
-        A request that fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it
-        does not fit.
-        """
-        counter = counter_for(profile.tokenizer, profile.model)
-        is_sure = counter.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
-        return self.learning.ratio(profile.known_as, counter.name, by, is_sure)
+        """(the upstream's tokens for one of ours, whether that was measured), as plans for this tenant use it; without
+        a tenant: to show to people."""
+        return self.learning.ratio(profile.known_as, counter_for(profile.tokenizer, profile.model).name, by or None)
 
     async def settle(self, model: str, by: str) -> bool:
         """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed. Whether the

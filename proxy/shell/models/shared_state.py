@@ -4,9 +4,8 @@ Rule: no request ever waits for it. Each process learns as it would alone and sy
 otherwise every few seconds; if the server is down, slow or empty, we only skip a sync. Only replicas
 with one secret of tenants share lessons, as a lesson binds the tenants that have met it.
 
-One hash holds everything that replicas with one secret know, and a number counts its changes:
-https://redis.io/docs/latest/develop/using-commands/transactions/ describes changes that apply only if
-no other client has made one in the meantime.
+One hash holds the rows of all replicas with one secret, and a token changes with it. Of two rows about one thing the
+newer one counts: who finds an older one there writes its own again, so that replicas need no transaction.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 import redis
 from pydantic import SecretStr
-from redis.exceptions import WatchError
 
-from proxy.shell.models.knowledge import Knowledge, Known, merged
+from proxy.core.models import Key, Lesson, Rows, facts
 from proxy.shell.models.learning import Learning
 from proxy.shell.resources import Recurring
 from proxy.shell.resources.state_contact import (
@@ -34,16 +32,10 @@ from proxy.shell.resources.state_contact import (
     reason_of,
 )
 
-if TYPE_CHECKING:
-    from redis.asyncio.client import Pipeline
-
 COMPARE_SECONDS: Final = 2.0
-"""Between two looks at the number of changes; a look is one request for two small values."""
-TRIES: Final = 3
-"""Attempts at one sync if other replicas write at the same moment; the next one is soon."""
-KEPT_SECONDS: Final = 30 * 24 * 3600
+"""Between two looks at the token; a look is one request for two small values."""
+KEPT_SECONDS: Final = int(facts.KEPT_SECONDS)
 """Redis TTL, refreshed on every write."""
-_MAX_STEP: Final = 2**31
 USER: Final = "learning"
 """This user's name at `StateContact`."""
 _Field: TypeAlias = bytes | bytearray | memoryview | str | int | float
@@ -55,10 +47,10 @@ class Keys:
 
     def __init__(self, fleet: str) -> None:
         """`fleet`: a fingerprint of the secret."""
-        self.learned = key_of(fleet, "learned")
-        """A hash: upstream and model → what is known, as JSON."""
-        self.version = key_of(fleet, "version")
-        """A number that every change moves by a random step, so that none comes back after the server lost it."""
+        self.learned = key_of(fleet, "lessons")
+        """A hash: upstream, model, tenant and name → value and time, as JSON."""
+        self.version = key_of(fleet, "lessons-version")
+        """A token that every change replaces by a random one."""
         self.forgotten = key_of(fleet, "forgotten")
         """Unix time at which everything was last forgotten on purpose."""
 
@@ -71,9 +63,9 @@ class SharedLearning:
         self._contact = contact
         self._server = contact.server
         self._learning = learning
-        self._shared: dict[str, Known] = {}
+        self._shared: dict[str, Rows] = {}
         """Lessons known here after the last sync, by upstream."""
-        self._version: bytes | None = None
+        self._version: bytes | str | None = None
         """At that time; None: there was no comparison yet."""
         self._forgotten: float | None = None
         """The last forgetting that this process has followed; None: not looked up yet."""
@@ -119,11 +111,8 @@ class SharedLearning:
         self._follow_forgetting(_seconds(forgotten))
         if version is not None and version == self._version and not self._has_news():
             return
-        for _ in range(TRIES):
-            async with self._server.pipeline(transaction=True) as pipe:
-                with contextlib.suppress(WatchError):
-                    await self._agree(pipe)
-                    return
+        await self._agree(await self._server.hgetall(keys.learned))
+        self._version = version  # if this one has written, it reads once more
 
     def _has_news(self) -> bool:
         for learning in self._learning.values():
@@ -142,34 +131,32 @@ class SharedLearning:
             self._shared = {}
         self._forgotten = max(forgotten, self._forgotten or 0.0)
 
-    async def _agree(self, pipe: Pipeline) -> None:
-        """Merge both sides. Raises WatchError if another replica has written at the same moment."""
-        keys = Keys(self._contact.fleet)
-        await pipe.watch(keys.version, keys.learned)
-        theirs = _read(await pipe.hgetall(keys.learned))
-        for learning in self._learning.values():
-            learning.refresh()
-        own = {upstream: learning.known for upstream, learning in self._learning.items()}
-        # What is too old here stays there: it is ignored when read, and removed to make room.
-        agreed = {upstream: merged(known, theirs.get(upstream, {})) for upstream, known in own.items()}
-        written, removed = _difference(theirs, agreed)
-        pipe.multi()  # type: ignore[no-untyped-call] # the library's
-        if written or removed:
-            if written:
-                pipe.hset(keys.learned, mapping=written)
-            if removed:
-                pipe.hdel(keys.learned, *removed)
-            if self._forgotten:
-                pipe.set(keys.forgotten, self._forgotten)
-            pipe.incrby(keys.version, secrets.randbelow(_MAX_STEP) + 1)
-            for key in (keys.learned, keys.version, keys.forgotten):
-                pipe.expire(key, KEPT_SECONDS)
-        pipe.get(keys.version)
-        *_, self._version = await pipe.execute()
+    async def _agree(self, fields: Mapping[bytes | str, bytes | str]) -> None:
+        """Join both sides, and write what is older or missing there."""
+        keys, theirs = Keys(self._contact.fleet), _read(fields)
+        written: dict[_Field, _Field] = {}
+        surplus: list[bytes] = []
         for upstream, learning in self._learning.items():
-            is_unchanged = learning.known is own[upstream]  # a lesson of this moment is published next
-            learning.merge(agreed[upstream])
-            self._shared[upstream] = learning.known if is_unchanged else {}
+            rows = theirs.get(upstream, {})
+            # Another may have written what it knew just before that was forgotten.
+            learning.merge({key: one for key, one in rows.items() if one.at > (self._forgotten or 0)})
+            self._shared[upstream] = known = learning.known
+            changed = {key: one for key, one in known.items() if rows.get(key) != one}
+            written |= {msgspec.json.encode((upstream, *key)): msgspec.json.encode(one) for key, one in changed.items()}
+            surplus += [msgspec.json.encode((upstream, *key)) for key in rows.keys() - known.keys()]
+        if not written and not surplus:
+            return
+        pipe = self._server.pipeline(transaction=True)
+        if written:
+            pipe.hset(keys.learned, mapping=written)
+        if surplus:
+            pipe.hdel(keys.learned, *surplus)
+        if self._forgotten:
+            pipe.set(keys.forgotten, self._forgotten, nx=True)
+        pipe.set(keys.version, secrets.token_hex(8))
+        for key in (keys.learned, keys.version, keys.forgotten):
+            pipe.expire(key, KEPT_SECONDS)
+        await pipe.execute()
 
 
 def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
@@ -183,7 +170,7 @@ def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
             pipe = server.pipeline(transaction=True)
             pipe.delete(keys.learned)
             pipe.set(keys.forgotten, seconds + microseconds / 1e6, ex=KEPT_SECONDS)
-            pipe.incrby(keys.version, secrets.randbelow(_MAX_STEP) + 1)
+            pipe.set(keys.version, secrets.token_hex(8), ex=KEPT_SECONDS)
             pipe.execute()
     except TROUBLE as error:
         return f"{place_of(url)}: {reason_of(error)}"
@@ -197,25 +184,11 @@ def _seconds(written: bytes | str | None) -> float:
         return 0.0
 
 
-def _read(fields: Mapping[bytes | str, bytes | str]) -> dict[str, dict[str, Knowledge]]:
-    """Lessons by upstream and model; unreadable ones are dropped."""
-    found: dict[str, dict[str, Knowledge]] = {}
+def _read(fields: Mapping[bytes | str, bytes | str]) -> dict[str, dict[Key, Lesson]]:
+    """The rows by upstream; unreadable ones are dropped."""
+    found: dict[str, dict[Key, Lesson]] = {}
     for field, written in fields.items():
-        name = field if isinstance(field, str) else field.decode("utf-8", "replace")
-        upstream, _, model = name.partition("\n")
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            found.setdefault(upstream, {})[model] = msgspec.json.decode(written, type=Knowledge)
+            upstream, *key = msgspec.json.decode(field, type=tuple[str, str, str, str])
+            found.setdefault(upstream, {})[Key(*key)] = msgspec.json.decode(written, type=Lesson)
     return found
-
-
-def _difference(theirs: Mapping[str, Known], agreed: Mapping[str, Known]) -> tuple[dict[_Field, _Field], Sequence[str]]:
-    """The fields to write and to remove, so that the server has what was agreed on."""
-    written: dict[_Field, _Field] = {}
-    removed: list[str] = []
-    for upstream, known in agreed.items():
-        before = theirs.get(upstream, {})
-        for model, one in known.items():
-            if before.get(model) != one:
-                written[f"{upstream}\n{model}"] = msgspec.json.encode(one)
-        removed += [f"{upstream}\n{model}" for model in before if model not in known]
-    return written, removed

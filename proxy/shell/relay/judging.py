@@ -143,7 +143,7 @@ class Judge:
         )
         reply_tokens = planned.request.reply_tokens
         own = counter_for(profile.tokenizer, profile.model)
-        ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
+        ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant)
         budget = budget_for(profile, reply_tokens, exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
@@ -153,7 +153,7 @@ class Judge:
             return None
         model, profile = planned.request.known_as, planned.inputs.profile
         own = counter_for(profile.tokenizer, profile.model)
-        ratio, measured = self._learning.ratio(model, own.name, planned.tenant, own.exact)
+        ratio, measured = self._learning.ratio(model, own.name, planned.tenant)
         is_exact = not planned.inputs.is_rough and own.exact
         known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
@@ -338,7 +338,7 @@ class Judge:
         """Whether a count may be one of a part of the prompt: then it says nothing about how the upstream counts."""
         profile, estimate = planned.inputs.profile, planned.plan.after.tokens
         own = counter_for(profile.tokenizer, profile.model)
-        ratio, is_measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant, own.exact)
+        ratio, is_measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant)
         certain = profile.certain_window_tokens
         if not self._may_cut(profile) or (certain is not None and estimate * ratio <= certain):
             return False

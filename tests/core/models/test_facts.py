@@ -1,4 +1,4 @@
-"""Facts about a model: precedence of lessons, and the search for an unstated limit."""
+"""Lessons: whom they bind, for how long, and the search for an unstated limit."""
 
 from __future__ import annotations
 
@@ -9,119 +9,103 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models import Fact, Search, facts
+from proxy.core.models import Key, Lesson, Search, facts
 
-NAMES = [facts.CUT_TO, f"{facts.RATIO}bytes", f"{facts.REFUSES}vision"]
-OF = st.dictionaries(
-    st.sampled_from("abc"),
-    st.builds(Fact, st.sampled_from([0, 1, 2]), st.sampled_from([5, 9]), st.sampled_from([0, 7])),
-    min_size=1,
-)
-FACTS = st.dictionaries(st.sampled_from(NAMES), OF)
+NAMES = [facts.WINDOW, facts.CUT_TO, facts.SEARCH, f"{facts.RATIO}bytes", f"{facts.REFUSES}vision"]
+VALUES = st.sampled_from([0, 1, 2]) | st.builds(Search, st.sampled_from([9_000, 8_000]), st.sampled_from([2_000]))
+KEYS = st.builds(Key, st.sampled_from("mn"), st.sampled_from("ab*"), st.sampled_from(NAMES))
+ROWS = st.dictionaries(KEYS, st.builds(Lesson, VALUES, st.sampled_from([5, 9])))
 
 
-def binding_value(of: dict[str, float], name: str = f"{facts.RATIO}bytes", by: str | None = "new") -> float | None:
-    found = facts.binding({name: {tenant: Fact(value, 5) for tenant, value in of.items()}}, name, by)
-    return None if found is None else found.value
+def bound(of, by="a"):
+    """The lessons that bind a tenant, of these: (tenant, name) → (value, time)."""
+    rows = {Key("m", *whose): Lesson(*lesson) for whose, lesson in of.items()}
+    return {name: lesson.value for name, lesson in facts.binding(facts.by_tenant(rows), "m", by).items()}
 
 
 @pytest.mark.parametrize(
-    ("of", "value"),
+    ("of", "found"),
     [
-        ({}, None),
-        ({"a": 1.2}, None),
-        ({"a": 1.2, "b": 0}, None),
-        ({"a": 1.2, "b": 1.1}, 1.1),
-        ({"a": 1.2, "b": 1.1, "c": 2.6}, 1.2),
-        ({"new": 1.0, "b": 1.1, "c": 2.6}, 1.0),
-        ({"new": 0, "b": 1.1, "c": 2.6}, None),
-        ({facts.THE_SERVER: 1.5}, 1.5),
-        ({facts.THE_SERVER: 0, "a": 1.5}, None),
+        ({}, {}),
+        ({("a", facts.RATE): (6, 1)}, {facts.RATE: 6}),
+        ({("b", facts.RATE): (6, 1)}, {}),
+        ({(facts.THE_SERVER, facts.RATE): (6, 1)}, {facts.RATE: 6}),
+        ({(facts.THE_SERVER, facts.RATE): (6, 1), ("a", facts.RATE): (7, 2)}, {facts.RATE: 7}),
+        ({(facts.THE_SERVER, facts.RATE): (6, 2), ("a", facts.RATE): (7, 1)}, {facts.RATE: 6}),
+        ({(facts.THE_SERVER, facts.RATE): (6, 1), ("a", facts.RATE): (0, 2)}, {}),
     ],
 )
-def test_what_binds_a_tenant_is_its_own_fact_or_the_strongest_in_which_two_agree(of, value):
-    assert binding_value(of) == value
+def test_a_lesson_binds_the_tenant_that_met_it_and_all_if_the_server_said_it_and_the_newest_wins(of, found):
+    assert bound(of) == found
 
 
-def test_of_windows_the_strongest_claim_in_which_two_agree_is_the_second_smallest():
-    assert binding_value({"a": 4_096, "b": 8_192, "c": 16_384}, facts.CUT_TO) == 8_192
+@pytest.mark.parametrize(
+    ("of", "found"),
+    [
+        ({facts.WINDOW: (8, 1), facts.INPUT: (6, 2)}, {facts.WINDOW: 8, facts.INPUT: 6}),
+        ({facts.WINDOW: (8, 1), facts.SEARCH: (Search(9, 5), 2)}, {facts.SEARCH: Search(9, 5)}),
+        ({facts.WINDOW: (8, 3), facts.SEARCH: (Search(9, 5), 2)}, {facts.WINDOW: 8}),
+        (
+            {facts.WINDOW: (8, 3), facts.SEARCH: (Search(9, 5), 2), facts.CUT_TO: (4, 4), facts.CHARS: (90, 1)},
+            {facts.CUT_TO: 4, facts.CHARS: 90},
+        ),
+        ({facts.WINDOW: (8, 3), facts.CUT_TO: (0, 4)}, {facts.WINDOW: 8}),
+        ({facts.WINDOW: (8, 3), facts.LATE: (7, 4)}, {facts.LATE: 7}),
+        ({facts.WINDOW: (8, 3), facts.STATED: (16, 4)}, {facts.STATED: 16}),
+        ({facts.WINDOW: (8, 5), facts.STATED: (16, 4)}, {facts.WINDOW: 8, facts.STATED: 16}),
+        (
+            {facts.WINDOW: (32, 3), facts.STATED: (16, 4), facts.RATE: (6, 1)},
+            {facts.WINDOW: 32, facts.STATED: 16, facts.RATE: 6},
+        ),
+    ],
+)
+def test_of_the_limits_in_tokens_the_newest_word_counts(of, found):
+    assert bound({("a", name): lesson for name, lesson in of.items()}) == found
 
 
-def test_people_are_shown_the_newest():
-    of = {"a": Fact(1.5, 5), "b": Fact(1.2, 9), "c": Fact(0, 10)}
-    assert facts.binding({facts.RATIO: of}, facts.RATIO, None) == Fact(1.2, 9)
-    assert facts.binding({}, facts.RATIO, None) is None
+def test_people_are_shown_the_newest_that_holds():
+    of = {("a", facts.RATE): (6, 5), ("b", facts.RATE): (7, 9), ("c", facts.RATE): (0, 10), ("c", facts.CHARS): (90, 1)}
+    assert bound(of, None) == {facts.RATE: 7, facts.CHARS: 90}
 
 
-def test_the_facts_of_one_kind_are_found_by_the_rest_of_their_names():
-    found = facts.with_values({}, "a", {f"{facts.IMAGE}9x9": 85, f"{facts.IMAGE}8x8": 70, facts.RATIO: 1.1}, 5)
-    assert facts.values(found, facts.IMAGE, "a") == {"9x9": 85, "8x8": 70}
-    assert facts.values(found, facts.IMAGE, "b") == {}
-    assert facts.has_lessons_of(found, "a")
-    assert not facts.has_lessons_of(facts.with_values({}, "a", {facts.RATIO: 1.1}, 5), "a"), "which no profile contains"
-
-
-@given(FACTS, FACTS, FACTS)
+@given(ROWS, ROWS, ROWS)
 def test_any_order_of_joining_gives_the_same(one, other, third):
     assert facts.joined(one, one) == one
     assert facts.joined(one, other) == facts.joined(other, one)
     assert facts.joined(facts.joined(one, other), third) == facts.joined(one, facts.joined(other, third))
+    assert facts.joined(one, other).keys() == one.keys() | other.keys()
 
 
-@given(FACTS, st.sampled_from(NAMES), st.sampled_from([0, 1, 2]), st.floats(0, 9))
-def test_what_a_tenant_has_just_met_is_its_newest_lesson_whatever_the_clock_says(known, name, value, now):
-    found = facts.with_values(known, "a", {name: value}, now)
-    assert found[name]["a"].value == value
-    assert facts.joined(known, found) == found
+@given(ROWS, ROWS, st.integers(1, 6))
+def test_the_number_of_rows_is_bounded_and_the_newest_stay(one, other, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "MAX_ROWS", most)
+        found = facts.joined(one, other)
+        assert found == facts.joined(other, one)
+        assert len(found) <= max(most, len(one))
+    gone = facts.joined(one, other).items() - found.items()
+    assert all(lesson.at <= min(one.at for one in found.values()) for _, lesson in gone)
 
 
-def test_what_was_refuted_does_not_come_back_from_another_replica():
-    known = facts.with_values({}, "a", {facts.CUT_TO: 4_096}, 5)
-    gone = facts.refuted(known, facts.CUT_TO, ["a"], 5)
-    assert facts.binding(facts.joined(gone, known), facts.CUT_TO, "a") is None
+@pytest.mark.parametrize(
+    "name",
+    [facts.WINDOW, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE, "at most images", f"{facts.REFUSES}vision"],
+)
+def test_what_a_refusal_shows_again_lapses_after_a_day(name):
+    assert facts.lapses_at(name, Lesson(1, 5)) == 5 + facts.DAY
 
 
-def test_lessons_are_forgotten_and_counts_are_not():
-    known = facts.with_values(
-        facts.with_values({}, "a", {facts.CUT_TO: 4_096, f"{facts.IMAGE}8x8": 70}, 5), "b", {facts.CUT_TO: 4_096}, 8
-    )
-    assert facts.standing(known, 11, 7) is known
-    assert facts.standing(known, 12, 7) == {
-        facts.CUT_TO: {"b": Fact(4_096, 8)},
-        f"{facts.IMAGE}8x8": {"a": Fact(70, 5)},
-    }
-    assert facts.standing(known, 20, 7).keys() == {f"{facts.IMAGE}8x8"}
-    assert facts.until(known, 7) == 12
-    assert facts.until(facts.standing(known, 20, 7), 7) == math.inf
+@pytest.mark.parametrize("name", [facts.CUT_TO, facts.LATE, facts.TAKEN, facts.STATED, f"{facts.RATIO}bytes"])
+def test_what_no_refusal_shows_lapses_after_thirty_days(name):
+    assert facts.lapses_at(name, Lesson(1, 5)) == facts.lapses_at(facts.WINDOW, Lesson(0, 5)) == 5 + 30 * facts.DAY
 
 
-def test_a_rate_is_forgotten_after_hours():
-    week, hours = 7 * 24 * 3600, 4 * 3600
-    known = facts.with_values({}, "a", {facts.RATE: 6_000, facts.CUT_TO: 4_096}, 5)
-    assert facts.until(known, week) == 5 + hours
-    assert facts.standing(known, 4 + hours, week) is known
-    assert facts.standing(known, 5 + hours, week).keys() == {facts.CUT_TO}
-    assert facts.binding(facts.with_values(known, "b", {facts.RATE: 8_000}, 5), facts.RATE, "new") == Fact(8_000, 5), (
-        "in which two agree"
-    )
-
-
-def test_a_refusal_of_cut_results_is_forgotten_after_a_day():
-    known = facts.with_values({}, "a", {facts.CUT_RESULTS_REFUSED: 1}, 5)
-    assert facts.until(known, 7 * 24 * 3600) == 5 + 24 * 3600
-
-
-def test_the_number_of_facts_and_tenants_is_bounded_and_the_newest_stay():
-    known: facts.Facts = {}
-    for number in range(facts.MAX_NAMES + 5):
-        known = facts.with_values(known, "a", {f"{facts.IMAGE}{number}": 70}, number)
-    for number in range(facts.MAX_TENANTS + 5):
-        known = facts.with_values(known, f"tenant {number}", {facts.CUT_TO: 4_096}, 1_000 + number)
-    assert len(known) == facts.MAX_NAMES
-    assert f"{facts.IMAGE}5" not in known
-    assert f"{facts.IMAGE}{facts.MAX_NAMES + 4}" in known
-    assert len(known[facts.CUT_TO]) == facts.MAX_TENANTS
-    assert "tenant 4" not in known[facts.CUT_TO]
+def test_what_has_lapsed_is_kept_for_the_next_search_and_forgotten_after_a_month_or_from_a_clock_that_was_ahead():
+    rows = {Key("m", "", facts.WINDOW): Lesson(8, 0.0)}
+    assert facts.in_force(rows, facts.DAY - 1) == rows
+    assert facts.in_force(rows, facts.DAY) == {}
+    assert facts.kept(rows, facts.KEPT_SECONDS - 1) == facts.kept(rows, 1 - facts.DAY) == rows
+    assert facts.kept(rows, facts.KEPT_SECONDS) == facts.kept(rows, -facts.DAY) == {}
 
 
 SIZES = st.integers(1_000, 2_000_000)

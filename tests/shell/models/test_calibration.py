@@ -18,8 +18,8 @@ from proxy.shell.models.calibration import (
 RATIOS = st.floats(*PLAUSIBLE)
 
 
-def after(ratios):
-    samples = Samples()
+def after(ratios, *, may_be_dense=False):
+    samples = Samples(may_be_dense=may_be_dense)
     for ratio in ratios:
         samples = samples.with_sample(ratio)
     return samples
@@ -65,12 +65,12 @@ def test_a_process_that_has_just_started_does_not_lower_a_ratio_for_its_few_samp
 
 @pytest.mark.parametrize("may_be_dense", [False, True])
 def test_a_ratio_is_lowered_only_when_many_samples_are_lower_or_the_latest_prove_it_wrong(may_be_dense):
-    samples = after([1.3] + [1.1] * (MAX_SAMPLES - 1))
-    assert samples.news(1.3, may_be_dense=may_be_dense) is None
-    assert samples.with_sample(1.1).news(1.3, may_be_dense=may_be_dense) == 1.1
-    samples = after([1.3] + [1.0] * (LATEST - 1))
-    assert samples.news(1.3, may_be_dense=may_be_dense) is None
-    assert samples.with_sample(1.0).news(1.3, may_be_dense=may_be_dense) == 1.0
+    samples = after([1.3] + [1.1] * (MAX_SAMPLES - 1), may_be_dense=may_be_dense)
+    assert samples.news(1.3) is None
+    assert samples.with_sample(1.1).news(1.3) == 1.1
+    samples = after([1.3] + [1.0] * (LATEST - 1), may_be_dense=may_be_dense)
+    assert samples.news(1.3) is None
+    assert samples.with_sample(1.0).news(1.3) == 1.0
 
 
 @given(st.lists(st.sampled_from([0.84, 0.94, 0.99]), min_size=1, max_size=8), st.integers(1, MAX_SAMPLES - 1))
