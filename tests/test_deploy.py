@@ -120,7 +120,6 @@ def test_replicas_reach_the_state_server_and_nothing_else_may():
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"] == labels
     url = load(DEPLOY / "kubernetes" / "standalone" / "config.yaml").state.url
-    assert url is not None
     assert url.get_secret_value() == f"redis://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
     policy = found["valkey", "NetworkPolicy"]["spec"]
     proxies = found["standalone", "Deployment"]["spec"]["template"]["metadata"]["labels"]
@@ -177,7 +176,7 @@ def test_no_pod_is_stopped_before_running_responses_may_end():
     assert int(compose["services"]["context-proxy"]["stop_grace_period"].removesuffix("s")) > grace
     for name in ("context-proxy.service", "user/context-proxy.service"):
         unit = configparser.RawConfigParser(strict=False)
-        unit.optionxform = str  # type: ignore[assignment, method-assign]
+        unit.optionxform = str
         unit.read(DEPLOY / "systemd" / name)
         assert int(unit["Service"]["TimeoutStopSec"]) > grace
 

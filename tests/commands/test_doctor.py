@@ -26,7 +26,7 @@ ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
 
 
 def settings_for(url, folder, **upstream):
-    return Settings(upstream={"base_url": url, **upstream}, data_dir=folder)  # type: ignore[arg-type] # pydantic's work
+    return Settings(upstream={"base_url": url, **upstream}, data_dir=folder)
 
 
 def states(findings):
@@ -51,7 +51,6 @@ def test_before_a_model_server_everything_is_well(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     with listening(model_server(8_000)) as url:
         assert doctor(settings_for(url, tmp_path), None, console) == 0
-    assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     reported = [line.split()[:2] for line in lines if not line.startswith(" ")]
     about = ["store", "upstream", "key", "window", "tokenizer", "request", "stream"]
@@ -80,7 +79,7 @@ def test_what_a_server_of_ones_own_has_allocated_is_no_line_of_the_log(tmp_path,
 def test_the_window_is_shown_with_its_source(tmp_path):
     settings = Settings(
         data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
-    )  # type: ignore[arg-type]
+    )
     found = {finding.about: finding for finding in examined(settings, "gpt-4o")}
     assert found["window"].text == "9,000 tokens for gpt-4o, says config defaults"
     assert found["tokenizer"].text == "o200k_base, the model's own"
@@ -121,7 +120,6 @@ def test_a_refusal_is_reported_in_the_upstreams_words_with_advice(status, advice
     with serving(upstream(answer={"error": {"message": "It is \x1b[31m so."}}, status=status)) as url:
         console = Console(file=io.StringIO(), width=200)
         assert doctor(settings_for(url, tmp_path, api_key=KEY), "named", console) == 1
-    assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert f"named was refused ({status}): It is \ufffd[31m so." in shown
     assert advice in shown.split("request ")[1].splitlines()[1]
@@ -155,7 +153,6 @@ def test_an_upstream_without_a_list_wants_a_name(tmp_path):
         assert doctor(settings_for(url, tmp_path), None, console) == 0
     assert (nameless["upstream"], nameless["request"]) == ("note", "note")
     assert named["request"] == "ok"
-    assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines()[-1].startswith("Nothing is wrong so far")
 
 
@@ -200,8 +197,8 @@ def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_
     codex = api("/responses", {"output": [{"type": "message"}]}, "gpt-9", "codex-9")
     with serving(claude) as first, serving(codex) as second, serving(gpt) as last:
         settings = Settings(
-            upstream={"base_url": last, "api_key": KEY},  # type: ignore[arg-type] # pydantic's work
-            upstreams=[  # type: ignore[arg-type] # as above
+            upstream={"base_url": last, "api_key": KEY},
+            upstreams=[
                 {"match": "claude-*", "wire": "messages", "base_url": first, "api_key": KEY},
                 {"match": "codex-*", "wire": "responses", "base_url": second, "api_key": KEY},
             ],
@@ -223,7 +220,6 @@ def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_
     tried = [one["request"].text.split()[0] for one in list(found.values())[1:]]
     assert tried == ["claude-9", "codex-9", "claude-9"], "claude-9 over chat completions is for all others"
     assert [one["request"].text.split()[0] for one in list(named.values())[1:]] == ["claude-9", "codex-9", "gpt-9"]
-    assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines()[-1] == "A request goes through to each upstream."
 
 
@@ -233,8 +229,8 @@ def test_what_is_wrong_with_one_of_several_upstreams_names_its_settings(tmp_path
         keyless = {"match": "keyless", "base_url": wants_a_key}
         unfit = {"match": "unfit-*", "base_url": wants_a_key, "api_key": KEY}
         settings = Settings(
-            upstream={"base_url": default, "api_key": KEY},  # type: ignore[arg-type] # pydantic's work
-            upstreams=[gone, keyless, unfit],  # type: ignore[arg-type] # as above
+            upstream={"base_url": default, "api_key": KEY},
+            upstreams=[gone, keyless, unfit],
             data_dir=tmp_path,
         )
         found = headed(settings)
@@ -340,7 +336,7 @@ def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_o
     agent = Agent(name="big", version="1.0", prompt_tokens=20_000, at_maker={"FEWER_TOOLS": "true"})
     with listening(model_server(window)) as url:
         stated = {"upstream": {"base_url": url}, "data_dir": tmp_path, "defaults": {"context_window": window}}
-        settings = Settings(**stated)  # type: ignore[arg-type] # pydantic's work
+        settings = Settings(**stated)
         found = {one.about: one for one in examined(settings, agent=agent)}
     assert found["agent"].state == state
     assert "20,000 tokens" in found["agent"].text

@@ -15,7 +15,7 @@ def settings(folder, **stated):
 
 
 def lines(capsys, name, folder, form="posix", off=False):
-    assert env(name, settings(folder), form, off=off) == 0  # type: ignore[arg-type] # one of the forms
+    assert env(name, settings(folder), form, off=off) == 0
     return capsys.readouterr().out
 
 

@@ -150,7 +150,6 @@ def test_a_server_that_does_not_stop_is_killed(monkeypatch):
     monkeypatch.setattr("proxy.demo.agent.STOP_SECONDS", 0.2)
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         agent._stop(process)
         assert process.returncode == -signal.SIGKILL

@@ -221,7 +221,7 @@ async def test_a_search_ends_in_time_and_says_where(reader, monkeypatch):
     monkeypatch.setattr("proxy.shell.artifacts.reader.monotonic", lambda: float(next(clock)))
     header, rest = await page(reader, LONG, grep="zzz")
     assert rest == ""
-    searched, following = re.search(r"in lines 1-(\d+) of 60000 .* lines=(\d+)-60000\]", header).groups()  # type: ignore[union-attr]
+    searched, following = re.search(r"in lines 1-(\d+) of 60000 .* lines=(\d+)-60000\]", header).groups()
     assert int(following) == int(searched) + 1 < 60_000
 
 

@@ -98,8 +98,9 @@ def test_a_foreign_page_is_refused_with_and_without_the_key(local, keyed, origin
     assert refusal(keyed, origin=origin, authorization=f"Bearer {KEY}") is NotFromHere
 
 
-def test_a_page_of_ours_is_let_in(local):
-    assert refusal(local, origin="http://localhost:8787") is None
+@pytest.mark.parametrize("origin", ["http://localhost:8787", "http://LocalHost:8787"])
+def test_a_page_of_ours_is_let_in_however_its_host_is_written(local, origin):
+    assert refusal(local, origin=origin) is None
 
 
 def basic(text):
@@ -165,7 +166,6 @@ def lending():
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "[", "a@localhost"])
 def test_where_the_proxy_adds_its_key_a_foreign_name_gets_nothing(lending, local, host):
     refused = lending.stranger(request(host=host))
-    assert refused is not None
     assert "server.host_names" in refused.message
     assert local.stranger(request(host=host)) is None
 
@@ -183,7 +183,6 @@ def test_known_names_and_addresses_and_programs_that_name_nothing_are_served(len
 )
 def test_where_the_proxy_adds_its_key_a_page_from_elsewhere_gets_nothing(lending, local, origin):
     refused = lending.stranger(request(origin=origin))
-    assert refused is not None
     assert "server.host_names" in refused.message
     assert local.stranger(request(origin=origin)) is None
 

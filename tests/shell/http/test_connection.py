@@ -107,7 +107,6 @@ def _sending(status, headers, body, *, whole):
 
     async def app(scope, _, send):
         connection = connection_of(scope)
-        assert connection is not None
         if whole is not None:
             whole.append(connection.send_whole(status, headers, body))
         if not whole or not whole[-1]:
@@ -159,7 +158,6 @@ async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head():
 
     async def app(scope, _, send):
         connection = connection_of(scope)
-        assert connection is not None
         await send(HEAD)
         found.append(connection.send_whole(200, [LENGTH], b"body"))
         await send({"type": "http.response.body", "body": b"body"})
@@ -203,7 +201,6 @@ async def test_a_lost_connection_notifies_its_subscriber_only():
 
     async def app(scope, _, __):
         connection = connection_of(scope)
-        assert connection is not None
         connection.when_lost(lambda: reported.append("first"))
         connection.when_lost(lambda: reported.append("second"))
         await going_on.wait()
@@ -222,7 +219,6 @@ async def test_a_lost_connection_notifies_its_subscriber_only():
 async def test_an_unsubscribed_callback_is_not_called():
     async def app(scope, receive, _):
         connection = connection_of(scope)
-        assert connection is not None
         connection.when_lost(lambda: reported.append("asked"))
         connection.when_lost(None)
         while (await receive())["type"] != "http.disconnect":
@@ -242,13 +238,11 @@ async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for
 
     async def app(scope, _, send):
         connection = connection_of(scope)
-        assert connection is not None
         assert connection.chunk_writer(lambda: None) is None, "there is no head yet"
         await send({**HEAD, "headers": []})
         assert connection.chunk_writer(lambda: None) is None, "the head waits"
         await send({"type": "http.response.body", "body": b"a", "more_body": True})
         writer = connection.chunk_writer(lambda: stopped.append("full"))
-        assert writer is not None
         writer(b"1\r\nb\r\n")
         requested.set()
         await over.wait()
@@ -278,7 +272,6 @@ async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_le
     def app_with(headers):
         async def app(scope, _, send):
             connection = connection_of(scope)
-            assert connection is not None
             await send({**HEAD, "headers": headers})
             await send({"type": "http.response.body", "body": b"a", "more_body": True})
             if connection.chunk_writer(lambda: stopped.append("lost")) is None:
@@ -289,7 +282,7 @@ async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_le
         return app
 
     for headers, reason in (([], "lost"), (HEAD["headers"], "never began")):
-        connection, _ = _connected(app_with(headers))  # type: ignore[arg-type] # of a dictionary of several types
+        connection, _ = _connected(app_with(headers))
         connection.data_received(REQUEST)
         await requested.wait()
         connection.connection_lost(None)
@@ -308,13 +301,12 @@ async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_applic
 
     async def app(scope, receive, send):
         connection = connection_of(scope)
-        assert connection is not None
         connection.when_lost(lambda: reported.append("lost"))
         while (message := await receive())["type"] != "http.disconnect":
             reported.append(message["body"].decode())
         await send(HEAD)
         await send({"type": "http.response.body", "body": b"late"})
-        connection.resume_writing()  # type: ignore[attr-defined] # as the server's transport would
+        connection.resume_writing()
         reported.append(f"writable: {connection.is_writable}")
 
     connection, socket = _connected(app)
@@ -354,7 +346,6 @@ async def test_a_finished_response_is_not_stopped():
 
     async def app(scope, _, send):
         connection = connection_of(scope)
-        assert connection is not None
         await send({**HEAD, "headers": []})
         await send({"type": "http.response.body", "body": b"a", "more_body": True})
         connection.chunk_writer(lambda: stopped.append("full"))

@@ -15,10 +15,14 @@ def test_while_a_proxy_runs_only_its_user_can_read_where_and_afterwards_nothing_
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_several_proxies_announce_themselves_beside_each_other(tmp_path):
+def test_several_proxies_announce_themselves_beside_each_other_and_the_latest_is_first(tmp_path):
     other = Announcement(1, "127.0.0.1", 8788, "another")
     with announced(tmp_path, HERE), announced(tmp_path, other):
-        assert sorted(announcements(tmp_path), key=lambda one: one.port) == [HERE, other]
+        for latest in (HERE, other):
+            for file in (tmp_path / FOLDER).iterdir():
+                os.utime(file, (0, 2_000 if file.name.startswith(f"{latest.port}-") else 1_000))
+            found = announcements(tmp_path)
+            assert (found[0], len(found)) == (latest, 2)
 
 
 def test_what_a_killed_proxy_has_left_is_removed(tmp_path):

@@ -65,7 +65,7 @@ def hidden(*numbers, page="page", tenant="me"):
 
 
 def memory(kept):
-    return HiddenCallMemory(kept, kept)  # type: ignore[arg-type]
+    return HiddenCallMemory(kept, kept)
 
 
 async def completed(found, tenant, *numbers):

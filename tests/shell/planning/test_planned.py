@@ -5,7 +5,7 @@ from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, system, user
 
 from proxy.core.overflow import AttemptKind, Cure
-from proxy.shell.planning import share_kept
+from proxy.shell.planning import name_of_conversation, share_kept
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
@@ -27,6 +27,13 @@ def test_the_share_is_that_of_the_bytes_up_to_the_first_difference(before, now):
         same += 1
     kept, all_of_it = (sum(len(message.raw) for message in found) for found in (before[:same], before))
     assert share_kept(before, now) == kept / all_of_it
+
+
+def test_a_conversation_has_one_name_for_its_tenant_and_another_for_every_other_tenant():
+    begun, later = (CHAT_COMPLETIONS.parse(body(run(turns))).conversation.messages for turns in (1, 3))
+    mine, theirs = (name_of_conversation(tenant, begun) for tenant in ("5eed", "beef"))
+    assert mine
+    assert mine == name_of_conversation("5eed", later) != theirs
 
 
 async def test_while_nothing_is_cut_all_of_a_growing_conversation_is_kept():

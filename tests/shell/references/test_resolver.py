@@ -419,7 +419,7 @@ async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder, monkeyp
     monkeypatch.setattr("proxy.shell.references.resolver.WAIT_SECONDS", 0.02)
     go_on = threading.Event()
     here = opened(folder)
-    here._folder.is_used = go_on.wait  # type: ignore[method-assign]
+    here._folder.is_used = go_on.wait
     with pytest.raises(ArtifactStoreUnavailable):
         await here.recall(URL, TENANT)
     go_on.set()

@@ -131,7 +131,7 @@ async def test_pieces_of_a_body_are_counted_as_they_come():
         return left.pop(0)
 
     share = Workload(100, small_bytes=0).share()
-    assert [await share.next_message(receive, 10) for _ in messages] == messages  # type: ignore[arg-type]
+    assert [await share.next_message(receive, 10) for _ in messages] == messages
     assert share.held_bytes == 5
 
 

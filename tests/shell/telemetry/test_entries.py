@@ -48,7 +48,6 @@ def test_sizes_are_reported_in_the_tokens_of_the_model():
 
 def test_a_detail_has_a_block_for_each_message():
     blocks = finished().entry().blocks
-    assert blocks is not None
     assert [block["message"] for block in blocks] == [0, 1, 2, 3]
     assert blocks[1] == {
         "message": 1,
@@ -175,7 +174,6 @@ def test_a_long_or_unedited_request_goes_without_its_messages():
     assert message is not None
     assert len(message) < 16_384
     found = unpacked(message)
-    assert found is not None
     assert found.blocks is None
     unedited = packed(entry(blocks[:1]), 1)
     assert unedited is not None

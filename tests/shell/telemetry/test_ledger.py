@@ -154,7 +154,6 @@ def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_sta
     assert ids(ledger, status="failed") == ["old-down", "broke", "down"]
     assert [one["outcome"] for one in ledger.page(Wanted(status="401"))] == ["refused", "refused"]
     old = ledger.find("old-down")
-    assert old is not None
     assert old["outcome"] == "upstream_error"
 
 
@@ -163,10 +162,8 @@ def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger
     blocks = [{"message": index, "role": "user", "tokens_before": 5} for index in range(messages)]
     ledger.add([entry("x", status=400), entry("x", blocks=blocks), entry("y")])
     found = ledger.find("x")
-    assert found is not None
     assert (found["status"], found["blocks"]) == (200, blocks)
     unchanged = ledger.find("y")
-    assert unchanged is not None
     assert unchanged["blocks"] == []
     assert ledger.find("z") is None
 
@@ -252,7 +249,7 @@ def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path):
 
 def test_entries_are_added_all_or_none(ledger):
     with pytest.raises(sqlite3.Error):
-        ledger.add([entry("good"), entry("bad", trouble=None)])  # type: ignore[arg-type] # what a defect may pass
+        ledger.add([entry("good"), entry("bad", trouble=None)])
     assert ledger.count(Wanted()) == 0
 
 

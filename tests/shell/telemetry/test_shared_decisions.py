@@ -107,7 +107,6 @@ async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_a
         assert await one.history.ask(Ledger.page, Wanted()) == await two.history.ask(Ledger.page, Wanted())
         assert await two.ids() == ["c", "b", "a"]
         found = await two.history.find("a")
-        assert found is not None
         assert [block["tokens_after"] for block in found["blocks"]] == [10, 90]
         assert await one.history.ask(Ledger.slots, 0.0) == await two.history.ask(Ledger.slots, 0.0)
         assert (await two.history.ask(Ledger.slots, 0.0))[0]["requests"] == 3

@@ -99,9 +99,7 @@ async def test_the_span_hangs_on_the_clients(spans):
     span = await traced(
         spans, body(run(1)), (b"traceparent", f"00-{TRACE}-{SPAN}-01".encode()), (b"authorization", b"k")
     )
-    assert span.parent is not None
     assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, SPAN)
-    assert span.context is not None
     assert f"{span.context.trace_id:032x}" == TRACE
 
 

@@ -163,7 +163,7 @@ async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads():
                 stalled.set()
 
     async def script(connection):
-        connection.writer.transport.pause_reading()  # type: ignore[attr-defined] # it is a transport for both ways
+        connection.writer.transport.pause_reading()
         await asyncio.Event().wait()
 
     async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
@@ -343,7 +343,7 @@ async def test_a_slow_reader_holds_the_upstream_back():
         while sent != before:  # as above
             before = sent
             await asyncio.sleep(0.05)
-        await pieces.aclose()  # type: ignore[attr-defined] # it is a generator
+        await pieces.aclose()
         await answer.aclose()
     assert sent < 20_000_000
 
@@ -541,9 +541,7 @@ async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(mon
     async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
         assert await post(upstream) == b"ok"
         exchanges = upstream._exchanges
-        assert exchanges is not None
         protocol = exchanges._idle[0][0].protocol
-        assert protocol is not None
         arrived = asyncio.Event()
         receive = protocol.data_received
         monkeypatch.setattr(protocol, "data_received", lambda data: (receive(data), arrived.set()))
@@ -577,11 +575,11 @@ async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_no
     async def script(connection):
         await connection.head()
         transport = connection.writer.transport
-        transport.pause_reading()  # type: ignore[attr-defined] # the transport of a socket has it
+        transport.pause_reading()
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         await connection.send(OK)
         await answered.wait()
-        transport.resume_reading()  # type: ignore[attr-defined]
+        transport.resume_reading()
         await connection.until_closed()
 
     body = b"z" * 12_000_000  # more than the sockets take by themselves
@@ -839,12 +837,10 @@ async def test_each_request_has_a_time_of_its_own_for_its_first_byte():
         earlier, later = (asyncio.create_task(post(upstream)) for _ in range(2))
         await soon(waiting.wait())
         exchanges = upstream._exchanges
-        assert exchanges is not None
         exchanges._awaited[next(iter(exchanges._awaited))] = 0.0
         exchanges._give_up_late()
         with pytest.raises(UpstreamTimeout):
             await earlier
-        assert exchanges._clock is not None
         assert exchanges._clock.when() == next(iter(exchanges._awaited.values()))
         answering.set()
         assert await later == b"ok"
@@ -856,13 +852,11 @@ async def test_of_idle_connections_those_are_closed_that_are_too_old():
     async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         await asyncio.gather(post(upstream), post(upstream))
         exchanges = upstream._exchanges
-        assert exchanges is not None
         (old, _), (young, until) = exchanges._idle
         exchanges._idle[0] = old, 0.0
         exchanges._close_old()
         assert exchanges._idle == [(young, until)]
         assert old.closed
-        assert exchanges._sweep is not None
         assert exchanges._sweep.when() == until
         assert await post(upstream) == b"ok"
         assert scripted.connections == 2

@@ -33,7 +33,6 @@ child.communicate(b"\\n")
 def parent():
     """The pids of a parent and of its living child."""
     with subprocess.Popen([sys.executable, "-c", _FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         yield process.pid, int(process.stdout.readline())
         process.communicate(b"\n")
 
