@@ -83,17 +83,11 @@ def test_settings_made_without_load_read_no_source(monkeypatch):
 @pytest.mark.parametrize(
     "yaml",
     [
-        "upstream: {api_key: [SECRET]}",
-        "upstream: {api_key: {SECRET: 1}}",
-        'upstream: {api_key: "SECRET',
-        "upstream: {api_key: *SECRET}",
-        "upstream: {api_key: !SECRET x}",
-        "upstream:\n  api_key: @SECRET",
-        "upstream:\n  api_key: SECRET and more",
-        "upstream: {base_url: 'https://user:SECRET@host'}",
+        *("upstream: {api_key: [SECRET]}", "upstream: {api_key: {SECRET: 1}}", 'upstream: {api_key: "SECRET'),
+        *("upstream: {api_key: *SECRET}", "upstream: {api_key: !SECRET x}", "upstream:\n  api_key: @SECRET"),
+        *("upstream:\n  api_key: SECRET and more", "upstream: {base_url: 'https://user:SECRET@host'}"),
         "upstream: {base_url: 'https://user:SEC/SECRET@host'}",
-        "upstream: {base_url: 'https://host/v1?key=SECRET'}",
-        "upstream: {base_url: 'https://host/v1#SECRET'}",
+        *("upstream: {base_url: 'https://host/v1?key=SECRET'}", "upstream: {base_url: 'https://host/v1#SECRET'}"),
     ],
 )
 def test_no_mistake_shows_a_secret(yaml, config):

@@ -276,12 +276,7 @@ def test_all_mistakes_are_reported_at_once(config, monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_BUDGET__FILL", "7")
     found = mistakes(config("foo: 1\nserver: {port: x, prt: 1}"), {"log": {"level": "loud"}})
     assert sorted(line.split(":")[0] for line in found) == [
-        "CONTEXT_PROXY_MODELS",
-        "CONTEXT_PROXY_PROT",
-        "budget.fill",
-        "foo",
-        "log.level",
-        "server.port",
+        *("CONTEXT_PROXY_MODELS", "CONTEXT_PROXY_PROT", "budget.fill", "foo", "log.level", "server.port"),
         "server.prt",
     ]
 

@@ -92,13 +92,7 @@ def test_each_header_is_written_with_a_variable_whose_key_our_own_commands_send_
 @pytest.mark.parametrize(
     "host",
     [
-        "proxy",
-        "proxy:8787",
-        "my_proxy.local:1",
-        "127.0.0.1:8787",
-        "[::1]:8787",
-        "[fe80::1]",
-        "a",
+        *("proxy", "proxy:8787", "my_proxy.local:1", "127.0.0.1:8787", "[::1]:8787", "[fe80::1]", "a"),
         "xn--bcher-kva.example",
     ],
 )

@@ -352,14 +352,9 @@ async def test_a_redirect_to_a_forbidden_address_ends_the_download(target):
 @pytest.mark.parametrize(
     "target",
     [
-        "http://127.0.0.1:{port}/secret",
-        "http://inside.example:{port}/secret",
-        "//127.0.0.1:{port}/secret",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://[::1]/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://[fd00:ec2::254]/",
-        "http://10.0.0.1/",
+        *("http://127.0.0.1:{port}/secret", "http://inside.example:{port}/secret", "//127.0.0.1:{port}/secret"),
+        *("http://169.254.169.254/latest/meta-data/", "http://[::1]/", "http://[::ffff:127.0.0.1]/"),
+        *("http://[fd00:ec2::254]/", "http://10.0.0.1/"),
     ],
 )
 async def test_a_redirect_into_a_private_network_ends_it(target):
@@ -435,24 +430,11 @@ async def test_no_private_address_is_contacted(host):
 @pytest.mark.parametrize(
     "url",
     [
-        "http://2130706433/",
-        "http://0x7f.0.0.1/",
-        "http://0177.0.0.1/",
-        "http://127.1/",
-        "http://%31%32%37.0.0.1/",
-        "http://[fe80::1%25lo]/",
-        "http://me:key@pictures.example/",
-        "http://me@pictures.example/",
-        "http://127.0.0.1\\@pictures.example/",
-        "http://pictures.example:22/",
-        "http://pictures.example:6379/",
-        "http:///a",
-        "http://",
-        "http://a:99999999/",
-        "gopher://pictures.example/",
-        "file:///etc/passwd",
-        "no address",
-        "",
+        *("http://2130706433/", "http://0x7f.0.0.1/", "http://0177.0.0.1/", "http://127.1/"),
+        *("http://%31%32%37.0.0.1/", "http://[fe80::1%25lo]/", "http://me:key@pictures.example/"),
+        *("http://me@pictures.example/", "http://127.0.0.1\\@pictures.example/", "http://pictures.example:22/"),
+        *("http://pictures.example:6379/", "http:///a", "http://", "http://a:99999999/"),
+        *("gopher://pictures.example/", "file:///etc/passwd", "no address", ""),
     ],
 )
 async def test_forbidden_addresses_are_not_contacted(url):
