@@ -10,6 +10,16 @@ PATIENCE_SECONDS = 120.0
 """It only ends what hangs: no wait of a working test comes near it, also on a busy machine."""
 
 
+class Clock:
+    """Time that tests advance."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 async def until(happened: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not happened():  # noqa: ASYNC110 - there is no event for it

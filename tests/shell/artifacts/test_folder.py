@@ -1,12 +1,12 @@
 import errno
 import os
 import string
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import Clock
 
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import (
@@ -85,16 +85,9 @@ def test_a_failure_is_reported_in_the_systems_words(error, reason):
     assert reason_of(error) == reason
 
 
-class Clock:
-    now = 1_000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_000.0)
 
 
 def test_a_store_that_has_always_answered_is_queried(clock):
@@ -221,14 +214,3 @@ def test_files_are_listed_by_their_beginning_and_neither_links_nor_folders_are(p
     assert {found.key for found in folder.listed("tool_")} == {"tool_a", "tool_b"}
     assert {found.key for found in folder.listed(f"{META}/")} == {f"{META}/tool_a.5eed.json"}
     assert {found.size for found in folder.listed()} == {2}
-
-
-def test_what_a_worker_left_half_written_is_removed_once_it_is_old(path):
-    folder = PrivateFolder(path)
-    folder.put("a", b"1")
-    for name in ("0123abcd.part", "0123abcd.part#1", "notes.part", "kept.json"):
-        (path / META / name).write_bytes(b"half")
-    folder.remove_staged(time.time() - 3_600)
-    assert len(os.listdir(path / META)) == 4
-    folder.remove_staged(time.time() + 3_600)
-    assert sorted(os.listdir(path / META)) == ["kept.json", "notes.part"]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from support.waiting import Clock
 
 from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
@@ -23,19 +24,6 @@ TENANT = "5eed" * 8
 OTHER = "beef" * 8
 LOG = Artifact(b"line\n" * 1000, tool="run_shell_command")
 LARGEST_FILE = 32 << 20
-
-
-class Clock:
-    """Unix time that tests advance; it begins now, as files carry the machine's time."""
-
-    def __init__(self):
-        self.now = time.time()
-
-    def __call__(self):
-        return self.now
-
-    def pass_(self, seconds):
-        self.now += seconds
 
 
 def opened(folder, clock=time.time):
@@ -101,7 +89,7 @@ async def test_a_place_is_absolute_whatever_the_folder_is_called(tmp_path, monke
 
 
 async def test_metadata_say_what_it_is_and_who_brought_it(folder):
-    clock = Clock()
+    clock = Clock(time.time())
     clock.now = 1_700_000_000.0
     await opened(folder, clock).keep([Artifact(b'{"a":1}', tool="搜索", suffix="json")], TENANT)
     (note,) = (folder / ".meta").iterdir()
@@ -112,25 +100,6 @@ async def test_metadata_say_what_it_is_and_who_brought_it(folder):
         "media_type": "application/json",
         "owner": TENANT,
     }
-
-
-async def test_only_the_user_of_the_proxy_can_read_it(folder):
-    before = os.umask(0)
-    try:
-        await opened(folder).keep([LOG], TENANT)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / ".meta").stat().st_mode) == 0o700
-    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in all_files(folder)} == {0o600}
-
-
-async def test_a_folder_that_was_there_keeps_its_mode(folder):
-    folder.mkdir(parents=True)
-    folder.chmod(0o755)
-    await opened(folder).keep([LOG], TENANT)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
-    assert stat.S_IMODE((folder / LOG.id).stat().st_mode) == 0o600
 
 
 async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(folder, monkeypatch):
@@ -228,7 +197,7 @@ async def test_the_first_artifact_of_a_name_stays(folder):
 
 
 async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder, puts):
-    clock = Clock()
+    clock = Clock(time.time())
     store = opened(folder, clock)
     await store.keep([LOG], TENANT)
     note = note_of(folder, LOG)
@@ -236,10 +205,10 @@ async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(fol
     puts.clear()
     long_ago = clock.now - 100
     os.utime(note, (long_ago, long_ago))
-    clock.pass_(3590)
+    clock.now += 3590
     await store.keep([LOG], TENANT)
     assert puts == []
-    clock.pass_(20)
+    clock.now += 20
     for _ in range(3):
         await store.keep([LOG], TENANT)
     assert len(puts) == 1
@@ -306,15 +275,18 @@ async def test_each_artifact_that_cannot_be_kept_is_counted(folder):
     assert failed == [2, 1]
 
 
-async def test_a_file_where_the_folder_should_be_is_reported(folder):
+async def test_a_file_where_the_folder_should_be_is_reported_and_does_no_harm_once_it_is_gone(folder):
     folder.parent.mkdir()
     folder.write_text("a file")
+    store = opened(folder)
     with capture_logs() as logs:
-        assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
+        assert await store.keep([LOG], TENANT) == {LOG.id}
+    assert folder.read_text() == "a file"
     assert [(line["event"], line["log_level"], line["reason"]) for line in logs] == [
         ("artifact_store_failed", "warning", "Not a directory")
     ]
-    assert folder.read_text() == "a file"
+    folder.unlink()
+    assert await store.keep([LOG], TENANT) == frozenset(), "what failed is tried again"
 
 
 async def test_a_folder_where_the_file_should_be_is_reported(folder):
@@ -355,15 +327,6 @@ async def test_a_bucket_is_not_sent_so_much_for_a_trial(monkeypatch):
     assert put == [3]
 
 
-async def test_what_failed_is_tried_again(folder):
-    folder.parent.mkdir()
-    folder.write_text("a file")
-    store = opened(folder)
-    assert await store.keep([LOG], TENANT) == {LOG.id}
-    folder.unlink()
-    assert await store.keep([LOG], TENANT) == frozenset()
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -378,12 +341,12 @@ async def test_the_log_gives_the_reason_once_a_minute_and_no_more(folder, monkey
         raise error
 
     monkeypatch.setattr(PrivateFolder, "put", fail)
-    clock = Clock()
+    clock = Clock(time.time())
     store = opened(folder, clock)
     with capture_logs() as logs:
         for _ in range(3):
             assert await store.keep([LOG, Artifact(b"x")], TENANT) == {LOG.id, Artifact(b"x").id}
-            clock.pass_(25)
+            clock.now += 25
         assert [(line["reason"], line["artifacts"]) for line in logs] == [(reason, 2)]
         await store.keep([LOG], TENANT)
     assert len(logs) == 2

@@ -16,7 +16,6 @@ from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, look_after, metadata_key, sweep
-from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.resources import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8
@@ -182,16 +181,6 @@ def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted
     monkeypatch.setattr(PrivateFolder, "remove", lambda _, key: removed.append(key))
     swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0)
     assert removed == [artifact.id, metadata_key(artifact.id, TENANT)]
-
-
-def test_any_store_can_be_swept():
-    memory = Bucket("memory://")
-    artifact = Artifact(b"x" * 100)
-    memory.put(artifact.id, artifact.content)
-    memory.put(metadata_key(artifact.id, TENANT), b"{}")
-    later = time.time() + 8 * DAY
-    assert sweep(memory, memory.listed(), later, retention_seconds=WEEK, max_bytes=PLENTY).removed == 1
-    assert list(memory.listed()) == []
 
 
 @settings(max_examples=40, deadline=None)

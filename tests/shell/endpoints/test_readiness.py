@@ -2,6 +2,7 @@ import asyncio
 import os
 
 import pytest
+from support.waiting import Clock
 
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder
 from proxy.shell.endpoints import NOT_READY_SECONDS, READY_SECONDS, Readiness
@@ -20,13 +21,6 @@ class Check:
         self.calls += 1
         await self.gate.wait()
         return self.problem
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 async def test_what_fails_is_named_with_its_reason():

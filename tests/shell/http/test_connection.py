@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 import uvicorn
+from support.noting_socket import NotingSocket
 from uvicorn.server import ServerState
 
 from proxy.shell.http import connection_of
@@ -11,37 +12,6 @@ from proxy.shell.http.connection import Connection, Connections
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
-
-
-class Socket(asyncio.Transport):
-    """Notes each system call that would write."""
-
-    def __init__(self):
-        super().__init__()
-        self.sent: list[bytes] = []
-        self.is_closed = self.is_ended = self.is_paused = False
-
-    def write(self, data):
-        self.sent.append(bytes(data))
-
-    def writelines(self, list_of_data):
-        assert all(list_of_data), "asyncio of Python 3.12 writes an empty piece for ever"
-        self.sent.append(b"".join(list_of_data))
-
-    def write_eof(self):
-        self.is_ended = True
-
-    def close(self):
-        self.is_closed = True
-
-    def is_closing(self):
-        return self.is_closed
-
-    def pause_reading(self):
-        self.is_paused = True
-
-    def resume_reading(self):
-        self.is_paused = False
 
 
 async def _turns(count=6):
@@ -55,8 +25,16 @@ def _connected(app):
     config.load()
     limits = Connections(max_head_bytes=8192, head_seconds=30, keep_alive_seconds=30, max_connections=10)
     connection = Connection(limits, config, ServerState(), {})
-    socket = Socket()
+    socket = NotingSocket()
     connection.connection_made(socket)
+    return connection, socket
+
+
+async def _served(app, request=REQUEST):
+    """The same, after a request that the application has had time for."""
+    connection, socket = _connected(app)
+    connection.data_received(request)
+    await _turns()
     return connection, socket
 
 
@@ -66,9 +44,7 @@ async def test_a_body_that_follows_its_head_at_once_leaves_with_it():
         await send({"type": "http.response.body", "body": b"2", "more_body": True})
         await send({"type": "http.response.body", "body": b"345"})
 
-    connection, socket = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    _, socket = await _served(app)
     assert [piece[-3:] for piece in socket.sent] == [b"\r\n2"[-3:], b"345"]
     assert socket.sent[0].startswith(b"HTTP/1.1 200 ")
 
@@ -81,9 +57,7 @@ async def test_a_head_does_not_wait_for_a_body_that_takes_its_time():
         await body.wait()
         await send({"type": "http.response.body", "body": b"late"})
 
-    connection, socket = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    _, socket = await _served(app)
     assert [piece.endswith(b"\r\n\r\n") for piece in socket.sent] == [True]
     body.set()
     await _turns()
@@ -147,9 +121,7 @@ async def test_a_whole_response_is_sent_as_uvicorn_sends_it(status, headers, is_
 )
 async def test_no_whole_response_has_a_header_that_uvicorn_would_refuse(header):
     whole: list[bool] = []
-    connection, _ = _connected(_sending(200, [LENGTH, header], b"body", whole=whole))
-    connection.data_received(REQUEST)
-    await _turns()
+    _connection, _ = await _served(_sending(200, [LENGTH, header], b"body", whole=whole))
     assert whole == [False]
 
 
@@ -162,14 +134,10 @@ async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head():
         found.append(connection.send_whole(200, [LENGTH], b"body"))
         await send({"type": "http.response.body", "body": b"body"})
 
-    connection, socket = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    connection, socket = await _served(app)
     assert socket.sent[0].endswith(b"\r\n\r\nbody")
     assert found == [False]
-    connection, socket = _connected(_sending(200, [LENGTH], b"body", whole=found))
-    connection.data_received(b"HEAD" + REQUEST[3:])
-    await _turns()
+    _, socket = await _served(_sending(200, [LENGTH], b"body", whole=found), b"HEAD" + REQUEST[3:])
     assert found == [False, False]
 
 
@@ -188,9 +156,7 @@ async def test_a_response_that_ends_its_connection_is_sent_before_the_end():
         await send({**HEAD, "headers": [(b"content-length", b"0"), (b"connection", b"close")]})
         await send({"type": "http.response.body", "body": b""})
 
-    connection, socket = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    _, socket = await _served(app)
     assert socket.is_closed
     assert len(socket.sent) == 1
 
@@ -206,9 +172,7 @@ async def test_a_lost_connection_notifies_its_subscriber_only():
         await going_on.wait()
         connection.when_lost(lambda: reported.append("late"))
 
-    connection, _ = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    connection, _ = await _served(app)
     connection.connection_lost(None)
     assert reported == ["second"]
     going_on.set()
@@ -225,9 +189,7 @@ async def test_an_unsubscribed_callback_is_not_called():
             pass
 
     reported = list[str]()
-    connection, _ = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    connection, _ = await _served(app)
     connection.connection_lost(None)
     await _turns()
     assert reported == []
@@ -309,9 +271,7 @@ async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_applic
         connection.resume_writing()
         reported.append(f"writable: {connection.is_writable}")
 
-    connection, socket = _connected(app)
-    connection.data_received(UPLOAD)
-    await _turns()
+    connection, socket = await _served(app, UPLOAD)
     connection.data_received(b"this is no chunk\r\n")
     await _turns()
     assert reported == ["a", "lost", "writable: False"]
@@ -332,9 +292,7 @@ async def test_no_refusal_is_written_into_a_response_that_has_begun(ends):
         if not ends:
             await asyncio.Event().wait()
 
-    connection, socket = _connected(app)
-    connection.data_received(UPLOAD)
-    await _turns()
+    connection, socket = await _served(app, UPLOAD)
     connection.data_received(b"this is no chunk\r\n")
     await _turns()
     assert b"".join(socket.sent).partition(b"\r\n\r\n")[2] == (b"1234" if ends else b"12")
@@ -351,9 +309,7 @@ async def test_a_finished_response_is_not_stopped():
         connection.chunk_writer(lambda: stopped.append("full"))
         await send({"type": "http.response.body", "body": b""})
 
-    connection, _ = _connected(app)
-    connection.data_received(REQUEST)
-    await _turns()
+    connection, _ = await _served(app)
     connection.pause_writing()
     assert stopped == []
 

@@ -8,6 +8,7 @@ import pytest
 import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
+from support.noting_socket import NotingSocket
 from uvicorn.server import ServerState
 
 from proxy.shell.http.connection import MAX_HEADERS, Connection, Connections
@@ -16,37 +17,6 @@ LIMIT = 2_000
 GET = b"GET /next HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
-
-
-class Socket(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self):
-        super().__init__()
-        self.sent = b""
-        self.is_closed = False
-
-    def write(self, data):
-        self.sent += data
-
-    def writelines(self, list_of_data):
-        assert all(list_of_data), "asyncio of Python 3.12 writes an empty piece for ever"
-        self.sent += b"".join(list_of_data)
-
-    def write_eof(self):
-        pass
-
-    def close(self):
-        self.is_closed = True
-
-    def is_closing(self):
-        return self.is_closed
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
 
 
 class Counted:
@@ -84,7 +54,7 @@ def served(data, cuts=None, limit=LIMIT, counted=None):
     async def run():
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none")
         limits = Connections(max_head_bytes=limit, head_seconds=30, keep_alive_seconds=30, max_connections=10)
-        connection, socket = Connection(limits, config, ServerState(), {}), Socket()
+        connection, socket = Connection(limits, config, ServerState(), {}), NotingSocket()
         connection.connection_made(socket)
         parser = connection.parser = Counted(connection.parser)
         edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or [])})
@@ -95,7 +65,7 @@ def served(data, cuts=None, limit=LIMIT, counted=None):
         connection.connection_lost(None)
         if counted is not None:
             counted.append(parser.pieces)
-        _, is_refused, refusal = socket.sent.partition(b"content-type: application/json\r\n")
+        _, is_refused, refusal = b"".join(socket.sent).partition(b"content-type: application/json\r\n")
         if is_refused:
             error = json.loads(refusal.partition(b"\r\n\r\n")[2])["error"]
             seen.append(f"{error['code']}: {error['message']}")

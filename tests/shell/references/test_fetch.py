@@ -87,7 +87,6 @@ async def test_a_name_is_fit_to_print(path, name):
     async with serving(OPEN) as server, fetching(server) as fetcher:
         server.answers = dict.fromkeys(["/", path, "/x/y/"], answer(PNG))
         found = await fetcher.fetch(f"http://pictures.example:{server.port}{path}")
-    assert isinstance(found, Fetched)
     assert found.name == name
 
 
@@ -150,7 +149,6 @@ async def test_a_lasting_outcome_is_requested_once_and_a_passing_one_twice(statu
     async with serving(OPEN) as server, fetching(server) as fetcher:
         server.answers["/a"] = in_turn(answer(b"", status), answer(b"", status), answer(PNG))
         found = await fetcher.fetch(f"http://pictures.example:{server.port}/a")
-        assert isinstance(found, Unfetched)
         assert found.http_code == int(status[:3])
         assert len(server.requests) == (2 if status.startswith("5") else 1)
 
@@ -246,14 +244,12 @@ async def test_a_body_that_is_shorter_than_announced_is_no_image():
 
 async def test_of_a_body_that_is_longer_than_announced_the_announced_part_counts():
     found, _ = await fetched(answer(PNG + b"more", content_length=str(len(PNG))))
-    assert isinstance(found, Fetched)
     assert found.content == PNG
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP"])
 async def test_what_is_compressed_all_the_same_is_unpacked(encoding):
     found, _ = await fetched(answer(gzip.compress(PNG), content_encoding=encoding))
-    assert isinstance(found, Fetched)
     assert found.content == PNG
 
 
@@ -327,7 +323,6 @@ async def test_five_redirects_are_followed_and_a_sixth_is_not(status):
         url = f"http://pictures.example:{server.port}"
         assert isinstance(await fetcher.fetch(f"{url}/1"), Fetched)
         found = await fetcher.fetch(f"{url}/0")
-        assert isinstance(found, Unfetched)
         assert (found.obstacle, found.limit) == (FetchError.TOO_MANY_REDIRECTS, MAX_REDIRECTS)
         assert server.paths.count("/6") == 1
 
@@ -336,7 +331,6 @@ async def test_a_circle_is_noticed_at_once():
     async with serving(OPEN) as server, fetching(server) as fetcher:
         server.answers = {"/0": redirect("/1"), "/1": redirect("/0#again")}
         found = await fetcher.fetch(f"http://pictures.example:{server.port}/0")
-        assert isinstance(found, Unfetched)
         assert (found.obstacle, found.limit) == (FetchError.TOO_MANY_REDIRECTS, None)
         assert server.paths == ["/0", "/1"]
 
@@ -363,7 +357,6 @@ async def test_a_redirect_into_a_private_network_ends_it(target):
         inside.answers["/secret"] = answer(PNG)
         outside.answers["/"] = redirect(target.format(port=inside.port))
         found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
-        assert isinstance(found, Unfetched)
         assert (found.obstacle, found.http_code) == (FetchError.PRIVATE_ADDRESS, None)
         assert inside.connections == 0
 
@@ -382,7 +375,6 @@ async def test_a_name_that_turns_private_between_two_hops_is_refused():
         inside.answers["/secret"] = answer(PNG)
         outside.answers["/"] = redirect(f"http://pictures.example:{inside.port}/secret")
         found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
-        assert isinstance(found, Unfetched)
         assert found.obstacle is FetchError.PRIVATE_ADDRESS
         assert (names.queries, inside.connections) == (["pictures.example"] * 2, 0)
 
@@ -422,7 +414,6 @@ async def test_of_several_addresses_only_those_that_are_public_are_tried():
 async def test_no_private_address_is_contacted(host):
     async with serving(CLOSED) as server, fetching(server, names=Names(localhost=[CLOSED])) as fetcher:
         found = await fetcher.fetch(f"http://{host}:{server.port}/")
-        assert isinstance(found, Unfetched)
         assert found.obstacle is FetchError.PRIVATE_ADDRESS
         assert server.connections == 0
 
@@ -441,7 +432,6 @@ async def test_forbidden_addresses_are_not_contacted(url):
     names = Names(pictures_example=[OPEN])
     async with fetching(names=names) as fetcher:
         found = await fetcher.fetch(url)
-    assert isinstance(found, Unfetched)
     assert (found.obstacle, names.queries) == (FetchError.BAD_ADDRESS, [])
 
 
@@ -452,7 +442,6 @@ async def test_private_networks_can_be_allowed_and_metadata_stays_closed():
         assert isinstance(await fetcher.fetch(f"http://inside:{server.port}/a"), Fetched)
         for host in ("169.254.169.254", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:127.0.0.1]", "0.0.0.0"):
             found = await fetcher.fetch(f"http://{host}:{server.port}/a")
-            assert isinstance(found, Unfetched)
             assert found.obstacle is FetchError.PRIVATE_ADDRESS
 
 
@@ -476,7 +465,6 @@ async def test_a_server_that_takes_no_connection_is_reported_and_another_of_its_
         pass
     async with fetching(gone) as fetcher:
         found = await fetcher.fetch(f"http://pictures.example:{gone.port}/")
-        assert isinstance(found, Unfetched)
         assert found.obstacle is FetchError.UNREACHABLE
     names = Names(pictures_example=["127.0.0.9 127.0.0.2"])
     async with serving(OPEN) as server:
@@ -499,14 +487,12 @@ async def test_over_tls_the_name_is_sent_and_its_certificate_checked():
         assert server.names == ["pictures.example"]
         assert f"host: pictures.example:{server.port}".encode() in server.requests[0].lower()
         found = await fetcher.fetch(f"https://other.example:{server.port}/a")
-        assert isinstance(found, Unfetched)
         assert (found.obstacle, len(server.requests)) == (FetchError.INSECURE, 1)
 
 
 async def test_an_untrusted_certificate_is_reported():
     async with serving(OPEN, tls=True) as server, fetching(server) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{server.port}/a")
-    assert isinstance(found, Unfetched)
     assert found.obstacle is FetchError.INSECURE
 
 
@@ -514,7 +500,6 @@ async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeyp
     monkeypatch.setattr("proxy.shell.references.fetch._CONNECT_SECONDS", 0.05)
     async with serving(OPEN) as silent, fetching(silent) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{silent.port}/a")
-    assert isinstance(found, Unfetched)
     assert (found.obstacle, found.http_code) == (FetchError.TIMEOUT, None)
 
 
@@ -524,7 +509,6 @@ async def test_a_connection_of_one_name_never_serves_another_at_the_same_address
         server.answers["/a"] = answer(PNG, connection="keep-alive")
         assert isinstance(await fetcher.fetch(f"https://pictures.example:{server.port}/a"), Fetched)
         found = await fetcher.fetch(f"https://other.example:{server.port}/a")
-        assert isinstance(found, Unfetched)
         assert (found.obstacle, len(server.requests)) == (FetchError.INSECURE, 1)
 
 
@@ -565,5 +549,4 @@ def test_no_address_makes_it_raise_or_request_anything_private(text):
             return await fetcher.fetch(f"http://{text}")
 
     found = asyncio.run(tried())
-    assert isinstance(found, Unfetched)
     assert found.obstacle in (FetchError.BAD_ADDRESS, FetchError.PRIVATE_ADDRESS)

@@ -6,6 +6,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 from support.picture_server import png
+from support.waiting import Clock
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Unfetched
@@ -322,18 +323,8 @@ KEPT = Finding(DIGEST, "tool_fetched_0123456789abcdef.png", "image/png", "a.png"
 FAILED = Finding(DIGEST, "", "", "", FetchError.TOO_LARGE, 200, "https://example.org/a.png", "image/png", 20_971_520.0)
 
 
-class Clock:
-    """Unix time that tests advance; it begins now, as files carry the machine's time."""
-
-    def __init__(self):
-        self.now = time.time()
-
-    def __call__(self):
-        return self.now
-
-
 def opened(folder, clock=None):
-    return FetchCache(PrivateFolder(folder), clock=clock or Clock())
+    return FetchCache(PrivateFolder(folder), clock=clock or Clock(time.time()))
 
 
 @pytest.mark.parametrize("finding", [KEPT, FAILED])
@@ -355,7 +346,7 @@ async def test_the_address_itself_is_not_kept_and_only_we_can_read_the_rest(fold
 
 
 async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder):
-    clock = Clock()
+    clock = Clock(time.time())
     here = opened(folder, clock)
     await here.note(FAILED, TENANT)
     for _ in range(3):
@@ -366,21 +357,21 @@ async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder):
 
 
 async def test_a_failure_of_long_ago_is_none_to_another_worker(folder):
-    clock = Clock()
+    clock = Clock(time.time())
     await opened(folder, clock).note(FAILED, TENANT)
     clock.now += FAILURE_SECONDS + 1
     assert await opened(folder, clock).recall(URL, TENANT) is None
 
 
 async def test_a_finding_holds_while_the_file_exists(folder):
-    clock = Clock()
+    clock = Clock(time.time())
     await opened(folder, clock).note(KEPT, TENANT)
     clock.now += 100 * FAILURE_SECONDS
     assert await opened(folder, clock).recall(URL, TENANT) == KEPT
 
 
 async def test_a_use_is_noted_so_that_other_workers_see_it(folder):
-    clock = Clock()
+    clock = Clock(time.time())
     here = opened(folder, clock)
     await here.note(FAILED, TENANT)
     note = folder / finding_key(DIGEST, TENANT)
@@ -431,7 +422,7 @@ async def test_nothing_is_made_on_disk_by_looking(folder):
 
 
 async def test_unused_findings_are_swept(folder):
-    clock, place = Clock(), PrivateFolder(folder)
+    clock, place = Clock(time.time()), PrivateFolder(folder)
     await FetchCache(place, clock=clock).note(FAILED, TENANT)
     for days, is_there in ((6, True), (8, False)):
         now = clock.now + days * 24 * 3600
