@@ -121,7 +121,7 @@ async def test_a_whole_response_is_sent_as_uvicorn_sends_it(status, headers, is_
 )
 async def test_no_whole_response_has_a_header_that_uvicorn_would_refuse(header):
     whole: list[bool] = []
-    _connection, _ = await _served(_sending(200, [LENGTH, header], b"body", whole=whole))
+    await _served(_sending(200, [LENGTH, header], b"body", whole=whole))
     assert whole == [False]
 
 
@@ -134,7 +134,7 @@ async def test_a_whole_response_is_neither_a_second_one_nor_one_to_a_head():
         found.append(connection.send_whole(200, [LENGTH], b"body"))
         await send({"type": "http.response.body", "body": b"body"})
 
-    connection, socket = await _served(app)
+    _, socket = await _served(app)
     assert socket.sent[0].endswith(b"\r\n\r\nbody")
     assert found == [False]
     _, socket = await _served(_sending(200, [LENGTH], b"body", whole=found), b"HEAD" + REQUEST[3:])
