@@ -210,7 +210,8 @@ class Outcome(Struct, frozen=True):
     def is_final(self) -> bool:
         """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
         know of."""
-        return self.is_accepted and self.fitting_tokens is None and not self.verdict.is_suspect
+        accepted = self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
+        return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
 
     @property
     def is_accepted(self) -> bool:

@@ -38,6 +38,7 @@ from proxy.shell.http import (
 )
 from proxy.shell.relay import (
     AnyResponse,
+    Arrived,
     EarlyBytes,
     PeekedResponse,
     Route,
@@ -155,7 +156,8 @@ class FittedEndpoint:
         early = EarlyBytes(pass_on)
         target, access = _target(scope, _on(route, scope, matched, self._routes)), self._ways.of(scope)
         seconds = route.relay.keepalive_seconds(headers)
-        serving = route.relay.serve(wire, target, headers, received, kept, record, access, early, matched.model)
+        came = Arrived(wire, target, headers, received, kept, access, early, matched.model)
+        serving = route.relay.serve(came, record)
         return serving if seconds is None else _commented(serving, seconds, alive, early, sender)
 
 

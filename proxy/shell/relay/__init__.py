@@ -1,7 +1,7 @@
 """Serves one request: plans, sends, judges, and retries."""
 
 from proxy.shell.relay.peeking import HELD_BYTES, PeekedResponse
-from proxy.shell.relay.relay import AnyResponse, Relay, Served
+from proxy.shell.relay.relay import AnyResponse, Arrived, Relay, Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.relay.tool_loop import StreamedResponse
@@ -9,6 +9,7 @@ from proxy.shell.relay.tool_loop import StreamedResponse
 __all__ = [
     "HELD_BYTES",
     "AnyResponse",
+    "Arrived",
     "EarlyBytes",
     "PeekedResponse",
     "Relay",

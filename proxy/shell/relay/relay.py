@@ -60,6 +60,23 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
 
 
+class Arrived(Struct):
+    """A request as it came."""
+
+    wire: Wire
+    target: bytes
+    headers: Headers
+    received: Received
+    """Compressed or not."""
+    kept: Kept
+    """Keeps the request while it waits."""
+    access: ArtifactAccess = NOWHERE
+    early: EarlyBytes | None = None
+    """Takes bytes without content while the response is read."""
+    model: str = ""
+    """Used if the body names none."""
+
+
 class Served(Struct):
     """The response for a client."""
 
@@ -98,67 +115,54 @@ class Relay:
         self._retrieval = Retrieval(planner, tools, recorder, settings.language, settings.overflow.keepalive_seconds)
         self._held = HeldConversations()
 
-    async def serve(
-        self,
-        wire: Wire,
-        target: bytes,
-        headers: Headers,
-        received: Received,
-        kept: Kept,
-        record: RequestRecord,
-        access: ArtifactAccess = NOWHERE,
-        early: EarlyBytes | None = None,
-        model: str = "",
-    ) -> Served:
-        """The upstream's response, read as far as was needed to judge it; meanwhile, bytes without content go to
-        `early`. `model`: used if the body names none. `kept` keeps the request while it waits. Raises ProxyError."""
-        named = dict(reversed(headers))  # the first of each name
+    async def serve(self, came: Arrived, record: RequestRecord) -> Served:
+        """The upstream's response, read as far as was needed to judge it. Raises ProxyError."""
+        named = dict(reversed(came.headers))  # the first of each name
         mode = self._mode(named.get(MODE_HEADER, b""))
-        tenant = self._tenants.tenant_of(headers)
-        whose = tenant.hex()
+        tenant = self._tenants.tenant_of(came.headers)
         record.client = client_name(named.get(CLIENT_HEADER) or named.get(b"user-agent", b""))
         if not KEY_HEADERS.isdisjoint(named):
-            record.key = whose[:KEY_HASH_CHARACTERS]
-        kept.whose = (self._upstream.host, tenant)
+            record.key = tenant.hex()[:KEY_HASH_CHARACTERS]
+        came.kept.whose = (self._upstream.host, tenant)
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
-        planned: Planned | None = None
+        planned = None
         if mode != "off":
-            encoding = encoding_of(headers) if b"content-encoding" in named else b""
-            planned = await self._planned(
-                received,
-                encoding,
-                record,
-                wire,
-                tenant,
-                access,
-                model,
-                is_lifted=wire.asks_for_a_longer_window(headers),
-                looking_up=mode == "on",  # a proxy that only observes fetches nothing from third parties
-            )
-        if early is not None and planned is not None:
-            early.client_streams = planned.request.stream
-        sent_headers = headers
+            encoding = encoding_of(came.headers) if b"content-encoding" in named else b""
+            planned = await self._planned(came, encoding, record, tenant, is_observed=mode != "on")
+        if came.early is not None and planned is not None:
+            came.early.client_streams = planned.request.stream
+        sent_headers = came.headers
         if not _OWN_HEADERS.isdisjoint(named):
-            sent_headers = [pair for pair in headers if pair[0] not in _OWN_HEADERS]
-        sent_headers = self._with_key(sent_headers, wire)
+            sent_headers = [pair for pair in came.headers if pair[0] not in _OWN_HEADERS]
+        sent_headers = self._with_key(sent_headers, came.wire)
         if planned is None or mode == "observe":
-            record.observed = planned is not None
-            self._recorder.plan_made(record)
-            kept.hold(*((received, record) if planned is None else (received, planned, record)))
-            response = await self._send(target, sent_headers, Outgoing(received.body, kept.rest), record)
-            return Served(response if planned is None else await self._observed(response, planned, kept, record))
-        has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
+            return await self._as_it_came(came, sent_headers, planned, record)
         if b"accept-encoding" in named:
-            read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
+            read_on_the_way = planned.inputs.terms.tools is not None or self._settings.overflow.keepalive_seconds
             sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
+        return await self._fitted(came, sent_headers, planned, record)
+
+    async def _as_it_came(
+        self, came: Arrived, headers: Headers, planned: Planned | None, record: RequestRecord
+    ) -> Served:
+        """The response to a request that is sent unchanged; with a plan, only observed."""
+        record.observed = planned is not None
+        self._recorder.plan_made(record)
+        came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
+        response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
+        return Served(response if planned is None else await self._observed(response, planned, came.kept, record))
+
+    async def _fitted(self, came: Arrived, headers: Headers, planned: Planned, record: RequestRecord) -> Served:
+        """The response to a request that is sent as planned."""
+        kept, has_our_tool = came.kept, planned.inputs.terms.tools is not None  # and may call it, even if withheld here
         if planned.plan.artifacts:
-            planned = await self._sends.kept(planned, whose, record)
+            planned = await self._sends.kept(planned, record)
         if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, whose, record)
+            planned = self._asked_at_once(planned, record)
         if planned.request.is_rewritten:  # as the client would have written it
-            sent_headers = without_encoding(sent_headers)
-            received.become(planned.request.body)
-        pending = PendingRequest(target, sent_headers, received, planned, whose, kept, early=early)
+            headers = without_encoding(headers)
+            came.received.become(planned.request.body)
+        pending = PendingRequest(came.target, headers, came.received, planned, kept, early=came.early)
         self._recorder.plan_made(record)
         attempt = await self._answer(pending, record)
         has_our_tool = has_our_tool and attempt.planned.inputs.terms.tools is not None
@@ -176,9 +180,9 @@ class Relay:
         self._models.discovery.nudge()
         return self._models.discovery.own_wire
 
-    def _asked_at_once(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned:
+    def _asked_at_once(self, planned: Planned, record: RequestRecord) -> Planned:
         """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
-        asking = self._held.planned(planned, tenant)
+        asking = self._held.planned(planned, planned.tenant)
         if asking is not planned:
             record.note_plan(asking)
         return asking
@@ -206,9 +210,9 @@ class Relay:
         with it."""
         record = RequestRecord(request_id, time.perf_counter())
         record.note_plan(pending.planned)
-        planned = await self._sends.kept(pending.planned, pending.tenant, record)
+        planned = await self._sends.kept(pending.planned, record)
         if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, pending.tenant, record)
+            planned = self._asked_at_once(planned, record)
         attempt = await self._answer(structs.replace(pending, planned=planned), record)
         await pending.kept.rest()
         problem = "" if attempt.outcome.is_accepted else f"HTTP {attempt.response.status}"
@@ -238,9 +242,11 @@ class Relay:
                 raise
             try:
                 outcome = await self._outcome(response, cure, planned, pending, history, record)
-                history.append(Attempt(cure, outcome, response.is_whole, planned=planned, response=response))
+                attempt = Attempt(cure, outcome, response.is_whole, planned=planned, response=response)
                 if cure is FIRST and outcome.is_final:  # nearly always
-                    return self._chosen(history, pending)
+                    self._held.note(planned, outcome, response.evidence, planned.tenant)
+                    return attempt
+                history.append(attempt)
                 if outcome.verdict.is_overflow:
                     self._models.discovery.doubt()
                 self._judge.learn(history, record)
@@ -263,7 +269,7 @@ class Relay:
         chosen = best(history)
         if chosen is history[-1]:
             self._raise_for(chosen, history, pending)
-            self._held.note(chosen.planned, chosen.outcome, chosen.response.evidence, pending.tenant)
+            self._held.note(chosen.planned, chosen.outcome, chosen.response.evidence, chosen.planned.tenant)
         return chosen
 
     async def _responded(
@@ -372,21 +378,11 @@ class Relay:
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
-        self,
-        received: Received,
-        encoding: bytes,
-        record: RequestRecord,
-        wire: Wire,
-        tenant: bytes,
-        access: ArtifactAccess,
-        model: str,
-        *,
-        is_lifted: bool,
-        looking_up: bool,
+        self, came: Arrived, encoding: bytes, record: RequestRecord, tenant: bytes, *, is_observed: bool
     ) -> Planned | None:
         """The plan for a body, as `Planner.plan` makes it; None if there can be none and the upstream must judge the
         request. Raises MalformedRequest."""
-        body = received.body
+        body = came.received.body
         if encoding:
             if not can_unpack(encoding):
                 logger().info("request_not_read", request_id=record.request_id, reason="content_encoding")
@@ -394,7 +390,13 @@ class Relay:
             body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
             planned = await self._planner.plan(
-                wire, tenant, body, access, model, is_lifted=is_lifted, looking_up=looking_up
+                came.wire,
+                tenant,
+                body,
+                came.access,
+                came.model,
+                is_lifted=came.wire.asks_for_a_longer_window(came.headers),
+                looking_up=not is_observed,  # a proxy that only observes fetches nothing from third parties
             )
         except ProxyError:
             raise
@@ -403,7 +405,7 @@ class Relay:
             return None
         record.note_plan(planned)
         if not encoding:
-            received.become(planned.request.body)
+            came.received.become(planned.request.body)
         return planned
 
     def _mode(self, header: bytes) -> str:

@@ -65,7 +65,6 @@ class PendingRequest(Discreet, frozen=True):
     """Compressed or not."""
     planned: Planned
     """What is sent first."""
-    tenant: str
     kept: Kept
     """Keeps all that is needed to send it again."""
     again: Again | None = None
@@ -79,8 +78,9 @@ class PendingRequest(Discreet, frozen=True):
     def rendered(self, cure: Cure, planned: Planned, history: Sequence[Attempt]) -> tuple[Headers, bytes]:
         """Headers and body of one send; a client that already has the beginning of a response, uncompressed, gets the
         rest like that."""
-        has_begun = any(one.response.has_begun for one in history)
-        headers = accepting(self.headers, UNCOMPRESSED) if has_begun else self.headers
+        headers = self.headers
+        if history and any(one.response.has_begun for one in history):
+            headers = accepting(headers, UNCOMPRESSED)
         if cure.kind is AttemptKind.ORIGINAL or not planned.changed:
             return headers, self.received.body
         return without_encoding(headers), planned.body()
@@ -176,7 +176,7 @@ class Sends:
             self._judge.learn_from_recount(verdict, refused, planned)
             terms = self._recounted(terms, refused, planned, verdict)
             planned = await again(refused, terms)
-        return planned if await self._is_safe(planned, refused.tenant) else await again(refused, _unkept(terms))
+        return planned if await self._is_safe(planned) else await again(refused, _unkept(terms))
 
     def _recounted(self, terms: Terms, refused: Planned, planned: Planned, verdict: Verdict) -> Terms:
         """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
@@ -217,17 +217,17 @@ class Sends:
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
-    async def kept(self, planned: Planned, tenant: str, record: RequestRecord) -> Planned:
+    async def kept(self, planned: Planned, record: RequestRecord) -> Planned:
         """The plan after its artifacts are kept; another one if they cannot be."""
-        if await self._is_safe(planned, tenant):
+        if await self._is_safe(planned):
             return planned
         planned = await self._planner.again(planned, _unkept(planned.inputs.terms))
         record.note_plan(planned)
         return planned
 
-    async def _is_safe(self, planned: Planned, tenant: str) -> bool:
+    async def _is_safe(self, planned: Planned) -> bool:
         """Whether everything that a plan takes out is kept."""
-        return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, tenant)
+        return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, planned.tenant)
 
 
 def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:

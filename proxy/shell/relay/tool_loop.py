@@ -155,8 +155,8 @@ class ToolLoop(Struct):
         wire, request = self.planned.wire, self.planned.request
         begun, name = (wire.named_in(request, response.evidence) for response in (first, last))
         if begun and name and (results or begun != name):
-            continuation = Continuation.of(self.pending.tenant, begun, name, results)
-            await self.retrieval.planner.keep_hidden(self.pending.tenant, continuation)
+            continuation = Continuation.of(self.planned.tenant, begun, name, results)
+            await self.retrieval.planner.keep_hidden(self.planned.tenant, continuation)
 
     async def _left(self, message: AssistantMessage) -> Sequence[bytes]:
         """The results of our calls after which no round follows. Those beside calls of the client are read, and kept
@@ -167,7 +167,7 @@ class ToolLoop(Struct):
         before = map(self.planned.wire.message, message.before)
         history = reduce(extended, before, self.pending.planned.request.history[-HISTORY_BYTES:])
         hidden = HiddenToolCalls.of(history, message, read.results)
-        await self.retrieval.planner.keep_hidden(self.pending.tenant, hidden)
+        await self.retrieval.planner.keep_hidden(self.planned.tenant, hidden)
         return read.results
 
     async def _read(self, message: AssistantMessage) -> _Read | None:
@@ -231,7 +231,7 @@ class ToolLoop(Struct):
         return texts
 
     async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
-        return (await self.retrieval.tools.read(wanted, (self.pending.tenant,), page_bytes)).text
+        return (await self.retrieval.tools.read(wanted, (self.planned.tenant,), page_bytes)).text
 
 
 def _leaves_room(plan: Plan) -> bool:
