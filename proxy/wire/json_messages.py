@@ -101,6 +101,11 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """Omit the text, which must not reach a log."""
         return f"{type(self).__name__}({self.role!r}, {len(self.raw)} bytes)"
 
+    @property
+    def item_count(self) -> int:
+        """One entry of the list, in most APIs."""
+        return 1
+
     @classmethod
     @abstractmethod
     def read(cls, raw: Raw) -> Self:

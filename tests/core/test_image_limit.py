@@ -12,10 +12,10 @@ from msgspec import structs
 from support.media_samples import base64_of, image_part, mcp_block, png
 from support.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn, user
 
-from proxy.core.compaction import Budget, ImageLimit
+from proxy.core.compaction import Budget, Cap
 from proxy.core.conversation import Size, size_of
-from proxy.core.media import RouteMedia, Routes
-from proxy.core.models import Modality, ToolImages
+from proxy.core.media import SUMS, RouteMedia, Routes
+from proxy.core.models import LimitName, Modality, ToolImages
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 
@@ -27,7 +27,7 @@ def limited(max_images, target=ToolImages.USER_AFTER_BATCH, budget=None, reads=S
     routes = Routes(reads, max_images=max_images)
     blind = RouteMedia(structs.replace(routes, max_images=0), target)
     local = (RouteMedia(routes, target), *every.local)
-    return replace(every, local=local, images=ImageLimit(max_images, (blind, *every.local)))
+    return replace(every, local=local, caps=(Cap(max_images, SUMS[LimitName.IMAGES], (blind, *every.local)),))
 
 
 def images(made):

@@ -34,11 +34,11 @@ from support.media_samples import (
 from support.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.compaction import Budget, ImageLimit, compaction_steps, last_resorts
+from proxy.core.compaction import Budget, Cap, compaction_steps, last_resorts
 from proxy.core.content_types import ContentKind, media_type
 from proxy.core.conversation import Size, size_of
-from proxy.core.media import RouteMedia, Routes
-from proxy.core.models import AgentFileAccess, Modality, ToolImages
+from proxy.core.media import SUMS, RouteMedia, Routes
+from proxy.core.models import AgentFileAccess, LimitName, Modality, ToolImages
 from proxy.core.notices import Notices
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
@@ -263,7 +263,7 @@ def test_every_artifact_that_a_description_names_is_kept_before_the_request_is_s
     every = worded(every, Notices("en", WAY, AgentFileAccess.SHELL, kept))
     if max_images >= 0:
         blind = RouteMedia(Routes(reads, max_images=0), target)
-        every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
+        every = replace(every, caps=(Cap(max_images, SUMS[LimitName.IMAGES], (blind, *every.local[1:])),))
     made = planned(history, every)
     names = {name for message in sent(made) for text in model_texts(message) for name in ARTIFACT.findall(text)}
     assert names <= {artifact.id for artifact in made.artifacts}
@@ -276,7 +276,7 @@ def test_a_message_whose_description_is_excerpted_or_left_out_or_done_again_name
     for room, max_images in itertools.product((700, 2_000, 6_000, 60_000), (0, 3, 50)):
         every = made_with(frozenset({Modality.TEXT, Modality.VISION}), ToolImages.USER_AFTER_BATCH, Budget(room))
         blind = RouteMedia(Routes(frozenset({Modality.TEXT}), max_images=0))
-        every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
+        every = replace(every, caps=(Cap(max_images, SUMS[LimitName.IMAGES], (blind, *every.local[1:])),))
         made = planned(history, every)
         names = set(ARTIFACT.findall(" ".join(text for message in sent(made) for text in model_texts(message))))
         assert names

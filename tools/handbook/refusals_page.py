@@ -20,7 +20,10 @@ proves the first cure. `cause` and `cure` are the names in [the log](log.md).
 """
 RECOGNISED: Final = {
     "silence": "a success without a reply, or a stream that breaks before its content, of a request near its window",
-    "reply": "*requested 32000 output tokens and your prompt contains 9000*: numbers that prove that the prompt fits",
+    "limit": "*Too many images and documents: 101 + 0 > 100*, *image exceeds 5 MB maximum*, *array too long*, *String "
+    "should have at most 6000 characters*: a number beside what it limits",
+    "reply": "*requested 32000 output tokens and your prompt contains 9000*: numbers that prove that the prompt fits; "
+    "*supports at most 16384 completion tokens*",
     "prompt": "*maximum context length is 8192 tokens*, *prompt is too long*, in ten languages, with numbers "
     "or without; *Limit 6000, Requested 14000* of a rate that one request exceeds alone",
     "bytes": "413, *Request Entity Too Large*, *request_too_large*, with the bytes that are allowed or without",
@@ -35,6 +38,7 @@ RECOGNISED: Final = {
 """Words of upstreams, by cause."""
 SENT: Final = {
     "silence": "the same once more",
+    "limit": "images and files over it described, whole exchanges left out, or one text cut, the oldest first",
     "reply": "the same with a lower reply limit",
     "prompt": "a prompt under the limit; where none is stated, of the size that was accepted before, or six tenths",
     "bytes": "a body under the limit; where none is stated, of the size that was accepted before, or half",
@@ -53,6 +57,7 @@ NAMES: Final = {
     facts.CHARS: "its most characters",
     facts.SEARCH: "what was refused and what was accepted",
     facts.RATE: "the tokens per minute",
+    facts.AT_MOST: "that limit",
     facts.CUT_TO: "the window to which it cuts",
     facts.REFUSES: "the kinds of media",
     facts.RESULTS_HOLD_TEXT: "that results hold no media",

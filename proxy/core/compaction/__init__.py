@@ -10,7 +10,8 @@ from proxy.core.compaction.budget import (
     clamped_reply,
     in_model_tokens,
 )
-from proxy.core.compaction.plan import Compressed, ImageLimit, Pipeline, Plan, Progress, Reading, compressed, plan
+from proxy.core.compaction.caps import Cap
+from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
 from proxy.core.compaction.steps import compaction_steps, last_resorts
 
 __all__ = [
@@ -19,8 +20,8 @@ __all__ = [
     "REPLY_SHARE",
     "Budget",
     "BudgetRules",
+    "Cap",
     "Compressed",
-    "ImageLimit",
     "Pipeline",
     "Plan",
     "Progress",

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
+from proxy.core.compaction.caps import Cap, add_to_caps, is_over_a_cap, keep_to_caps
 from proxy.core.compaction.note import MAX_NOTE_TOKENS, NOTE_SHARE, NoteRoom
 from proxy.core.compaction.steps import CompactionStep, sparing
 from proxy.core.compaction.window import ContextWindow
@@ -54,14 +55,6 @@ _WORTH_HALVING: Final = 0.2
 """Share of a refused prompt: with half of less, the next one would hardly be smaller."""
 
 
-class ImageLimit(Struct, frozen=True):
-    """How many images one request may hold."""
-
-    max_images: int
-    local: tuple[LocalStep, ...]
-    """The local steps for a message whose images are described."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pipeline:
     """The steps of one kind of send."""
@@ -74,7 +67,8 @@ class Pipeline:
     notices: Notices
     counter: Counter
     budget: Budget
-    images: ImageLimit | None = None
+    caps: tuple[Cap, ...] = ()
+    """Other limits than the budget."""
     is_replayed: bool = True
     """Whether cuts are made wherever the conversation exceeded its room as it grew, so that later turns begin with the
     same bytes; otherwise one cut is made at the end, which keeps as much as fits."""
@@ -87,7 +81,7 @@ class Pipeline:
         """The pipeline for a request that is sent as it came, whatever its size."""
         budget = self.budget.unbounded()
         return dataclasses.replace(
-            self, local=(), compaction_steps=(), last_resorts=(), budget=budget, images=None, always=None
+            self, local=(), compaction_steps=(), last_resorts=(), budget=budget, caps=(), always=None
         )
 
 
@@ -244,10 +238,11 @@ def plan(
 def _ended(window: ContextWindow, pipeline: Pipeline) -> ContextWindow:
     """The window of a request that ends here."""
     is_settled = window.complete and pipeline.is_replayed and not window.pacing.rests_at(len(window.entries))
-    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
+    is_over = window.over(pipeline.budget.high_mark) is not None or is_over_a_cap(window, pipeline.caps)
+    if window.batch_is_open or (not is_settled and is_over):
         window = window.copy()
         window.end_batch()
-        _limit_images(window, pipeline)
+        _keep_to_caps(window, pipeline)
         _settle(window, pipeline)
     return window
 
@@ -291,7 +286,7 @@ def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
-    high, images = pipeline.budget.high_mark, pipeline.images
+    high, caps = pipeline.budget.high_mark, pipeline.caps
     for index, message, tool in _arriving(messages, progress.messages, tools, has_tools=pipeline.has_tools):
         if message.calls:
             for call in message.calls:
@@ -303,13 +298,11 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size
         window.add(entry)
-        if images is not None:
-            window.images_at_most += entry.images
-        is_too_much = window.over(high) is not None or (
-            images is not None and window.images_at_most > images.max_images
-        )
+        if caps:
+            add_to_caps(window, caps)
+        is_too_much = window.over(high) is not None or (caps and is_over_a_cap(window, caps))
         if is_too_much and pipeline.is_replayed and window.complete:
-            _limit_images(window, pipeline)
+            _keep_to_caps(window, pipeline)
             if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)
     return Progress(window, len(messages), tools, pages, before, progress.earlier)
@@ -328,21 +321,8 @@ def _arriving(
         yield index, message, tool_of(message, tools, has_begun=index >= begins, has_tools=has_tools)
 
 
-def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
-    """One point of the replay for the number of images: if there are too many, the oldest are described until half of
-    the limit is left; in the newest unit, no more than needed."""
-    limit = pipeline.images
-    if limit is None or window.images_at_most <= limit.max_images:
-        return
-    counts = [(entry, entry.images) for entry in window.all() if entry.images]
-    total = sum(count for _, count in counts)
-    newest = window.newest[0].start
-    for entry, count in counts if total > limit.max_images else ():
-        if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
-            break
-        window.redo(entry.prepared_again(limit.local, pipeline.notices, pipeline.counter))
-        total -= count
-    window.images_at_most = total
+def _keep_to_caps(window: ContextWindow, pipeline: Pipeline) -> None:
+    keep_to_caps(window, pipeline.caps, pipeline.notices, pipeline.counter, pipeline.budget)
 
 
 def _settle(window: ContextWindow, pipeline: Pipeline) -> None:

@@ -7,60 +7,22 @@ results go together; an excerpt is made from the whole message, never from an ea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation import TOOL_ROLES, Address, Argument, Change, Edit, LocalStep, Reason, TrackedMessage
+from proxy.core.conversation import TOOL_ROLES, Address, Change, Edit, LocalStep, Reason, TrackedMessage
 from proxy.core.notices import Notices, is_ours
-from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
+from proxy.core.text import ExcerptLimits, utf8_length
 from proxy.core.tokens import Counter
-from proxy.core.truncation import shortened_result
+from proxy.core.truncation import shortened_arguments, shortened_result
 
-_LONG_CHARACTERS: Final = 200
-"""Shorter strings are paths, patterns, names."""
-_MAX_DEPTH: Final = 16
-"""Deeper values stay as they are: the arguments of tools have a few levels at the most."""
 CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change, and stops when that is
 enough."""
-
-
-def shortened_arguments(
-    index: int, argument: Argument, max_bytes: int, notices: Notices, reason: Reason
-) -> Edit | None:
-    """An edit that shortens the arguments to about `max_bytes`; None if that would save nothing."""
-    text = argument.text
-    artifact = Artifact(text.encode("utf-8", "surrogatepass"), "arguments", "json")
-    note = notices.arguments(artifact)
-    opened = jsontext.opened(text.encode("utf-8", "surrogatepass"))
-    share = max(0.0, (max_bytes - utf8_length(note)) / max(1, utf8_length(text)))
-    if isinstance(opened, dict | list):
-        shortened = jsontext.dump(_cut(opened, share, note, 0)).decode("utf-8", "surrogatepass")
-    else:
-        shortened = _cut_text(text, share, note)
-    if utf8_length(shortened) >= utf8_length(text):
-        return None
-    return Edit(index, argument.at, shortened, reason, artifact, "", len(text), len(shortened))
-
-
-def _cut(value: Any, share: float, note: str, depth: int) -> Any:
-    """The value with `share` of each of its long strings."""
-    if isinstance(value, str):
-        return _cut_text(value, share, note) if len(value) > _LONG_CHARACTERS else value
-    if depth < _MAX_DEPTH and isinstance(value, dict):
-        return {name: _cut(inner, share, note, depth + 1) for name, inner in value.items()}
-    if depth < _MAX_DEPTH and isinstance(value, list):
-        return [_cut(inner, share, note, depth + 1) for inner in value]
-    return value
-
-
-def _cut_text(text: str, share: float, note: str) -> str:
-    kept = excerpt(text, ExcerptLimits(len(text), int(utf8_length(text) * share), head_share=0.5))
-    return f"{kept.head}{note}{kept.tail}"
 
 
 _MIN_TEXT_BYTES: Final = 120

@@ -134,7 +134,9 @@ class ContextWindow(Struct, eq=False):
     is_desperate: bool = False
     """Whether even messages that must stay were to be cut, now or earlier."""
     images_at_most: int = 0
-    """How many images are kept, or more: counted as messages are added, and again whenever a limit is applied."""
+    """How many images are kept, or more: counted as messages are added, and again whenever a cap is applied."""
+    held: tuple[int, ...] = ()
+    """The same for each cap: what is kept of it, or more."""
     pacing: CutPacing = CutPacing()
     held_from: int | None = None
     """Index of the message from which on all count as newest; None: only the newest unit does."""

@@ -253,6 +253,10 @@ class Message(Protocol):
         """How many images it holds as media."""
 
     @property
+    def item_count(self) -> int:
+        """How many entries of the request's list it is."""
+
+    @property
     def may_hold_media(self) -> bool:
         """Whether it is worth searching for media; false only if it surely has none, in parts or inside a text."""
 

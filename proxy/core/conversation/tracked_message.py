@@ -110,6 +110,8 @@ class Reason(StrEnum):
     """Tool output that looked like one of the proxy's own notices."""
     SANITISE = "sanitise", "characters replaced in 1 text", "characters replaced in # texts"
     """Characters that this model's upstream cannot handle."""
+    LONG_STRING = "long_string", "1 text cut to the upstream's limit", "# texts cut to the upstream's limit"
+    """One text was over the length that its upstream had stated for any."""
     OLD_REASONING = "old_reasoning", "reasoning of 1 finished turn left out", "reasoning of # finished turns left out"
     LONG_OLD_TEXT = "long_old_text", "1 very long old text cut in the middle", "# very long old texts cut in the middle"
     """A user's or an assistant's text in a finished turn."""

@@ -1,12 +1,18 @@
 """Where images, audio, video and files may go."""
 
+from proxy.core.media.measures import HIDING, SINGLE, SUMS, Measure, bytes_of
 from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS, Routes, modalities_in
 from proxy.core.media.routing import RouteMedia
 
 __all__ = [
+    "HIDING",
     "MAX_BYTES",
     "MAX_IMAGE_PIXELS",
+    "SINGLE",
+    "SUMS",
+    "Measure",
     "RouteMedia",
     "Routes",
+    "bytes_of",
     "modalities_in",
 ]

@@ -106,6 +106,11 @@ class Routes(Struct, frozen=True):
     """Limit of one message."""
     unstated: frozenset[Modality] = frozenset()
     """Unknown, although other kinds are stated."""
+    hidden: frozenset[Modality] = frozenset()
+    """Kinds of which a message shows none, because the request has too many."""
+    max_image_bytes: int | None = None
+    max_side: int | None = None
+    """Limit of the longer side of an image, in pixels."""
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model reads it; None if unknown."""
@@ -191,18 +196,20 @@ class _Placing:
             if not (is_shown and attachment.is_asked_for and attachment.address.startswith("http")):
                 return self._stays()
             return MediaPlacement(Route.IMAGE, found, Shown(Route.IMAGE, found, address=attachment.address))
+        is_hidden = self.claimed in self.routes.hidden
         is_too_many = self.is_too_many and found.kind is ContentKind.IMAGE
-        if (reads is None or is_shown) and not is_too_many:
+        if (reads is None or is_shown) and not is_too_many and not is_hidden:
             return self._stays(
                 SHAPES[attachment.shape][1] if is_shown and attachment.shape in SHAPES else Route.UNKNOWN
             )
-        why = OmissionReason.TOO_MANY if is_too_many else OmissionReason.PLACE
+        other = OmissionReason.TOO_MANY_FILES if is_hidden else OmissionReason.PLACE
+        why = OmissionReason.TOO_MANY if is_too_many else other
         return self.described(self._why_not_read if reads is False else why)
 
     def placed(self) -> MediaPlacement:
         """A content that is here."""
         attachment, routes = self.attachment, self.routes
-        is_unstated = routes.modalities is None and not routes.refused and not routes.is_strict
+        is_unstated = not (routes.modalities is not None or routes.refused or routes.hidden or routes.is_strict)
         if self._is_as_received and is_unstated and not self.is_too_many and not self._is_over_a_limit():
             return self._stays()
         content = attachment.content()
@@ -233,11 +240,20 @@ class _Placing:
         """Decided without decoding the whole content."""
         attachment = self.attachment
         self.pixels = image_size(attachment.head(_HEAD_BYTES)) if attachment.shape is Shape.IMAGE else None
-        return attachment.byte_count > self.routes.max_bytes or self._has_too_many_pixels
+        return attachment.byte_count > self._most_bytes or self._has_too_many_pixels or self._is_too_long
+
+    @property
+    def _most_bytes(self) -> int:
+        of_image = self.routes.max_image_bytes if self.claimed is Modality.VISION else None
+        return self.routes.max_bytes if of_image is None else min(of_image, self.routes.max_bytes)
 
     @property
     def _has_too_many_pixels(self) -> bool:
         return self.pixels is not None and self.pixels[0] * self.pixels[1] > self.routes.max_image_pixels
+
+    @property
+    def _is_too_long(self) -> bool:
+        return self.pixels is not None and self.routes.max_side is not None and max(self.pixels) > self.routes.max_side
 
     def _media(self) -> MediaPlacement:
         attachment, found = self.attachment, self.found
@@ -250,8 +266,10 @@ class _Placing:
         is_head = not attachment.is_part and len(self.content) < _HEAD_BYTES and found.mime in _WIDELY_READ
         is_odd = answers[reads] is Route.IMAGE and attachment.shape not in SHAPES and found.mime not in _WIDELY_READ
         refused = (
-            (OmissionReason.TOO_LARGE, len(self.content) > self.routes.max_bytes),
+            (OmissionReason.TOO_LARGE, len(self.content) > self._most_bytes),
             (OmissionReason.TOO_MANY_PIXELS, self._has_too_many_pixels),
+            (OmissionReason.TOO_LONG_A_SIDE, self._is_too_long),
+            (OmissionReason.TOO_MANY_FILES, self.claimed in self.routes.hidden),
             (OmissionReason.TOO_MANY, self.is_too_many and is_image and reads is not False),
             (unstated, reads is None and not attachment.is_part),
             (self._why_not_read, reads is False),
@@ -302,7 +320,11 @@ class _Placing:
 
     def described(self, why: OmissionReason, suffix: str = "") -> MediaPlacement:
         attachment, found, routes = self.attachment, self.found, self.routes
-        limits = {OmissionReason.TOO_LARGE: routes.max_bytes, OmissionReason.TOO_MANY_PIXELS: routes.max_image_pixels}
+        limits = {
+            OmissionReason.TOO_LARGE: self._most_bytes,
+            OmissionReason.TOO_MANY_PIXELS: routes.max_image_pixels,
+            OmissionReason.TOO_LONG_A_SIDE: routes.max_side or 0,
+        }
         artifact = Artifact(self.content, self.tool, suffix or found.suffix) if self.content else None
         count = None if attachment.is_elsewhere else len(self.content)
         words = description(

@@ -2,6 +2,7 @@
 
 from proxy.core.models import facts
 from proxy.core.models.facts import Key, Lesson, Lessons, Rows, Search, size_after_refusal
+from proxy.core.models.limits import MANY_IMAGES, LimitName, smallest
 from proxy.core.models.names import (
     has_open_weights,
     is_uninformative,
@@ -32,11 +33,13 @@ from proxy.core.models.profile import (
 __all__ = [
     "DEFAULT_WINDOW_TOKENS",
     "LIFTED",
+    "MANY_IMAGES",
     "AgentFileAccess",
     "Certainty",
     "Key",
     "Lesson",
     "Lessons",
+    "LimitName",
     "Modality",
     "ModelProfile",
     "Rows",
@@ -53,6 +56,7 @@ __all__ = [
     "reply_is_apart",
     "served_at",
     "size_after_refusal",
+    "smallest",
     "spelling",
     "stating",
     "unpacked",

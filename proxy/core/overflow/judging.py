@@ -11,7 +11,9 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
+from proxy.core.models import LimitName
 from proxy.core.overflow import words
+from proxy.core.overflow.named import named_limit, reply_limit
 from proxy.core.overflow.numbers import merged, read, read_rate, skeleton
 from proxy.core.overflow.patterns import ALLOWED_AND_REQUESTED, WINDOW_AS_REPLY_BOUND
 from proxy.core.overflow.proofs import may_be_echoed
@@ -131,6 +133,41 @@ def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
 
 def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
     evidence = weigh(report)
+    return _with_named_limit(_by_evidence(report, evidence, sent), report, evidence, sent)
+
+
+_MAY_NAME_A_LIMIT: Final = frozenset(
+    {VerdictKind.COUNT, VerdictKind.FIELD, VerdictKind.BYTES, VerdictKind.MEDIA, VerdictKind.UNKNOWN}
+)
+_TIER_TOKENS: Final = 200_000
+"""Anthropic's models with a million tokens take as many without the extra usage or the beta that long context needs.
+https://platform.claude.com/docs/en/build-with-claude/context-windows"""
+
+
+def _with_named_limit(verdict: Verdict, report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict:
+    """The verdict with the limit that it names besides the window and the body, if there is one."""
+    texts = [normalised(text.source.text) for text in evidence.texts]
+    if verdict.kind is VerdictKind.REPLY_ONLY:
+        most = next((most for text in texts if (most := reply_limit(text, sent.reply_tokens)) is not None), None)
+        is_of_window = verdict.limit is not None
+        return verdict if most is None or is_of_window else replace(verdict, named=LimitName.REPLY, named_limit=most)
+    if (sent.tokens or 0) * 2 > _TIER_TOKENS and any(words.TIER.search(text) for text in texts):
+        return replace(verdict, kind=VerdictKind.PROMPT, limit=_TIER_TOKENS, limit_scope=Scope.INPUT, unit=Unit.TOKENS)
+    if report.is_success or not (verdict.is_overflow or verdict.kind in _MAY_NAME_A_LIMIT) or evidence.proofs:
+        return verdict
+    found = next((found for text in texts if (found := named_limit(text)) is not None), None)
+    if found is None or (verdict.is_overflow and found.name is not LimitName.STRING):
+        return verdict
+    is_of_a_call = any("arguments" in text for text in texts)
+    if found.name is LimitName.STRING and _names_another_fault(report) and not is_of_a_call:
+        return verdict
+    if verdict.is_overflow:  # it is about one text, not about all of them
+        message, path = verdict.upstream_message, verdict.evidence
+        verdict = Verdict(VerdictKind.FIELD, verdict.confidence, evidence=path, upstream_message=message)
+    return replace(verdict, named=found.name, named_limit=found.most, named_seen=found.seen)
+
+
+def _by_evidence(report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict:
     if _is_long_message(report):
         return _long_message(evidence)
     if sent.has_user_text and (lost := _lost_the_user(report)) is not None:
@@ -335,8 +372,8 @@ def with_figures(verdict: Verdict, figures: Figures) -> Verdict:
     """The verdict with the numbers, completed where two of them give a third."""
     prompt, requested = _completed(figures)
     kind = _proven_kind(verdict.kind, figures.limit, prompt, figures.reply)
-    limit = None if kind is VerdictKind.REPLY_ONLY else figures.limit
     scope = figures.limit_scope
+    limit = None if kind is VerdictKind.REPLY_ONLY and scope is not Scope.WINDOW else figures.limit
     if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
         scope = Scope.WINDOW  # a limit on both together is the window
     known = asdict(figures) | {"limit": limit, "requested": requested, "prompt": prompt}

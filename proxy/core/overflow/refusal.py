@@ -90,6 +90,7 @@ _DONE: Final[dict[Language, dict[VerdictKind, str]]] = {
         VerdictKind.MEDIA: "its media had been replaced by text",
         VerdictKind.PAIRING: "its calls and results had been made to pair up",
         VerdictKind.SEAL: "reasoning that it could not verify had been left out",
+        VerdictKind.COUNT: "a limit that it had named was kept",
         VerdictKind.UNKNOWN: "an edit by the proxy had been undone",
     },
     "zh": {
@@ -98,6 +99,7 @@ _DONE: Final[dict[Language, dict[VerdictKind, str]]] = {
         VerdictKind.MEDIA: "用文字替换媒体内容",
         VerdictKind.PAIRING: "补全工具调用与结果的配对",
         VerdictKind.SEAL: "去除无法验证的推理内容",
+        VerdictKind.COUNT: "遵守其指出的限制",
         VerdictKind.UNKNOWN: "撤销代理所做的一处修改",
     },
 }

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from proxy.core.models import Modality
+from proxy.core.models import LimitName, Modality
 
 
 class VerdictKind(StrEnum):
@@ -125,6 +125,12 @@ class Verdict(Figures, frozen=True):
     """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
     limit_bytes: int | None = None
     """The most bytes of a body, if a refusal for its bytes states that."""
+    named: LimitName | None = None
+    """The limit besides window and body that it names, with a number."""
+    named_limit: int = 0
+    """That number."""
+    named_seen: int | None = None
+    """What the request has of it, if that is stated."""
     evidence: str = ""
     """Path of the leaf that decided, such as `error.metadata.raw>error.message`; never its content."""
     upstream_message: str = ""

@@ -6,13 +6,14 @@ before, or asks for less. All three questions are pure functions of the history.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, structs
 
-from proxy.core.models import Modality, Search, facts, size_after_refusal
+from proxy.core.models import LimitName, Modality, Search, facts, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
@@ -66,6 +67,7 @@ class AttemptKind(StrEnum):
     ORIGINAL = "original"
     WITHOUT_TOOL = "without_tool"
     REPAIRED = "repaired"
+    LIMITED = "limited"
 
 
 class Terms(NamedTuple):
@@ -89,6 +91,8 @@ class Terms(NamedTuple):
     """Kinds of input that are sent as text, after a refusal."""
     repairs: Verdict | None = None
     """The refusal whose cause is taken out of the history: PAIRING or SEAL."""
+    at_most: tuple[tuple[LimitName, int], ...] = ()
+    """Limits that refusals of this request have named."""
 
     @property
     def is_for_one_send(self) -> bool:
@@ -115,6 +119,8 @@ class Cure(Struct, frozen=True):
     """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have caused."""
     cause: str = ""
     """The row of the table of cures."""
+    keeps_to: LimitName | None = None
+    """The named limit that it answers."""
 
 
 FIRST: Final = Cure(AttemptKind.FIRST, reason=VerdictKind.ACCEPTED)
@@ -187,6 +193,8 @@ class Outcome(Struct, frozen=True):
         verdict = self.verdict
         if self.is_too_long:
             return VerdictKind.PROMPT
+        if verdict.named is not None and verdict.named is not LimitName.TOOLS:
+            return VerdictKind.PROMPT if verdict.named is LimitName.REPLY else VerdictKind.COUNT
         if self.is_over_bytes and verdict.kind is VerdictKind.BYTES:
             return VerdictKind.BYTES
         if verdict.kind is VerdictKind.MEDIA and self.media:
@@ -204,7 +212,8 @@ class Outcome(Struct, frozen=True):
 
     def _is_cured_by(self, cure: Cure) -> bool:
         is_other_media = cure.refused and self.verdict.refused and not cure.refused & self.verdict.refused
-        return self.reason is cure.reason and not is_other_media
+        is_other_limit = cure.keeps_to is not None and cure.keeps_to is not self.verdict.named
+        return self.reason is cure.reason and not (is_other_media or is_other_limit)
 
     @property
     def is_final(self) -> bool:
@@ -253,7 +262,7 @@ def next_cures(history: Sequence[Attempt], situation: Situation) -> Sequence[Cur
     is_of_a_member = cure.kind is AttemptKind.WITHOUT_TOOL and verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
     if not last.outcome.proves(cures) and not is_of_a_member:
         return ()
-    if cure.reason in [earlier.reason for earlier in cures] and not cure.refused:
+    if cure.reason in [earlier.reason for earlier in cures] and not (cure.refused or cure.keeps_to):
         return ()
     return [structs.replace(one, reply_tokens=_least_reply(*cures, one)) for one in found]
 
@@ -293,6 +302,8 @@ class Learned(StrEnum):
     """The model does not read some kinds of input."""
     MEDIA_IN_RESULTS = "media_in_results"
     """Tool results must not hold media."""
+    LIMIT = "limit"
+    """The limit that was named is kept."""
 
 
 class Lesson(NamedTuple, Generic[_Attempt]):
@@ -334,6 +345,8 @@ def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[Lear
     """What this cure has taught of this refusal, now that it is proven."""
     if cure.kind is AttemptKind.REPAIRED:
         yield Learned.HISTORY
+    if refusal.named is not None and (cure.keeps_to or cure.kind is AttemptKind.SHORTER_REPLY):
+        yield Learned.LIMIT
     if refusal.is_conditional:
         return
     match cure.kind:
@@ -373,10 +386,24 @@ def _repeated(outcome: Outcome, _: Situation) -> Sequence[Cure]:
 
 
 def _shorter_reply(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    reply = _fitting_reply(outcome.verdict, situation) if outcome.is_too_long else None
+    is_of_reply = outcome.verdict.kind is VerdictKind.REPLY_ONLY
+    found = _allowed_reply if is_of_reply else _fitting_reply
+    reply = found(outcome.verdict, situation) if is_of_reply or outcome.is_too_long else None
     if reply is None or (situation.reply_tokens is not None and reply >= situation.reply_tokens):
         return ()
     return [Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)]
+
+
+_CURED_OTHERWISE: Final = frozenset({None, LimitName.REPLY, LimitName.TOOLS})
+"""Named limits that no edit of the messages keeps: a reply limit is lowered, and of the tools only our own may go."""
+
+
+def _limited(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+    named, terms = outcome.verdict.named, situation.terms
+    if named is None or named in _CURED_OTHERWISE:
+        return ()
+    terms = terms._replace(at_most=(*terms.at_most, (named, outcome.verdict.named_limit)))
+    return [Cure(AttemptKind.LIMITED, terms, reason=VerdictKind.COUNT, keeps_to=named)]
 
 
 def _shorter_prompt(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
@@ -460,7 +487,14 @@ class Row(NamedTuple):
 
 CURES: Final = (
     Row("silence", "no reply came", _repeated, (AttemptKind.REPEATED,)),
-    Row("reply", "the reply limit was too high", _shorter_reply, (AttemptKind.SHORTER_REPLY,), ("window",)),
+    Row("limit", "a limit was named", _limited, (AttemptKind.LIMITED,), (facts.AT_MOST,)),
+    Row(
+        "reply",
+        "the reply limit was too high",
+        _shorter_reply,
+        (AttemptKind.SHORTER_REPLY,),
+        ("window", facts.AT_MOST),
+    ),
     Row(
         "prompt",
         "the prompt was too long",
@@ -653,12 +687,28 @@ def room_in_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | Non
     return room, counted + (reply_tokens or 0) == verdict.requested
 
 
+_ABOUT: Final = 1.1
+"""An upstream's count that it calls one of about may be less than the true one by this factor."""
+
+
+def _allowed_reply(verdict: Verdict, situation: Situation) -> int | None:
+    """The reply limit after a refusal of the one that was asked for: the stated one, or what the stated window leaves
+    beside the prompt."""
+    if verdict.named is LimitName.REPLY:
+        return verdict.named_limit
+    if verdict.limit is None or verdict.limit_scope is not Scope.WINDOW or situation.reply_tokens is None:
+        return None
+    prompt = verdict.prompt if verdict.prompt is not None else math.ceil(situation.estimate_tokens * _ABOUT)
+    reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS
+    return reply if reply >= MIN_USEFUL_REPLY_TOKENS else None
+
+
 def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
     """The reply limit with which the unchanged prompt would be accepted, if the upstream's own numbers prove one."""
-    if verdict.limit is None or verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
+    if verdict.limit is None or verdict.exactness is Exactness.AT_LEAST or verdict.unit is not Unit.TOKENS:
         return None
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
-        prompt = verdict.prompt
+        prompt = verdict.prompt if verdict.exactness is Exactness.EXACT else math.ceil(verdict.prompt * _ABOUT)
     elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
         prompt = _most_by_rate(verdict, situation)
     else:

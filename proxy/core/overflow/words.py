@@ -416,6 +416,10 @@ def names_another_fault(code: ErrorCode) -> bool:
     return code.place is None and _ANOTHER_FIELD.fullmatch(as_words(code.text)) is not None
 
 
+TIER: Final = re.compile(r"extra usage is required for long context|long context beta is not (?:yet )?available")
+"""Anthropic, with 429 and 400, where a plan or an organisation has no access to prompts of over 200 000 tokens
+(github.com/NousResearch/hermes-agent/issues/4747)."""
+
 NO_JSON: Final = re.compile(
     r"\b(?:pars|decod|deseriali[sz])\w*\b.{0,80}\bjson|\bjson\b.{0,80}\b(?:pars|decod)|\b(?:in|not (?:a )?)valid json"
     r"|jsondecodeerror|unexpected (?:token|character|end)\b.{0,40}\bjson"

@@ -20,7 +20,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from proxy.config import ModelSettings, Settings
-from proxy.core.models import DEFAULT_WINDOW_TOKENS, Certainty, Modality, ModelProfile, Search, window_in_name
+from proxy.core.models import (
+    DEFAULT_WINDOW_TOKENS,
+    Certainty,
+    Modality,
+    ModelProfile,
+    Search,
+    smallest,
+    window_in_name,
+)
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, MAX_ASKED_MODELS, Discovery
 from proxy.shell.models.learning import Learning
@@ -259,7 +267,7 @@ class ModelResolver:
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
         values |= _inputs(one[0] for one in (*first, *sources) if one is not None)
-        values["at_most"] = _smallest((one[0].at_most or {}) for one in (*first, *sources) if one is not None)
+        values["at_most"] = smallest((one[0].at_most or {}) for one in (*first, *sources) if one is not None)
         if certainty is Certainty.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
         return ModelProfile(
@@ -310,14 +318,6 @@ def _inputs(stated: Iterable[ModelLimits]) -> Mapping[str, frozenset[Modality]]:
             reads |= limits.modalities & unstated
             unstated &= limits.unstated or frozenset()
     return {} if unstated == frozenset(Modality) else {"modalities": reads, "unstated": unstated}
-
-
-def _smallest(stated: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
-    """By name, the smallest that any source states."""
-    found: dict[str, int] = {}
-    for limits in stated:
-        found |= {name: min(most, found.get(name, most)) for name, most in limits.items()}
-    return found
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:

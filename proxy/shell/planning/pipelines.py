@@ -7,30 +7,33 @@ prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, structs
 
 from proxy.config import ModelSettings, Settings, ToolLimits, ToolOutputSettings
-from proxy.core.compaction import Budget, BudgetRules, ImageLimit, Pipeline, budget_for, compaction_steps, last_resorts
+from proxy.core.compaction import Budget, BudgetRules, Cap, Pipeline, budget_for, compaction_steps, last_resorts
 from proxy.core.conversation import LocalStep, Resolved
-from proxy.core.media import RouteMedia, Routes
+from proxy.core.media import HIDING, SINGLE, SUMS, Measure, RouteMedia, Routes
 from proxy.core.models import (
+    MANY_IMAGES,
     AgentFileAccess,
     Certainty,
+    LimitName,
     Modality,
     ModelProfile,
     ToolImages,
     reply_is_apart,
+    smallest,
     usual_tool_images,
 )
 from proxy.core.notices import NOWHERE, ArtifactAccess, Notices, PageSize
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text import ExcerptLimits
 from proxy.core.tokens import Counter
-from proxy.core.truncation import SanitiseText, TruncateToolOutput
+from proxy.core.truncation import CutStrings, SanitiseText, TruncateToolOutput
 from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
@@ -54,6 +57,10 @@ class Capabilities(NamedTuple):
     """Whether the wire has a place for media in tool results."""
     results_stay_whole: bool
     """Whether its upstream has refused results that were cut on arrival."""
+    max_images: int | None
+    """Limit of one request."""
+    max_string_chars: int | None
+    """Limit of any one text."""
 
 
 class Pipelines:
@@ -120,6 +127,9 @@ class Pipelines:
         """The steps for one request. `keeping`: whether artifacts can be kept; if not, only necessary cuts are made.
         `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
         grew. `results_hold_media`: whether its wire has a place for media in tool results."""
+        entry = entry_of(self._settings.models, profile.model)
+        of_settings = {} if entry is None or entry.max_images is None else {LimitName.IMAGES.value: entry.max_images}
+        at_most = smallest((profile.at_most, of_settings))
         capabilities = Capabilities(
             profile.model,
             profile.modalities,
@@ -128,18 +138,18 @@ class Pipelines:
             profile.results_hold_text,
             results_hold_media,
             profile.refuses_cut_results,
+            at_most.get(LimitName.IMAGES),
+            at_most.get(LimitName.STRING),
         )
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
         was_refused = not is_replayed or profile.certainty is Certainty.INFERRED
-        entry = entry_of(self._settings.models, capabilities.model)
         page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
         notices = Notices(self.language, way, reach, keeping, subagent, clean, page)
-        limit = entry.max_images if entry is not None else None
         showing = _Showing(local)
         return Pipeline(
-            images=None if limit is None else ImageLimit(limit, showing(0)),
+            caps=tuple(_caps(local, at_most)),
             always=sanitise,
             local=local,
             compaction_steps=compaction_steps(notices, budget, showing, counter),
@@ -158,7 +168,9 @@ class Pipelines:
         may_cut = keeping and not capabilities.results_stay_whole
         truncate = self._truncate(entry, result_tokens) if may_cut else None
         route = self._route(entry, capabilities)
-        return tuple(step for step in (route, truncate, sanitise) if step is not None)
+        longest = capabilities.max_string_chars
+        cut = CutStrings(longest) if longest is not None and keeping else None
+        return tuple(step for step in (route, truncate, cut, sanitise) if step is not None)
 
     def _route(self, entry: ModelSettings | None, capabilities: Capabilities) -> RouteMedia:
         media = self._settings.media
@@ -169,7 +181,7 @@ class Pipelines:
             is_strict=media.unknown_capability == "text",
             max_bytes=media.max_bytes,
             max_image_pixels=media.max_image_pixels,
-            max_images=entry.max_images if entry is not None else None,
+            max_images=capabilities.max_images,
         )
         stated = entry.tool_images if entry is not None else None
         if capabilities.results_hold_media:
@@ -196,10 +208,11 @@ def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
     """The pipeline with the fetched content of references."""
     if not resolved:
         return pipeline
-    images = pipeline.images
-    if images is not None:
-        images = structs.replace(images, local=_with_resolved(images.local, resolved))
-    return replace(pipeline, local=_with_resolved(pipeline.local, resolved), images=images)
+    caps = [
+        cap if cap.local is None else structs.replace(cap, local=_with_resolved(cap.local, resolved))
+        for cap in pipeline.caps
+    ]
+    return replace(pipeline, local=_with_resolved(pipeline.local, resolved), caps=tuple(caps))
 
 
 def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:
@@ -213,12 +226,40 @@ class _Showing(Struct, frozen=True):
 
     def __call__(self, images: int) -> tuple[LocalStep, ...]:
         """The pipeline for at most this many images."""
-        return tuple(
-            structs.replace(step, routes=structs.replace(step.routes, max_images=images))
-            if isinstance(step, RouteMedia)
-            else step
-            for step in self.steps
-        )
+        return _routing(self.steps, max_images=images)
+
+
+def _routing(steps: Sequence[LocalStep], **changes: Any) -> tuple[LocalStep, ...]:
+    """The steps with other routes for media."""
+    return tuple(
+        structs.replace(step, routes=structs.replace(step.routes, **changes)) if isinstance(step, RouteMedia) else step
+        for step in steps
+    )
+
+
+_OF_AN_IMAGE: Final = {
+    LimitName.IMAGE_BYTES: "max_image_bytes",
+    LimitName.SIDE: "max_side",
+    LimitName.SIDE_OF_MANY: "max_side",
+}
+"""Limits of one image, by the member of its routes that keeps to them."""
+
+
+def _caps(local: Sequence[LocalStep], at_most: Mapping[str, int]) -> Iterator[Cap]:
+    """The caps of a request. A limit of one message or one image allows none that is over it."""
+    for name in map(LimitName, sorted(set(at_most) & {*SUMS, *SINGLE})):
+        most = at_most[name]
+        if name is LimitName.IMAGES:
+            yield Cap(most, SUMS[name], _routing(local, max_images=0))
+        elif name in SUMS:
+            yield Cap(most, SUMS[name], _routing(local, hidden=HIDING[name]) if name in HIDING else None)
+        else:
+            steps = _routing(local, **{_OF_AN_IMAGE[name]: most}) if name in _OF_AN_IMAGE else None
+            yield Cap(0, _over(SINGLE[name], most), steps, MANY_IMAGES if name is LimitName.SIDE_OF_MANY else 0)
+
+
+def _over(measure: Measure, most: int) -> Measure:
+    return lambda entry: int(measure(entry) > most)
 
 
 def _in_characters(

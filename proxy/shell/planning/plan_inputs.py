@@ -16,7 +16,15 @@ from msgspec import structs
 
 from proxy.core.compaction import Budget, Pipeline, budget_for
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.models import AgentFileAccess, ModelProfile, Search, has_open_weights, offers_subagent, reach_with
+from proxy.core.models import (
+    AgentFileAccess,
+    ModelProfile,
+    Search,
+    has_open_weights,
+    offers_subagent,
+    reach_with,
+    smallest,
+)
 from proxy.core.overflow import Terms
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.tokens import ByteClassCounter, Counter, with_images_of
@@ -176,6 +184,9 @@ class KnownInputs:
         profile, own, budget = limits.profile, limits.own, limits.budget
         if terms.without:
             profile = structs.replace(profile, refused=profile.refused | terms.without)
+        if terms.at_most:
+            named = [{name.value: most} for name, most in terms.at_most]
+            profile = structs.replace(profile, at_most=smallest([profile.at_most, *named]))
         if texts.members:  # the upstream decides whether they are prompt
             budget = replace(budget, count_may_be_wrong=not profile.cuts_silently)
         if terms.goal_tokens is not None:

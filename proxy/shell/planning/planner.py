@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from proxy.core.compaction import Compressed, Pipeline, Plan, Progress, Reading, clamped_reply, compressed, plan
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
+from proxy.core.models import LimitName
 from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.overflow import Terms, VerdictKind
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, lacking_result
@@ -324,12 +325,12 @@ class Planner:
         steps = _steps(request, inputs, resolved)
         earlier = _progress(known, inputs, shared, others, steps)
         made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
-        lowered = _lowered(request, made)
+        lowered = _lowered(request, inputs, made)
         if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
             # Nothing is given up, of the messages or the reply, before the model's own counter has counted.
             inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
             made, progress = plan(request.conversation, inputs.base, _steps(request, inputs, resolved), reading=reading)
-            lowered = _lowered(request, made)
+            lowered = _lowered(request, inputs, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, len(request.healed))
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
@@ -399,6 +400,9 @@ def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline
     return resolving(inputs.pipeline, resolved)
 
 
-def _lowered(request: Request, made: Plan) -> int | None:
-    requested = request.reply_tokens
-    return None if requested is None else clamped_reply(made.budget, requested, made.after.tokens)
+def _lowered(request: Request, inputs: PlanInputs, made: Plan) -> int | None:
+    requested, most = request.reply_tokens, inputs.profile.at_most.get(LimitName.REPLY)
+    if requested is None:
+        return None
+    fitting = clamped_reply(made.budget, requested, made.after.tokens)
+    return most if most is not None and most < (fitting or requested) else fitting

@@ -264,6 +264,8 @@ class Judge:
                 learning.note_cut_results_refused(model, tenant)
             case Learned.OUR_TOOL:
                 learning.note_tool_refused(model, tenant)
+            case Learned.LIMIT if refusal.named is not None:
+                learning.note_limit(model, refusal.named, refusal.named_limit, tenant)
             case Learned.BYTES:
                 learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, tenant)
             case Learned.SIZE:

@@ -124,7 +124,11 @@ class Sends:
             if not _may_replace(cure, planned, refused):
                 if cure.kind is AttemptKind.EMERGENCY and verdict.is_overflow:
                     raise self._refusal(planned, verdict)
-                return None
+                if cure.keeps_to is None:
+                    return None
+                # Nothing is over that limit by our measure: the refusal is cured as any other of its kind.
+                outcome = structs.replace(history[-1].outcome, verdict=structs.replace(verdict, named=None))
+                return await self.following(pending, [*history[:-1], structs.replace(history[-1], outcome=outcome)])
         return cure, planned.with_reply(cure.reply_tokens)
 
     def _situation(self, sent: Planned, verdict: Verdict, *, holds_a_page: bool) -> Situation:
@@ -233,7 +237,7 @@ class Sends:
 def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
     """Whether a plan may be sent after one that was refused, and differs from it as its cure requires."""
     match cure.kind:
-        case AttemptKind.WITHOUT_MEDIA:
+        case AttemptKind.WITHOUT_MEDIA | AttemptKind.LIMITED:
             is_another = planned.plan.sent != refused.plan.sent
         case AttemptKind.FEWER_BYTES:
             is_another = planned.plan.after.bytes < refused.plan.after.bytes * ALWAYS_SMALLER

@@ -204,6 +204,11 @@ class ResponsesMessage(JsonMessage, frozen=True):
         return [medium for item in self._opened() for medium in media_in(item)]
 
     @property
+    def item_count(self) -> int:
+        """How many items it is."""
+        return len(self.items())
+
+    @property
     def images(self) -> int:
         """How many of those media are images."""
         return sum(medium is not None for medium in self.media())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.models import LimitName
 from proxy.core.overflow import (
     ErrorCode,
     ErrorReport,
@@ -177,15 +178,15 @@ def test_a_code_against_yields_only_to_the_window_with_numbers():
     assert refused(400, TOO_LONG, code="rate_limit_exceeded").is_overflow
 
 
-def test_a_string_that_is_too_long_is_an_overflow_only_where_it_is_a_message():
-    text = "Invalid 'messages[0].content': string too long. Expected maximum length 1000, but got 1500 instead."
+def test_a_string_that_is_too_long_is_one_text_only_where_it_is_a_message():
+    text = "Invalid 'messages[0].content': string too long. Expected a string with maximum length 1000, but got 1500."
     verdict = refused(400, text, code="string_above_max_length", place=Place.TEXT)
-    assert (verdict.kind, verdict.limit, verdict.unit, verdict.limit_is_learnable) == (
-        VerdictKind.PROMPT,
-        1000,
-        Unit.CHARS,
-        False,
-    )
+    assert (verdict.kind, verdict.named, verdict.named_limit) == (VerdictKind.FIELD, LimitName.STRING, 1000)
+    assert verdict.limit is None
+    unnumbered = refused(400, "string too long", code="string_above_max_length", place=Place.TEXT)
+    assert (unnumbered.kind, unnumbered.unit) == (VerdictKind.PROMPT, Unit.CHARS)
+    elsewhere = refused(400, text, code="string_above_max_length", place=Place.ELSEWHERE)
+    assert elsewhere.named is None
     for place in (Place.ELSEWHERE, Place.UNCLEAR, None):
         assert refused(400, text, code="string_above_max_length", place=place).kind is VerdictKind.FIELD
     assert refused(400, code="string_above_max_length", place=Place.TEXT).kind is VerdictKind.PROMPT
@@ -242,9 +243,9 @@ def test_prompt_and_reply_are_distinguished_by_their_numbers():
     reply_alone = refused(400, template.format(8256, 64, 8192))
     assert (reply_alone.kind, reply_alone.limit, reply_alone.limit_is_learnable) == (
         VerdictKind.REPLY_ONLY,
-        None,
-        False,
-    )
+        8192,
+        True,
+    ), "it names the window"
     assert refused(400, "prompt plus max_tokens exceed the context length, max_tokens=0").kind is VerdictKind.PROMPT
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models import Modality, Search
+from proxy.core.models import LimitName, Modality, Search
 from proxy.core.overflow import (
     CURES,
     FIRST,
@@ -474,6 +474,8 @@ NO_JSON = Outcome(500, Verdict(VerdictKind.UNKNOWN, misses_json=True))
 OF_A_FIELD = Outcome(400, Verdict(VerdictKind.FIELD))
 BROKEN = Outcome(502, Verdict(VerdictKind.TRANSIENT))
 
+OF_IMAGES = Outcome(400, Verdict(VerdictKind.COUNT, named=LimitName.IMAGES, named_limit=20))
+OF_ITEMS = Outcome(400, Verdict(VerdictKind.COUNT, named=LimitName.MESSAGES, named_limit=40))
 HISTORIES = [
     # what was sent and met, the causes of the cures, what the client gets, what the last response teaches of which send
     ([ACCEPTED], [], 0, []),
@@ -495,6 +497,10 @@ HISTORIES = [
     ([ABOUT_MODEL, ABOUT_MODEL], ["media"], 1, []),
     ([IN_RESULTS, ACCEPTED], ["media"], 1, [(Learned.MEDIA_IN_RESULTS, 1)]),
     ([IF_MANY, ACCEPTED], ["media"], 1, []),
+    ([OF_IMAGES, ACCEPTED], ["limit"], 1, [(Learned.LIMIT, 1)]),
+    ([OF_IMAGES, OF_IMAGES], ["limit"], 1, []),
+    ([OF_IMAGES, OF_ITEMS, ACCEPTED], ["limit", "limit"], 2, [(Learned.LIMIT, 2)]),
+    ([OF_IMAGES, OF_LENGTH, ACCEPTED], ["limit", "prompt"], 2, []),
     ([OF_BYTES, ACCEPTED], ["bytes"], 1, [(Learned.BYTES, 1)]),
     ([OF_SEALS, ACCEPTED], ["history"], 1, [(Learned.HISTORY, 1)]),
     ([OF_SEALS, OF_SEALS], ["history"], 0, [(Learned.HISTORY, 1)]),

@@ -1,0 +1,172 @@
+"""Text of a refusal → the limit that it names, besides the window: of images, messages, calls, one string, the reply.
+
+Rule: the first row whose words occur decides; a limit is a number beside a word that bounds, never a count or an index.
+Words and numbers are looked for in the whole text, because the rule and what broke it are often two sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from proxy.core.models import LimitName
+
+
+class NamedLimit(NamedTuple):
+    """A limit by its name, and what a refusal states about it."""
+
+    name: LimitName
+    most: int
+    seen: int | None = None
+    """What the request has, if that is stated."""
+
+
+_IMAGE: Final = r"(?:images?|image\(s\)|image[_ ]urls?|pictures?|screenshots?|photos?|图片|图像|画像|이미지)"
+_FILE: Final = r"(?:documents?|files?|pdfs?|attachments?|文件|文档)"
+_MANY: Final = r"(?:too many|number of|at most \d+|max(?:imum)?(?: of)? \d+|more than \d+|up to \d+)"
+_LIST: Final = r"'?: array too long"
+_ALL: Final = r"(?:total|combined|all) (?:\w+ ){0,3}(?:media|images?|attachments?)\b"
+_BYTES: Final = r"\d ?(?:bytes|[kmg]i?b\b)"
+_ROWS: Final = tuple(
+    (name, re.compile(words))
+    for name, words in (
+        (LimitName.SIDE_OF_MANY, r"many-image requests"),
+        (LimitName.SIDE, rf"(?=.*(?:{_IMAGE}|dimension))(?:pixels?\b|\dpx\b|dimensions?|像素)"),
+        (LimitName.PAGES, r"\bpages\b|页数"),
+        (
+            LimitName.MEDIA_BYTES,
+            rf"{_ALL}.{{0,40}}{_BYTES}",
+        ),
+        (LimitName.IMAGE_BYTES, rf"{_IMAGE}.{{0,60}}?{_BYTES}"),
+        (LimitName.MEDIA, rf"{_IMAGE} (?:and|or|/|\+) {_FILE}|{_FILE} (?:and|or|/|\+) {_IMAGE}"),
+        (LimitName.MEDIA, r"\bmedia (?:items?|files?|parts?|count)"),
+        (LimitName.AUDIO, r"\baudios?\b|音频"),
+        (LimitName.VIDEOS, r"\bvideos?\b|视频"),
+        (LimitName.IMAGES, _IMAGE),
+        (LimitName.CALLS, rf"tool[_ ]calls{_LIST}|(?:{_MANY}|parallel) (?:tool|function)[ _]calls?"),
+        (LimitName.PARTS, rf"content{_LIST}|{_MANY} (?:content )?(?:parts|blocks)\b(?! with)"),
+        (LimitName.TOOLS, rf"(?:tools|functions){_LIST}|{_MANY} (?:tools?|functions?)\b|\btools? count"),
+        (LimitName.MESSAGES, rf"(?:messages|input){_LIST}|(?:{_MANY}|\d) (?:chat |input )?(?:messages|items|turns)\b"),
+        (LimitName.MESSAGES, r"messages? count|消息(?:数量|条数|数)"),
+        (LimitName.FILES, rf"{_MANY} {_FILE}|{_FILE} count|文件数"),
+    )
+)
+"""The first row decides: what is said of bytes, pixels and pages names images, too."""
+_BOUNDS: Final = re.compile(
+    r"too many|at most|up to|max|limit|exceed|(?:more|fewer|less) than|only|no more|over|allowed|array too long"
+    r"|dimension|>|最多|超过|超出|上限|不能"
+)
+_BEFORE: Final = (
+    r"(?:at most|up to|no more than|not exceed|not be more than|less than|fewer than|more than|only|"
+    r"exceed(?:s|ed|ing)?(?: \w+){0,2}?|max(?:imum)?(?:_\w+)?(?: [a-z_]+){0,5}|limit(?:s|ed)?(?: [a-z_]+){0,4}|"
+    r"allowed(?: [a-z_]+){0,4}|supports?|<=?|>=?|最多(?:支持|允许|可传)?|上限为?|不(?:能|得|可)?超过|超过了?|限制为?)"
+)
+_MOST: Final = re.compile(
+    rf"{_BEFORE}[\s:=(]{{0,3}}(?P<before>\d+(?:[,_]\d{{3}})*(?:\.\d+)?)(?P<unit> ?(?:bytes\b|[kmg]i?b\b))?"
+    r"|(?P<after>\d+(?:,\d{3})*)(?: \w+(?:\(s\))?){0,2} (?:max(?:imum)?\b|allowed|at most|or (?:fewer|less))"
+)
+_EQUATION: Final = re.compile(r"(\d[\d,]*)(?: \+ (\d[\d,]*))?(?: ?bytes)? ?> ?(\d+(?:,\d{3})*)")
+_SEEN: Final = re.compile(
+    r"(?:too many \w+(?: and \w+)?:?|got|found|received|contains|provided|has|count:?|you (?:sent|provided)) "
+    r"(?:an array with length )?\(?(\d+(?:,\d{3})*)"
+)
+_SCALE: Final = {"k": 1024, "m": 1024**2, "g": 1024**3}
+
+_STRING: Final = re.compile(
+    r"string too long.{0,80}?maximum length (?P<openai>\d+)"
+    r"|string (?:value )?length \(\d+\) exceeds the maximum (?:allowed|length) \((?P<jackson>\d+)"
+    r"|string should have at most (?P<pydantic>\d+) characters"
+    r"|string must contain at most (?P<zod>\d+) character"
+)
+"""OpenAI's `string_above_max_length`; Jackson's `StreamReadConstraints.getMaxStringLength()` (DashScope:
+github.com/QwenLM/qwen-code/issues/1082); pydantic behind FastAPI; zod."""
+_OF_A_NAME: Final = re.compile(
+    r"\b(?:tools|functions)[\[.]|\.(?:name|description|id|call_id)\b|invalid '(?:user|metadata)"
+)
+"""`Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024`."""
+_REPLY: Final = re.compile(
+    r"max_?(?:completion_?|new_?|output_?|gen_?)?tokens|num_predict|(?:completion|output|generated|new) tokens|"
+    r"maximum tokens you requested"
+)
+_REPLY_BOUND: Final = re.compile(
+    r"at most|less than|cannot|must|maximum|exceed|range|too (?:large|big|high)|supports?|up to|no more|limit|>|<"
+)
+_INTEGER: Final = re.compile(r"(?<![\d.,a-z_-])\d[\d,_]*(?![\d.]*\d)(?![a-z])")
+_LEAST_REPLY_TOKENS: Final = 64
+"""A smaller number bounds no reply."""
+_LEAST_STRING_CHARS: Final = 256
+"""A smaller limit is one of a name or an id."""
+_LEAST_IMAGE_BYTES: Final = 4_096
+_LEAST_SIDE_PIXELS: Final = 64
+_LARGEST: Final = 2**31
+_LEAST: Final = {
+    LimitName.IMAGE_BYTES: _LEAST_IMAGE_BYTES,
+    LimitName.MEDIA_BYTES: _LEAST_IMAGE_BYTES,
+    LimitName.SIDE: _LEAST_SIDE_PIXELS,
+    LimitName.SIDE_OF_MANY: _LEAST_SIDE_PIXELS,
+    LimitName.MESSAGES: 4,
+}
+"""The smallest limit that a request can keep to; 1 for the others."""
+
+
+def named_limit(text: str) -> NamedLimit | None:
+    """The limit that a normalised text names; None if it names none, or no number.
+
+    >>> named_limit("too many images and documents: 101 + 0 > 100")
+    NamedLimit(name=<LimitName.MEDIA: 'media'>, most=100, seen=101)
+    >>> named_limit("this model supports up to 5 images")
+    NamedLimit(name=<LimitName.IMAGES: 'images'>, most=5, seen=None)
+    """
+    if (string := _of_string(text)) is not None:
+        return string
+    if _BOUNDS.search(text) is None:
+        return None
+    name = next((name for name, words in _ROWS if words.search(text)), None)
+    if name is None:
+        return None
+    equation, seen = _EQUATION.search(text), None
+    if equation is not None:
+        most, seen = _number(equation[3]), _number(equation[1]) + _number(equation[2] or "0")
+    else:
+        bounds = [found for found in map(_bound, _MOST.finditer(text)) if found]
+        stated = _SEEN.search(text)
+        seen = _number(stated[1]) if stated else None
+        most = next((bound for bound in bounds if seen is None or bound < seen), 0)
+        if name is LimitName.SIDE or name is LimitName.SIDE_OF_MANY:
+            most = max(bounds, default=0) or _pixels(text)
+    return NamedLimit(name, most, seen) if _LEAST.get(name, 1) <= most <= _LARGEST else None
+
+
+def _of_string(text: str) -> NamedLimit | None:
+    found = None if _OF_A_NAME.search(text) else _STRING.search(text)
+    most = int(next(one for one in found.groups() if one)) if found else 0
+    return NamedLimit(LimitName.STRING, most) if _LEAST_STRING_CHARS <= most <= _LARGEST else None
+
+
+def _bound(found: re.Match[str]) -> int:
+    number, unit = found["before"] or found["after"], (found["unit"] or "").strip()
+    return int(float(number.replace(",", "").replace("_", "")) * _SCALE.get(unit[:1], 1))
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", "").replace("_", ""))
+
+
+_PIXELS: Final = re.compile(r"(\d[\d,]*) ?(?:px|pixels)|(\d[\d,]*) ?x ?\d")
+
+
+def _pixels(text: str) -> int:
+    return min((_number(one[1] or one[2]) for one in _PIXELS.finditer(text)), default=0)
+
+
+def reply_limit(text: str, asked: int | None) -> int | None:
+    """The reply limit that a normalised text allows: the largest number below what was asked for, in a text that bounds
+    the reply.
+
+    >>> reply_limit("max_tokens must be at least 1 and at most 22730, got 32000", 32_000)
+    22730
+    """
+    if asked is None or _REPLY.search(text) is None or _REPLY_BOUND.search(text) is None:
+        return None
+    found = [_number(one[0]) for one in _INTEGER.finditer(text)]
+    return max((one for one in found if _LEAST_REPLY_TOKENS <= one < asked), default=None)

@@ -1,0 +1,95 @@
+"""Local step for texts over a length that an upstream has stated: contents of any message, and arguments of calls.
+
+Rule: arguments are cut inside the strings of their JSON, so that they stay valid; the whole is kept in an artifact that
+the notice names. A text within the limit is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec import Struct, structs
+
+from proxy.core.artifact import Artifact
+from proxy.core.conversation import Argument, Edit, Message, Reason
+from proxy.core.notices import Notices
+from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
+from proxy.core.truncation.tool_output import shortened_result
+
+_LONG_CHARACTERS: Final = 200
+"""Shorter strings are paths, patterns, names."""
+_MAX_DEPTH: Final = 16
+"""Deeper values stay as they are: the arguments of tools have a few levels at the most."""
+_SHARES: Final = (1.0, 0.93, 0.8, 0.5, 0.2)
+"""Of the limit, tried in turn: how long arguments get is known only after they are written as JSON again."""
+_NO_OTHER_LIMIT: Final = 2**31
+
+
+class CutStrings(Struct, frozen=True):
+    """Cuts each text that is over a limit to it."""
+
+    max_chars: int
+    """In units of UTF-16, as servers in Java and JavaScript count; of code points there are never more."""
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """One edit for each text."""
+        if len(message.raw) <= self.max_chars:
+            return
+        limit = f"characters of a string={self.max_chars}"
+        for at, text in message.texts():
+            if (units := _units(text)) > self.max_chars:
+                most = self.max_chars * len(text) // units
+                limits = ExcerptLimits(_NO_OTHER_LIMIT, _NO_OTHER_LIMIT, max_chars=most, head_share=0.5)
+                edit = shortened_result(index, at, text, tool, limits, notices, Reason.LONG_STRING)
+                if edit is not None:
+                    yield structs.replace(edit, limit=limit)
+        for argument in message.arguments():
+            if _units(argument.text) > self.max_chars and (found := self._shorter(index, argument, notices)):
+                yield structs.replace(found, limit=limit)
+
+    def _shorter(self, index: int, argument: Argument, notices: Notices) -> Edit | None:
+        most_bytes = self.max_chars * utf8_length(argument.text) // _units(argument.text)
+        for share in _SHARES:
+            edit = shortened_arguments(index, argument, int(most_bytes * share), notices, Reason.LONG_STRING)
+            if edit is not None and isinstance(edit.becomes, str) and _units(edit.becomes) <= self.max_chars:
+                return edit
+        return None
+
+
+def _units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def shortened_arguments(
+    index: int, argument: Argument, max_bytes: int, notices: Notices, reason: Reason
+) -> Edit | None:
+    """An edit that shortens the arguments to about `max_bytes`; None if that would save nothing."""
+    text = argument.text
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), "arguments", "json")
+    note = notices.arguments(artifact)
+    opened = jsontext.opened(text.encode("utf-8", "surrogatepass"))
+    share = max(0.0, (max_bytes - utf8_length(note)) / max(1, utf8_length(text)))
+    if isinstance(opened, dict | list):
+        shortened = jsontext.dump(_cut(opened, share, note, 0)).decode("utf-8", "surrogatepass")
+    else:
+        shortened = _cut_text(text, share, note)
+    if utf8_length(shortened) >= utf8_length(text):
+        return None
+    return Edit(index, argument.at, shortened, reason, artifact, "", len(text), len(shortened))
+
+
+def _cut(value: Any, share: float, note: str, depth: int) -> Any:
+    """The value with `share` of each of its long strings."""
+    if isinstance(value, str):
+        return _cut_text(value, share, note) if len(value) > _LONG_CHARACTERS else value
+    if depth < _MAX_DEPTH and isinstance(value, dict):
+        return {name: _cut(inner, share, note, depth + 1) for name, inner in value.items()}
+    if depth < _MAX_DEPTH and isinstance(value, list):
+        return [_cut(inner, share, note, depth + 1) for inner in value]
+    return value
+
+
+def _cut_text(text: str, share: float, note: str) -> str:
+    kept = excerpt(text, ExcerptLimits(len(text), int(utf8_length(text) * share), head_share=0.5))
+    return f"{kept.head}{note}{kept.tail}"

@@ -1,0 +1,323 @@
+"""A limit that a refusal names besides the window is kept to in one more send, and in all later turns.
+
+Rule: whole conversations, turn by turn; a row is an API, what its upstream limits and how it says so, and what the
+agent does. Each turn ends well, and a limit costs one refusal, or one more where its words name no number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+from support.chat_as_messages import request_as_messages
+from support.chat_as_ollama import request_as_ollama
+from support.chat_as_responses import request_as_responses
+from support.journey import World, call, result
+from support.media_samples import PDF, WAV, audio_part, file_part, image_part, png
+from support.upstream import FACES, Over, Rule, ScriptedModel, valid, words
+
+Json = dict[str, Any]
+Turns = Callable[[], Iterator[list[Json]]]
+TASK: Final = "Look at every page and say which one is wrong."
+NEWEST: Final = "Now say what you found."
+
+
+def responses_request(body: Json) -> Json:
+    """As clients write it: the address of a picture is a member of its part."""
+    made = request_as_responses(body)
+    for item in made["input"]:
+        for part in [*(item.get("content") or ()), *(item.get("output") or ())]:
+            if isinstance(part, dict) and "url" in part:
+                part["image_url"] = part.pop("url")
+    return made
+
+
+SPELLINGS: Final[Mapping[str, tuple[str, Callable[[Json], Json]]]] = {
+    "chat": ("/chat/completions", dict),
+    "messages": ("/messages", request_as_messages),
+    "responses": ("/responses", responses_request),
+    "ollama": ("/api/chat", request_as_ollama),
+}
+"""The path of each API, and a chat request as it is written there."""
+CHAT, ALL = ("chat",), tuple(SPELLINGS)
+SEEING: Final = ("chat", "messages", "responses")
+
+
+def pictures(count: int, size: tuple[int, int] = (3, 2), *, large: dict[int, bytes] | None = None) -> Turns:
+    """A picture in each of so many results; then words alone."""
+
+    def turns() -> Iterator[list[Json]]:
+        yield [{"role": "user", "content": TASK}]
+        for number in range(count):
+            content = (large or {}).get(number) or png(*size) + b"%d" % number
+            text = {"type": "text", "text": f"page {number}"}
+            yield [call(number, "shot"), {**result(number, ""), "content": [text, image_part(content)]}]
+        yield [{"role": "assistant", "content": "I have seen them."}, {"role": "user", "content": NEWEST}]
+
+    return turns
+
+
+def asked(*parts: Json, times: int, first: int = 0) -> Turns:
+    """A user who sends these parts again and again, and then words alone."""
+
+    def turns() -> Iterator[list[Json]]:
+        for number in range(times):
+            text = {"type": "text", "text": TASK if not number else f"And this, {number}?"}
+            said = [{"role": "assistant", "content": "I see."}] if number else []
+            yield [*said, {"role": "user", "content": [text, *parts]}]
+        yield [{"role": "assistant", "content": "I have seen them."}, {"role": "user", "content": NEWEST}]
+
+    return turns
+
+
+def results(*texts: str, calls: int = 1, arguments: str = "{}") -> Turns:
+    """A result of each text; then words alone."""
+
+    def turns() -> Iterator[list[Json]]:
+        yield [{"role": "user", "content": TASK}]
+        for number, text in enumerate(texts):
+            ids = [number * 1_000 + one for one in range(calls if number == 1 else 1)]
+            made = call(ids[0], arguments=arguments if number == 1 else "{}")
+            made["tool_calls"] = [
+                call(one, arguments=arguments if number == 1 else "{}")["tool_calls"][0] for one in ids
+            ]
+            yield [made, *(result(one, text) for one in ids)]
+        yield [{"role": "assistant", "content": "I have read them."}, {"role": "user", "content": NEWEST}]
+
+    return turns
+
+
+LONG: Final = "A line of the log. " * 1_600
+PAGE: Final = "One page of it. " * 60
+
+
+@dataclass
+class Row:
+    """One limit, and an agent that meets it."""
+
+    what: str
+    limit: int
+    says: str
+    turns: Turns
+    apis: tuple[str, ...] = CHAT
+    status: int = 400
+    refusals: int = 1
+    members: Json | None = None
+    """More of the request."""
+    error: Json | None = None
+    """More of the error."""
+
+
+def too_long(path: str) -> Json:
+    return {"code": "string_above_max_length", "param": path}
+
+
+ROWS: Final = [
+    # how many images
+    Row("images", 4, "Image count {seen} exceeds limit {limit} per request.", pictures(8), SEEING),
+    Row("images", 4, "a request carries at most {limit} images. (param: body)", pictures(8), SEEING),
+    Row("images", 5, "At most {limit} image(s) may be provided in one prompt.", pictures(8), ALL),
+    Row("images", 5, "At most {limit} image(s) may be provided in one request.", pictures(8), SEEING),
+    Row("images", 5, "Too many images provided. This model supports up to {limit} images", pictures(8), ("chat",)),
+    Row("images", 5, "Too many images: {seen} > {limit}", pictures(8), SEEING),
+    Row("images", 5, "messages: too many images in request: {seen}. The maximum is {limit}.", pictures(8), SEEING),
+    Row("images", 5, "图片数量超过限制，最多支持{limit}张图片", pictures(8), SEEING),
+    Row("images", 8, "Please use fewer than {limit} images: {seen}", pictures(12), SEEING, refusals=1),
+    Row(
+        "images",
+        50,
+        "[invalid_request_error] request contains {seen} images, exceeding the maximum of {limit} allowed per request",
+        pictures(55),
+        ("responses",),
+    ),
+    Row("media", 100, "Too many images and documents: {seen} + 0 > {limit}", pictures(104), ("messages",)),
+    Row("images", 2, "At most {limit} image(s) may be provided in one request.", asked(image_part(), times=5), ALL),
+    Row("sounds", 2, "At most {limit} audio(s) may be provided in one request.", asked(audio_part(WAV), times=5)),
+    Row("documents", 2, "Too many documents: {seen}. Maximum is {limit}.", asked(file_part(PDF), times=5)),
+    # how large one is
+    Row(
+        "pixels",
+        8_000,
+        "messages.4.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size: "
+        "{limit} pixels",
+        pictures(6, large={2: png(9_000, 20)}),
+        ("messages", "chat", "responses"),
+    ),
+    Row(
+        "image bytes",
+        40_000,
+        "messages.3.content.0.image.source.base64: image exceeds 5 MB maximum: {seen} bytes > {limit} bytes",
+        pictures(5, large={1: png() + b"\1" * 60_000}),
+        ("messages", "chat", "responses"),
+    ),
+    Row(
+        "media bytes",
+        100_000,
+        "The total size of all images is {seen} bytes, which exceeds the limit of {limit} bytes",
+        pictures(8, large={number: png() + b"%d" % number * 30_000 for number in range(8)}),
+        SEEING,
+    ),
+    # items
+    Row(
+        "messages",
+        40,
+        "Input validation failed: Too many messages: {seen} exceeds limit of {limit}",
+        results(*["x"] * 30),
+    ),
+    Row("messages", 30, "The number of messages ({seen}) exceeds the maximum of {limit}.", results(*["x"] * 30), ALL),
+    Row(
+        "messages",
+        40,
+        "Invalid 'input': array too long. Expected an array with maximum length {limit}, but got an array with length "
+        "{seen} instead.",
+        results(*["x"] * 30),
+        ("responses", "chat"),
+        error={"code": "array_above_max_length"},
+    ),
+    Row(
+        "calls",
+        16,
+        "Invalid 'messages[3].tool_calls': array too long. Expected an array with maximum length {limit}, but got an "
+        "array with length {seen} instead.",
+        results("x", "y", "z", "z", calls=20),
+        error={"code": "array_above_max_length"},
+    ),
+    # one string
+    Row(
+        "string",
+        6_000,
+        "String should have at most {limit} characters",
+        results(PAGE, LONG, PAGE, LONG, PAGE),
+        SEEING,
+        422,
+    ),
+    Row(
+        "string",
+        6_000,
+        "String value length (30000) exceeds the maximum allowed ({limit}, from "
+        "`StreamReadConstraints.getMaxStringLength()`)",
+        results(PAGE, LONG, PAGE, LONG, PAGE),
+        ALL,
+    ),
+    Row(
+        "string",
+        6_000,
+        "Invalid 'messages[3].content': string too long. Expected a string with maximum length {limit}, but got a "
+        "string with length {seen} instead.",
+        results(PAGE, LONG, PAGE, LONG, PAGE),
+        ("chat", "responses"),
+        error=too_long("messages[3].content"),
+    ),
+    Row(
+        "string",
+        6_000,
+        "Invalid 'input[3].arguments': string too long. Expected a string with maximum length {limit}, but got a "
+        "string with length {seen} instead.",
+        results(PAGE, PAGE, PAGE, arguments=json.dumps({"path": "a.txt", "content": LONG})),
+        ("chat", "responses"),
+        error=too_long("input[3].arguments"),
+    ),
+    # the reply
+    Row(
+        "reply",
+        16_384,
+        "max_tokens is too large: {seen}. This model supports at most {limit} completion tokens, whereas you provided "
+        "{seen}.",
+        results(PAGE, PAGE),
+        members={"max_tokens": 32_000},
+    ),
+    Row(
+        "reply",
+        8_192,
+        "max_tokens: {seen} > {limit}, which is the maximum allowed number of output tokens for claude-3-5-sonnet",
+        results(PAGE, PAGE),
+        ("messages", "chat"),
+        members={"max_tokens": 32_000},
+    ),
+    Row("reply", 8_192, "Range of max_tokens should be [1, {limit}]", results(PAGE), members={"max_tokens": 32_000}),
+    Row(
+        "total",
+        24_000,
+        "This model's maximum context length is {limit} tokens. However, you requested {reply} output tokens and your "
+        "prompt contains at least -7999 input tokens, for a total of at least 24001 tokens. Please reduce the length "
+        "of the input prompt or the number of requested output tokens.",
+        results(*[PAGE] * 6),
+        members={"max_tokens": 32_000},
+    ),
+    Row(
+        "total",
+        24_000,
+        "'max_tokens' or 'max_completion_tokens' is too large: {reply}. This model's maximum context length is {limit} "
+        "tokens and your request has {prompt} input tokens ({reply} > {limit} - {prompt}).",
+        results(*[PAGE] * 6),
+        members={"max_tokens": 32_000},
+    ),
+    Row(
+        "total",
+        9_000,
+        "This endpoint's maximum context length is {limit} tokens. However, you requested about {total} tokens "
+        "({prompt} of text input, {reply} in the output). Please reduce the length of either one, or use "
+        "the context-compression plugin to compress your prompt automatically.",
+        results(*[PAGE] * 9),
+        members={"max_tokens": 8_700},
+    ),
+    Row(
+        "total",
+        9_000,
+        "This endpoint's maximum context length is {limit} tokens. However, you requested about {total} tokens "
+        "({prompt} of text input, {reply} in the output). Please reduce the length of either one.",
+        results(*[PAGE] * 9),
+        members={"max_tokens": 9_000},
+    ),
+]
+
+
+def requests(row: Row, api: str) -> Iterator[Json]:
+    """The request of each turn."""
+    messages: list[Json] = []
+    for new in row.turns():
+        messages += new
+        members = dict(row.members or {})
+        yield SPELLINGS[api][1]({"model": "m", "messages": messages}) | members
+
+
+@dataclass
+class Outcome:
+    """What became of the turns."""
+
+    statuses: list[int]
+    sends: list[int]
+    refusals: int
+    last: str
+
+
+def played(world: World, upstream: ScriptedModel, row: Row, api: str, *, stream: bool = False) -> Outcome:
+    statuses, sends = [], []
+    for body in requests(row, api):
+        before = len(upstream.sent)
+        answer = world.ask({**body, "stream": stream}, path=SPELLINGS[api][0])
+        statuses.append(answer.status_code)
+        sends.append(len(upstream.sent) - before)
+    return Outcome(statuses, sends, upstream.refusals, json.dumps(upstream.last.messages))
+
+
+def scripted(row: Row, api: str) -> ScriptedModel:
+    rule: Rule = Over(row.what, row.limit, row.says, row.status, members=row.error or {})
+    return ScriptedModel([valid, rule], words("Done."), [FACES[api]])
+
+
+NAMES = [(row, api) for row in ROWS for api in row.apis]
+
+
+@pytest.mark.parametrize(("row", "api"), NAMES, ids=[f"{api}-{row.what}-{at}" for at, (row, api) in enumerate(NAMES)])
+def test_a_named_limit_costs_one_refusal_and_no_turn(build: Any, row: Row, api: str) -> None:
+    upstream = scripted(row, api)
+    found = played(build(behind=upstream, defaults={}), upstream, row, api)
+    assert set(found.statuses) == {200}, found
+    assert max(found.sends) <= 2, found
+    assert found.refusals <= row.refusals, found
+    assert TASK in found.last
+    assert NEWEST in found.last
