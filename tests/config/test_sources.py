@@ -38,21 +38,12 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ("models: {gpt-4: {}}", "models: must be a list, such as `- {match: NAME, …}` instead of `NAME: {…}`"),
         ("server:\n\tport: 1", "line 2: has a tab where YAML takes spaces"),
         ("prot: 1", "prot: unknown setting; valid here are artifacts, budget, "),
-        (
-            "server: {prot: 1}",
-            "server.prot: unknown setting; valid here are admin_key, admin_key_file, body_timeout_seconds, ",
-        ),
-        (
-            "models: [{match: x}, {match: y, windo: 1}]",
-            "models[1].windo: unknown setting; valid here are context_window,",
-        ),
-        (
-            "tool_output: {tools: {Read: {lines: 1}}}",
-            "tool_output.tools.Read.lines: unknown setting; valid here are direct",
-        ),
+        ("server: {prot: 1}", "server.prot: unknown setting; valid here are admin_key, "),
+        ("models: [{match: x}, {match: y, windo: 1}]", "models[1].windo: unknown setting; valid here are context_"),
+        ("tool_output: {tools: {Read: {lines: 1}}}", "tool_output.tools.Read.lines: unknown setting; valid here are d"),
         (
             "tool_output: {tools: {max_lines: {x: 1}}}",
-            "tool_output.tools.max_lines.x: unknown setting; valid here are dir",
+            "tool_output.tools.max_lines.x: unknown setting; valid here are d",
         ),
         ("1: 2", "1: unknown setting"),
         ("server: 5", "server: must hold keys and values, found 5"),
@@ -149,18 +140,10 @@ def test_a_mistake_is_one_line_that_names_the_key_and_what_is_allowed(yaml, says
     ("variable", "value", "says"),
     [
         ("CONTEXT_PROXY_SERVR__PORT", "1", "CONTEXT_PROXY_SERVR__PORT: unknown setting; valid here are ARTIFACTS, "),
-        (
-            "CONTEXT_PROXY_SERVER__PRT",
-            "1",
-            "CONTEXT_PROXY_SERVER__PRT: unknown setting; valid here are ADMIN_KEY, ADMIN_KEY_FILE, ",
-        ),
+        ("CONTEXT_PROXY_SERVER__PRT", "1", "CONTEXT_PROXY_SERVER__PRT: unknown setting; valid here are ADMIN_KEY, "),
         ("CONTEXT_PROXY_", "1", "CONTEXT_PROXY_: unknown setting; valid here are ARTIFACTS, "),
         ("CONTEXT_PROXY_PROT", "", "CONTEXT_PROXY_PROT: unknown setting"),
-        (
-            "CONTEXT_PROXY_ENABLED__X",
-            "1",
-            "CONTEXT_PROXY_ENABLED__X: unknown setting; ENABLED has no settings below it",
-        ),
+        ("CONTEXT_PROXY_ENABLED__X", "1", "CONTEXT_PROXY_ENABLED__X: unknown setting; ENABLED has no settings below"),
         ("CONTEXT_PROXY_MODELS__0__MATCH", "x", "CONTEXT_PROXY_MODELS__0__MATCH: unknown setting"),
         ("CONTEXT_PROXY_MODELS", "[{", "CONTEXT_PROXY_MODELS: is not JSON: expecting property name"),
         ("CONTEXT_PROXY_MODELS", "gpt", "models: must be a list, found 'gpt'"),

@@ -5,8 +5,8 @@ import threading
 from support.planners import planner
 from support.strategies import exchange, user
 
-from proxy.core.conversation import Fetched, FetchError, Reference, Unfetched
-from proxy.shell.planning import planner as planning
+from proxy.core.compaction import plan
+from proxy.core.conversation import Fetched, FetchError, Unfetched
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 TENANT = b"owner"
@@ -104,11 +104,10 @@ async def test_another_tenant_looks_for_itself():
 async def test_contents_are_put_in_off_the_event_loop(monkeypatch):
     """Base64 of many megabytes takes longer than the loop may be held."""
     threads: list[int] = []
-    real = planning.plan
 
     def seen(*given):
         threads.append(threading.get_ident())
-        return real(*given)
+        return plan(*given)
 
     monkeypatch.setattr("proxy.shell.planning.planner.plan", seen)
     one = looking(Lookup(a=FETCHED))
@@ -127,8 +126,3 @@ async def test_contents_count_in_what_the_memory_may_hold(monkeypatch):
     for _ in range(2):
         await one.plan(CHAT_COMPLETIONS, TENANT, body(pictures("a"), *LONG), looking_up=True)
     assert len(lookup.calls) == 2, "what is larger than the memory is not remembered"
-
-
-def test_a_reference_is_what_the_core_says_it_is():
-    found = planning._new_references(CHAT_COMPLETIONS, body(user("x"), pictures("a", "a")), None)
-    assert [type(reference) for reference in found] == [Reference]

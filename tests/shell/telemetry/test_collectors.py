@@ -1,33 +1,25 @@
+import itertools
 import os
 import subprocess
 import sys
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from proxy.shell.models import Price
 from proxy.shell.telemetry.collectors import USAGE, Spending, Spread, forget_the_dead
 
 
-def test_a_histogram_of_one_process_reads_like_prometheus_clients_own():
+@pytest.mark.parametrize("labels", [[], ["client"]])
+def test_a_histogram_of_one_process_reads_like_prometheus_clients_own(labels):
     theirs, ours = CollectorRegistry(), CollectorRegistry()
-    described, buckets = ("context_proxy_some_seconds", "Some time."), (0.001, 0.5, 1, 30)
-    of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
-    of_ours = Spread(*described, buckets=buckets, registry=ours)
-    for value in (0.0, 0.001, 0.4, 0.5, 7.25, 30, 31):
-        of_theirs.observe(value)
-        of_ours.observe(value)
-    lines = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
-    assert generate_latest(ours).decode().splitlines() == lines
-
-
-def test_its_labels_read_like_those_of_prometheus_client():
-    theirs, ours = CollectorRegistry(), CollectorRegistry()
-    described, buckets = ("context_proxy_some_seconds", "Some time.", ["client"]), (0.5, 1)
-    of_theirs = Histogram(*described, buckets=buckets, registry=theirs)
-    of_ours = Spread(*described, buckets=buckets, registry=ours)
-    for client, value in (("codex", 0.4), ("crush", 7.25), ("codex", 0.6)):
-        of_theirs.labels(client).observe(value)
-        of_ours.labels(client).observe(value)
+    described, buckets = ("context_proxy_some_seconds", "Some time.", labels), (0.001, 0.5, 1, 30)
+    for one in (
+        Histogram(*described, buckets=buckets, registry=theirs),
+        Spread(*described, buckets=buckets, registry=ours),
+    ):
+        for client, value in zip(itertools.cycle(("codex", "crush", "codex")), (0.0, 0.001, 0.4, 0.5, 7.25, 30, 31)):
+            (one.labels(client) if labels else one).observe(value)
     lines = [line for line in generate_latest(theirs).decode().splitlines() if "_created" not in line]
     assert sorted(generate_latest(ours).decode().splitlines()) == sorted(lines)
 
