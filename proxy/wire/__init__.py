@@ -25,6 +25,7 @@ from proxy.wire.registry import (
     wire_of_body,
     wire_over,
 )
+from proxy.wire.repairs import mended, value_in
 from proxy.wire.request import Request, RequestOptions, RequestShape
 from proxy.wire.streams import SSE, TAIL_BYTES, EventSplitter, Framing, ServerSentEvents, Splitter, Tail
 
@@ -58,10 +59,12 @@ __all__ = [
     "judge_answer",
     "like",
     "match_path",
+    "mended",
     "modalities_from",
     "repaired",
     "report_of",
     "strange_prefix",
+    "value_in",
     "whose_key",
     "wire_beside",
     "wire_of_body",

@@ -91,6 +91,8 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     """Part of every part that contains an image."""
     named: ClassVar[Mapping[str, Raw]] = {}
     """The first members of a message that is made."""
+    free_text: ClassVar[str] = "input"
+    """The last step to the arguments of a call that are a text, as of a custom tool."""
     raw: bytes
     role: str = ""
     answers: str = ""
@@ -148,6 +150,52 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
     def again(self, raw: bytes) -> Self:
         """Another message, from its bytes."""
         return self.read(raw)
+
+    # What a repair looks at and changes
+
+    def spliced(self, changes: Mapping[Path, bytes | None]) -> Self:
+        """The message with parts of its JSON replaced or removed; the same object without changes."""
+        return self.again(jsontext.spliced(self.raw, changes)) if changes else self
+
+    def ids(self) -> Iterator[tuple[Path, str]]:
+        """The ids of its calls, or of the call that it answers, with their places."""
+        return iter(())
+
+    def with_ids(self, ids: Sequence[str], most: int = 0) -> Self:  # noqa: ARG002 - one API has ids of other things
+        """The message with these ids in place of its own, in the same order."""
+        found = list(self.ids())
+        changes = {at: jsontext.dump(new) for (at, old), new in zip(found, ids, strict=True) if new != old}
+        if not changes:
+            return self
+        calls = [ToolCall(new, call.name) for call, new in zip(self.calls, ids, strict=False)]
+        answers = ids[0] if self.answers else ""
+        return msgspec.structs.replace(self.spliced(changes), calls=tuple(calls), answers=answers)
+
+    def marks(self) -> Iterator[Path]:
+        """The places of its cache marks."""
+        return marks_in(jsontext.opened(self.raw)) if self.raw.find(MARK) >= 0 else iter(())
+
+    def without_blanks(self) -> Self | None:
+        """The message without empty texts beside anything else; None if it has nothing else."""
+        is_said = self.calls or self.text().strip() or self.may_hold_media
+        return self if is_said else None
+
+    def filled(self, words: str) -> Self:
+        """The message with these words as its only content."""
+        found = self.content_at()
+        return self if found is None else self.changed({found[0]: words})
+
+    def with_reasoning(self) -> Self:
+        """The model's message with the reasoning that must come back with it, if it lacks that."""
+        return self
+
+    def with_signature(self) -> Self:
+        """The model's message with a signature that no server verifies, if its call lacks one."""
+        return self
+
+    def without_lonely_blocks(self) -> Self | None:
+        """The message without uses of the server's tools that have no result, and without results alone."""
+        return self
 
     def thoughts(self) -> Iterator[tuple[Address, str]]:
         """None: no reasoning may be changed."""
@@ -259,6 +307,25 @@ def _emptied(inside: Any) -> Any:
     if isinstance(inside, dict):
         return {name: "" if isinstance(value, str) and len(value) > LONG else value for name, value in inside.items()}
     return "" if isinstance(inside, str) and len(inside) > LONG else inside
+
+
+MARK: Final = b'"cache_control"'
+
+
+def marks_in(value: Any, at: Path = ()) -> Iterator[Path]:
+    """The places of cache marks in a list, a message, its parts, and those of its results; not in the input of a
+    call.
+
+    >>> list(marks_in({"content": [{"type": "text"}, {"cache_control": {}, "input": {"cache_control": 1}}]}))
+    [('content', 1, 'cache_control')]
+    """
+    if isinstance(value, dict):
+        if "cache_control" in value:
+            yield (*at, "cache_control")
+        yield from marks_in(value.get("content"), (*at, "content"))
+    else:
+        for number, one in enumerate(jsontext.listed(value)):
+            yield from marks_in(one, (*at, number))
 
 
 def as_one_text(items: Sequence[bytes]) -> str | None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation import Conversation, Message, ToolCall, Unpaired
 from proxy.core.models import LIFTED, stating
+from proxy.core.overflow import VerdictKind
 from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
@@ -152,6 +153,8 @@ class Request(Discreet, frozen=True):
     are known."""
     healed: tuple[int, ...] = ()
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
+    repairs: tuple[tuple[VerdictKind, int], ...] = ()
+    """The faults of which it has none, because repairs took them out, each with the value that its refusal stated."""
     is_rewritten: bool = False
     """Whether `body` is not what the client sent: its upstream waits for results of calls that the client does not
     know."""
@@ -237,6 +240,7 @@ class Request(Discreet, frozen=True):
             put_in=put_in,
             history=self.history[: HISTORY_BYTES * count],
             healed=healed,
+            repairs=self.repairs,
         )
 
     def sharing(self, known: Sequence[Message]) -> Request:
@@ -260,16 +264,26 @@ class Request(Discreet, frozen=True):
 
     def unsealed(self, count: int | None = None) -> Request:
         """The request without reasoning that is encrypted or signed in its first `count` messages, or in all."""
-        healed = list(self.healed)
 
         def left_of(index: int, message: Message) -> Sequence[Message]:
             left = message.unsealed() if count is None or index < count else message
-            if left is not message:
-                healed.extend(self.ends[index : index + 1] or (0,))
             return () if left is None else (left,)
 
-        unsealed = self.in_place(left_of)
-        return self if len(healed) == len(self.healed) else replace(unsealed, healed=tuple(healed))
+        return self.mended(left_of)
+
+    def mended(self, found_at: Callable[[int, Message], Sequence[Message]]) -> Request:
+        """The request with what a repair finds for each message, as in `in_place`; the same object if it changes
+        none."""
+        healed: list[int] = []
+
+        def noted(index: int, message: Message) -> Sequence[Message]:
+            found = found_at(index, message)
+            if len(found) != 1 or found[0] is not message:
+                healed.extend(self.ends[index : index + 1] or (0,))
+            return found
+
+        mended = self.in_place(noted)
+        return replace(mended, healed=tuple(sorted((*self.healed, *healed)))) if healed else self
 
     def in_place(self, found_at: Callable[[int, Message], Sequence[Message]]) -> Request:
         """The request with none, one or several messages in place of each; all but the first are put in. `found_at`: a

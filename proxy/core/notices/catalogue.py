@@ -181,6 +181,15 @@ HISTORY: Final[Phrases] = {
         "(This call has no result: the run was interrupted before there was one.)",
         "（此调用没有结果：运行在得到结果之前被中断。）",
     ),
+    "arguments": (
+        "(The arguments of this call were no JSON: {written})",
+        "（此调用的参数不是 JSON：{written}）",
+    ),
+    "empty": ("(empty)", "（空）"),
+    "compacted": (
+        "(An earlier part of this conversation was compacted by another model or account, and cannot be read here.)",
+        "（此对话较早的部分由其他模型或账户压缩，在此无法读取。）",
+    ),
 }
 """Texts in repaired histories."""
 

@@ -17,7 +17,9 @@ from proxy.core.overflow.refusal import (
     unkept,
 )
 from proxy.core.overflow.report import (
+    FAULTS,
     LEAST_WINDOW_TOKENS,
+    REPAIRED,
     Counted,
     ErrorCode,
     ErrorReport,
@@ -59,9 +61,11 @@ __all__ = [
     "ALWAYS_SMALLER",
     "CURES",
     "ESTIMATED_SHARE",
+    "FAULTS",
     "FIRST",
     "LEAST_WINDOW_TOKENS",
     "MAX_SENDS",
+    "REPAIRED",
     "Attempt",
     "AttemptKind",
     "Counted",

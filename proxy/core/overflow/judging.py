@@ -18,6 +18,7 @@ from proxy.core.overflow.numbers import merged, read, read_rate, skeleton
 from proxy.core.overflow.patterns import ALLOWED_AND_REQUESTED, WINDOW_AS_REPLY_BOUND
 from proxy.core.overflow.proofs import may_be_echoed
 from proxy.core.overflow.report import (
+    FAULTS,
     NEAR_FULL,
     ErrorReport,
     ErrorText,
@@ -64,6 +65,7 @@ _CODES_AGAINST: Final = frozenset(
 _PRIORITY: Final = (
     VerdictKind.RATE,
     VerdictKind.QUOTA,
+    *sorted(FAULTS),
     VerdictKind.PAIRING,
     VerdictKind.SEAL,
     VerdictKind.POLICY,

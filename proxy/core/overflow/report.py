@@ -32,6 +32,25 @@ class VerdictKind(StrEnum):
     PAIRING = "pairing"
     SEAL = "seal"
     """Reasoning that is encrypted or signed."""
+    CALL_IDS = "call_ids"
+    """Ids of calls that are too long, or of other characters."""
+    SAME_IDS = "same_ids"
+    """Several calls with one id."""
+    ARGUMENTS = "arguments"
+    """Arguments of a call that are no JSON object."""
+    EMPTY_CONTENT = "empty_content"
+    CACHE_MARKS = "cache_marks"
+    """More marks for the prompt cache than a request may have."""
+    SURROGATES = "surrogates"
+    """Half characters, which are no UTF-8."""
+    ROLE_ORDER = "role_order"
+    """A user's message after a result, or after another one."""
+    REASONING = "reasoning"
+    """Reasoning that must come back with the model's message."""
+    SIGNATURE = "signature"
+    """A signature of thoughts that a call must have."""
+    SERVER_TOOLS = "server_tools"
+    """A use of the server's tools without its result, or a result alone."""
     POLICY = "policy"
     AUTH = "auth"
     MEDIA = "media"
@@ -39,6 +58,24 @@ class VerdictKind(StrEnum):
     EMPTY = "empty"
     """A success without a reply."""
     UNKNOWN = "unknown"
+
+
+FAULTS: Final = frozenset(
+    {
+        VerdictKind.CALL_IDS,
+        VerdictKind.SAME_IDS,
+        VerdictKind.ARGUMENTS,
+        VerdictKind.EMPTY_CONTENT,
+        VerdictKind.CACHE_MARKS,
+        VerdictKind.SURROGATES,
+        VerdictKind.ROLE_ORDER,
+        VerdictKind.REASONING,
+        VerdictKind.SIGNATURE,
+        VerdictKind.SERVER_TOOLS,
+    }
+)
+"""Faults of a history that a repair takes out of every message that has them, in every later turn."""
+REPAIRED: Final = FAULTS | {VerdictKind.PAIRING, VerdictKind.SEAL}
 
 
 class Scope(StrEnum):

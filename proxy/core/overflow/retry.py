@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from proxy.core.models import LimitName, Modality, Search, facts, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
-from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow import FAULTS, REPAIRED, Exactness, Scope, Unit, Verdict, VerdictKind
 
 MAX_SENDS: Final = 3
 """Limit for one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a
@@ -90,7 +90,7 @@ class Terms(NamedTuple):
     without: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text, after a refusal."""
     repairs: Verdict | None = None
-    """The refusal whose cause is taken out of the history: PAIRING or SEAL."""
+    """The refusal whose cause is taken out of the history."""
     at_most: tuple[tuple[LimitName, int], ...] = ()
     """Limits that refusals of this request have named."""
 
@@ -199,7 +199,7 @@ class Outcome(Struct, frozen=True):
             return VerdictKind.BYTES
         if verdict.kind is VerdictKind.MEDIA and self.media:
             return VerdictKind.MEDIA
-        if self.status not in _REFUSING_STATUSES:
+        if self.status not in _REFUSING_STATUSES and verdict.kind not in FAULTS:  # servers that fail to parse say 500
             return None
         if self.names_our_tool and verdict.kind in _ABOUT_A_TOOL:
             return VerdictKind.UNKNOWN
@@ -280,7 +280,7 @@ def still_stands(refused: Attempt, cure: Cure) -> bool:
     if cure.kind is AttemptKind.FITTED:
         return True
     is_guess = refused.outcome.verdict.is_suspect and cure.kind is AttemptKind.EMERGENCY
-    return (is_guess or cure.reason is VerdictKind.SEAL) and refused.outcome.status >= 400 and refused.is_whole
+    return (is_guess or cure.reason in (VerdictKind.SEAL, *FAULTS)) and refused.outcome.status >= 400 and refused.is_whole
 
 
 class Learned(StrEnum):
@@ -434,7 +434,7 @@ def _without_media(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
 
 
 def _repaired(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    if outcome.reason not in (VerdictKind.PAIRING, VerdictKind.SEAL):
+    if outcome.reason not in REPAIRED:
         return ()
     terms = situation.terms._replace(repairs=outcome.verdict)
     return [Cure(AttemptKind.REPAIRED, terms, reason=outcome.verdict.kind)]
@@ -576,10 +576,9 @@ _REFUSING_STATUSES: Final = frozenset({400, 422})
 """The request was examined and rejected; after any other response it may have been accepted."""
 _REFUSED_FOR_CONTENT: Final = frozenset(
     {
+        *REPAIRED,
         VerdictKind.FIELD,
         VerdictKind.COUNT,
-        VerdictKind.PAIRING,
-        VerdictKind.SEAL,
         VerdictKind.POLICY,
         VerdictKind.MEDIA,
         VerdictKind.UNKNOWN,

@@ -157,6 +157,8 @@ def _veto(sentence: _Sentence) -> VerdictKind | None:
             return kind
     if sentence.breaks_the_window:
         return None
+    if (named := next((kind for kind, all_of in words.FAULTS if all(map(sentence.has, all_of))), None)) is not None:
+        return named
     if sentence.has(words.COUNT):
         return (
             VerdictKind.MEDIA if sentence.has(words.MEDIA) and sentence.has(words.NONE_ALLOWED) else VerdictKind.COUNT

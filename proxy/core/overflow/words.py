@@ -188,18 +188,89 @@ PAIRED: Final = _any(
     "immediately", "no tool", "不匹配", "缺少", "必须", "对应",
 )  # fmt: skip
 
-SEALED: Final = _any("encrypted[ _]content", "(?:redacted_)?thinking", "(?:thought|reasoning)[ _]signatures?")
+SEALED: Final = _any("encrypted[ _]content", "compaction(?: item)?s?", "(?:redacted_)?thinking", "(?:thought|reasoning)[ _]signatures?")
 """Reasoning that only its upstream can read or verify: another model, key or account may not."""
 BROKEN_SEAL: Final = _any(
     "(?:could|can)(?: ?not|n't) be (?:verified|decrypted|decoded|parsed|validated)",
     "invalid ['\"]?(?:signature|data|encrypted[ _]content|(?:thought|reasoning)[ _]signature)",
     "signature['\"]?(?: is|:)? (?:invalid|not valid|field required)", "corrupted (?:thought|reasoning)",
+    "(?:cannot|can ?not|can't|must not|may not|should not) be (?:modified|changed|altered|edited|removed)",
+    "must (?:remain|stay|be (?:returned|passed back|preserved|kept|sent back) (?:unmodified|unchanged|exactly|as))",
+    "ha(?:s|ve) been (?:modified|changed|altered|tampered)", "must contain thinking", "do(?:es)? not match",
+    "input should be a valid string",
 )  # fmt: skip
 """OpenAI: "The encrypted content gAAA… could not be verified. Reason: Encrypted content could not be decrypted or
 parsed." (github.com/openai/codex/issues/8145). Anthropic: "messages.1.content.0: Invalid `signature` in `thinking`
 block" (github.com/anthropics/claude-code/issues/10627). Google: "Thought signature is not valid"
 (github.com/bobrware/bobrchat/issues/120), "Corrupted thought signature." (github.com/anomalyco/opencode/issues/4832),
 "Invalid thought signature." (github.com/lbjlaq/Antigravity-Manager/pull/3342)."""
+
+_AN_ID: Final = (
+    r"(?:\btool[ _]?(?:call|use)s?(?:\[\d+\]|\.\d+)?[ _.]?ids?\b|\btool_use ids?\b|\bcall[_ ]ids?\b|tooluseid"
+    r"|\b(?:tool_calls?|input|tool_use)\W{0,2}\d*\W{1,3}id\b)"
+)
+FAULTS: Final = tuple(
+    (kind, tuple(map(re.compile, patterns)))
+    for kind, *patterns in (
+        (VerdictKind.SAME_IDS, _AN_ID + r"|\bids?\b.{0,60}tool", r"\bunique|duplicate|already (?:used|exists)|same id"),
+        (
+            VerdictKind.CALL_IDS,
+            _AN_ID,
+            r"too long|maximum length|length (?:of|less|must)|string should match|regular expression|\bpattern\b"
+            r"|at most \d+ char|longer than|a-z|alphanumeric|that begins with|invalid (?:format|characters?)",
+        ),
+        (
+            VerdictKind.ARGUMENTS,
+            r"arguments?\b|tool_use\W{1,3}input|tooluse\W{1,3}input|function_?call\W{1,3}args",
+            r"\bjson\b|\bpars(?:e|ed|ing)\b|dict(?:ionary)?\b|valid object|unmarshal|decod|malformed|invalid function arg"
+            r"|invalid tool",
+        ),
+        (
+            VerdictKind.CACHE_MARKS,
+            r"cache_control|cache_?points?\b|cache[ _](?:breakpoints?|markers?|blocks?|controls?)",
+            r"maximum|at most|too many|exceed|more than|up to|limit",
+        ),
+        (
+            VerdictKind.SURROGATES,
+            r"surrogate|invalid (?:unicode|utf-?8)|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape|unicode (?:code ?point|"
+            r"escape|character)|(?:in|not |mal)(?:valid |formed )json|pars(?:e|ing) (?:the )?(?:request |json )?body",
+        ),
+        (
+            VerdictKind.SERVER_TOOLS,
+            r"srvtoolu_|server_tool_use|mcp_tool_(?:use|result)|(?:web_search|web_fetch|code_execution|bash|tool_search)"
+            r"\w{0,20}_tool_result",
+            r"without|corresponding|missing|unexpected|not found|must (?:be|have)|no ",
+        ),
+        (
+            VerdictKind.ROLE_ORDER,
+            r"(?:unexpected|invalid|wrong) role ?'?user'? after (?:role )?'?(?:tool|user)"
+            r"|roles? must alternate|'?user'? (?:role |message )?(?:cannot|can ?not|must not|may not|can't) (?:directly )?"
+            r"(?:follow|come after) (?:a |the )?(?:role )?'?tool|(?:after|follow).{0,30}\btool\b.{0,30}\bassistant\b.{0,20}expected"
+            r"|expected (?:last )?(?:role )?'?assistant'? (?:role )?(?:after|following) (?:role )?'?tool",
+        ),
+        (
+            VerdictKind.SIGNATURE,
+            r"thought[ _]?signature",
+            r"missing|without|required|lacks?\b|must (?:be|have|include)|not (?:found|provided|present)",
+        ),
+        (
+            VerdictKind.REASONING,
+            r"reasoning_content|reasoning content",
+            r"passed back|missing|must (?:be|have|include|contain)|required|not (?:found|provided|present)|lacks?\b",
+        ),
+        (
+            VerdictKind.EMPTY_CONTENT,
+            r"\b(?:contents?|texts?|messages?|parts|blocks?)\b|内容|消息",
+            r"non-?empty|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)|empty (?:content|text"
+            r"|message)|non-?whitespace|at least (?:1|one) (?:character|part|item|content|block)|got null|(?:must|should) be set"
+            r"|不能为空|为空",
+        ),
+    )
+)
+"""Faults of a history, by words that must all occur in one sentence. Anthropic, OpenAI, Bedrock, Mistral (`Unexpected
+role 'user' after role 'tool'`), DeepSeek (`The reasoning_content in the thinking mode must be passed back to the API`),
+Google (`Function call is missing a thought_signature in functionCall parts`), MiniMax (`invalid params, invalid function
+arguments json string`). What they say is true of the request or nothing is repaired."""
 
 POLICY: Final = _any(
     "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",

@@ -17,6 +17,7 @@ from proxy.core.conversation import Size, unpaired
 from proxy.core.media import modalities_in
 from proxy.core.models import Certainty, Modality, ModelProfile, Search
 from proxy.core.overflow import (
+    FAULTS,
     FIRST,
     LEAST_WINDOW_TOKENS,
     Counted,
@@ -41,6 +42,7 @@ from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources import logger
 from proxy.shell.telemetry import Recorder, RequestRecord
+from proxy.wire import mended, value_in
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 _LEFT_BY_AN_EXCESS: Final = 0.1
@@ -259,7 +261,7 @@ class Judge:
         model, tenant, learning = refused.request.known_as, refused.tenant, self._learning
         match lesson.learned:
             case Learned.HISTORY if refused.is_here and sent.is_here:
-                self._planner.note_healed(refused, sent, unsealed=lesson.sent.cure.reason is VerdictKind.SEAL)
+                self._planner.note_healed(refused, sent, lesson.sent.cure.reason)
             case Learned.CUT_RESULTS:
                 learning.note_cut_results_refused(model, tenant)
             case Learned.OUR_TOOL:
@@ -370,9 +372,12 @@ def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
 
 
 def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
-    """Whether the history holds sealed reasoning, or calls and results that do not pair up or lack their reasoning,
-    where that was refused. A call that cannot be seen is known only if the refusal names it."""
+    """Whether the history holds the fault that was refused: sealed reasoning, or calls and results that do not pair up
+    or lack their reasoning, or one that a row of the repairs takes out. A call that cannot be seen is known only if the refusal names it."""
     request, wire = planned.request, planned.wire
+    if verdict.kind in FAULTS:
+        value = value_in(verdict.kind, verdict.upstream_message)
+        return mended(request, verdict.kind, value, planned.inputs.pipeline.notices.language) is not request
     if verdict.kind is VerdictKind.SEAL:
         return any(message.unsealed() is not message for message in request.conversation)
     if verdict.kind is not VerdictKind.PAIRING:

@@ -126,6 +126,9 @@ _SEALED: Final = ("reasoning_details", "thinking_blocks")
 """OpenRouter's and LiteLLM's. https://openrouter.ai/docs/use-cases/reasoning-tokens,
 https://docs.litellm.ai/docs/reasoning_content"""
 _SIGNS_OF_SEALS: Final = tuple(f'"{name}"'.encode() for name in _SEALED)
+_SIGNATURES: Final = (b"thought_signature", b"thoughtSignature")
+_UNVERIFIED: Final = "skip_thought_signature_validator"
+"""Google's own value for a call of another model: https://ai.google.dev/gemini-api/docs/thought-signatures"""
 _IMAGE: Final = b'"image_url"'
 _WORDS: Final = ("thinking", "refusal")
 """Parts of an assistant's content that a model reads as text, and the members in which they have it: a text or, in
@@ -281,6 +284,26 @@ class ChatMessage(JsonMessage, frozen=True):
             return self
         gone: dict[Path, bytes | None] = {(name,): None for name in _SEALED if name in self.members()}
         return self.read(jsontext.spliced(self.raw, gone)) if gone else self
+
+    def ids(self) -> Iterator[tuple[Path, str]]:
+        if self.answers:
+            yield ("tool_call_id",), self.answers
+        for position, call in enumerate(self.calls):
+            yield (_CALLS, position, "id"), call.id
+
+    def with_reasoning(self) -> Self:
+        if self.role != "assistant" or _LEFT_OUT_LATER in self.members():
+            return self
+        return self.spliced({(_LEFT_OUT_LATER,): b'""'})
+
+    def with_signature(self) -> Self:
+        calls = self.members().get(_CALLS) if self.calls else None
+        if calls is None or any(sign in bytes(calls) for sign in _SIGNATURES):
+            return self
+        first = jsontext.opened_object(jsontext.items(calls)[0])
+        extra = jsontext.object_in(first, "extra_content")
+        google = {**jsontext.object_in(extra, "google"), "thought_signature": _UNVERIFIED}
+        return self.spliced({(_CALLS, 0, "extra_content"): jsontext.dump({**extra, "google": google})})
 
     def conversational(self) -> Any:
         if self.calls:

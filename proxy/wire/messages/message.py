@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import chain
 from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
@@ -32,7 +31,7 @@ from proxy.core.conversation import (
     Words,
 )
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.json_messages import ROLES, JsonMessage
+from proxy.wire.json_messages import ROLES, JsonMessage, marks_in
 from proxy.wire.media import addresses_in, may_hold_media
 from proxy.wire.messages.blocks import (
     CALL,
@@ -81,6 +80,7 @@ def markable(raw: bytes) -> bytes:
 
 # Messages
 
+_SERVER_USES: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 IGNORED: Final = "ignored"
 """The role of messages that the API does not read."""
 REMINDER: Final = "reminder"
@@ -136,6 +136,7 @@ class ApiMessage(JsonMessage, frozen=True):
     """Notes go into an existing message, because a user message of ours must not follow a system message:
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. In a result, the note would
     pass for words of the tool."""
+    free_text: ClassVar[str] = ""
     attachment_of = staticmethod(attachment_of)
     media_part = staticmethod(block_of)
     text_of = staticmethod(text_in)
@@ -271,7 +272,10 @@ class ApiMessage(JsonMessage, frozen=True):
             return msgspec.structs.replace(self, raw=behind[1:-1], form=Form.RUN)
         if self.form is Form.ALONE and _BEHIND[self.form] in found:
             return msgspec.structs.replace(self, raw=jsontext.spliced(self.raw, found), form=Form.WHOLE)
-        raw = jsontext.spliced(self._json, found)
+        return self.spliced(found)
+
+    def spliced(self, changes: Mapping[Path, bytes | None]) -> Self:
+        raw = jsontext.spliced(self._json, changes)
         return msgspec.structs.replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
 
     def _written_at(self, at: Path, new: Content) -> bytes | None:
@@ -321,6 +325,41 @@ class ApiMessage(JsonMessage, frozen=True):
             return self
         return msgspec.structs.replace(self, raw=jsontext.spliced(self.raw, gone)) if len(gone) < len(blocks) else None
 
+    def ids(self) -> Iterator[tuple[Path, str]]:
+        if self.answers:
+            yield (*_RESULT[self.form], "tool_use_id"), self.answers
+        calls = iter(self.calls)
+        for position, block in enumerate(jsontext.listed(self.content()) if self.calls else ()):
+            if kind_of(block) == CALL:
+                yield ("content", position, "id"), next(calls).id
+
+    def marks(self) -> Iterator[Path]:
+        return marks_in(jsontext.opened(self._json)) if self.is_marked and self.form is not Form.IGNORED else iter(())
+
+    def without_blanks(self) -> Self | None:
+        content = self.content()
+        blank = [at for at, one in enumerate(jsontext.listed(content)) if not (text_in(one) or "x").strip()]
+        if blank and len(blank) < len(content):
+            return self.spliced({(*_CONTENT[self.form], at): None for at in blank})
+        is_said = self.form is Form.IGNORED or (isinstance(content, list) and len(content) > len(blank))
+        return self if is_said or (isinstance(content, str) and content.strip()) else None
+
+    def without_lonely_blocks(self) -> Self | None:
+        if self.role != "assistant":
+            return self
+        blocks = [one if isinstance(one, dict) else {} for one in jsontext.listed(self.content())]
+        used = {one.get("id") for one in blocks if kind_of(one) in _SERVER_USES}
+        answered = {one.get("tool_use_id") for one in blocks}
+        lonely = [
+            at
+            for at, one in enumerate(blocks)
+            if (kind_of(one) in _SERVER_USES and one.get("id") not in answered)
+            or ("tool_use_id" in one and one["tool_use_id"] not in used)
+        ]
+        if not lonely:
+            return self
+        return self.spliced({("content", at): None for at in lonely}) if len(lonely) < len(blocks) else None
+
     def conversational(self) -> Any:
         if self.calls:
             return meant_by(self.content())
@@ -342,7 +381,7 @@ class ApiMessage(JsonMessage, frozen=True):
         raw = self.raw
         if raw.find(_MARK) >= 0:
             opened = jsontext.opened(self._json)
-            marks = dict.fromkeys(_marks(opened))
+            marks = dict.fromkeys(marks_in(opened))
             raw = jsontext.spliced(self._json, marks) if marks else raw
             raw = raw[1:-1] if self.form is Form.RUN and marks else raw
         if self.form is not Form.WHOLE:
@@ -352,14 +391,3 @@ class ApiMessage(JsonMessage, frozen=True):
         if isinstance(first, Mapping) and first.keys() == {"type", "text"} and text_in(first) is not None:
             return jsontext.spliced(raw, {("content",): jsontext.dump(first["text"])})
         return raw
-
-
-def _marks(value: Any, at: Path = ()) -> Iterator[Path]:
-    """The paths of the cache marks in a message, in its blocks, and in those of its results; not in the input of a
-    call."""
-    if isinstance(value, Mapping):
-        if MARK in value:
-            yield (*at, MARK)
-        yield from _marks(value.get("content"), (*at, "content"))
-    else:
-        yield from chain.from_iterable(_marks(one, (*at, number)) for number, one in enumerate(jsontext.listed(value)))

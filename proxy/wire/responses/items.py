@@ -254,6 +254,22 @@ def is_sealed(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
 
 
+_PREFIXES: Final = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
+
+
+def has_foreign_id(item: Any, most: int) -> bool:
+    """Whether an item has an id of its own that is longer than that, or of another kind than its API gives it.
+
+    >>> has_foreign_id({"type": "function_call", "id": "call_1"}, 64), has_foreign_id({"type": "message"}, 64)
+    (True, False)
+    """
+    one = jsontext.string_in(item, "id")
+    kind = item.get("type") or "message" if isinstance(item, dict) else None
+    if not one or (kind not in _PREFIXES and not str(kind).endswith("_output")):
+        return False
+    return len(one) > most or not one.startswith(_PREFIXES.get(str(kind), ""))
+
+
 def _strings(found: Any) -> Iterator[str]:
     """All strings in a value that a model may read, in order, as deep as msgspec parses."""
     left = [found]

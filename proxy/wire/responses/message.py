@@ -35,6 +35,7 @@ from proxy.core.conversation import (
     Shown,
     Words,
 )
+from proxy.core.notices import HISTORY, say
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage
 from proxy.wire.media import attachment_of, may_hold_media
@@ -44,6 +45,7 @@ from proxy.wire.responses.items import (
     Head,
     Kind,
     call_of,
+    has_foreign_id,
     head_of,
     is_sealed,
     meant_by,
@@ -220,9 +222,10 @@ class ResponsesMessage(JsonMessage, frozen=True):
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
-        listed = b"[" + self.raw + b"]"
-        found = {cast(Path, at): self._replacement(cast(Path, at), new) for at, new in changes.items()}
-        return replace(self, raw=jsontext.spliced(listed, found)[1:-1])
+        return self.spliced({cast(Path, at): self._replacement(cast(Path, at), new) for at, new in changes.items()})
+
+    def spliced(self, changes: Mapping[Path, bytes | None]) -> Self:
+        return replace(self, raw=jsontext.spliced(b"[" + self.raw + b"]", changes)[1:-1]) if changes else self
 
     def _replacement(self, at: Path, new: Content) -> bytes | None:
         content = self.content_at() if isinstance(new, Parts) else None
@@ -231,7 +234,10 @@ class ResponsesMessage(JsonMessage, frozen=True):
         return self.made(self.role, made) if made is not None and is_item else made
 
     def unsealed(self) -> Self | None:
-        """The message without its encrypted reasoning; plain-text reasoning of open models stays."""
+        """The message without its encrypted reasoning; plain-text reasoning of open models stays. A note stands for a
+        compaction, which is encrypted, too."""
+        if self.kind is Kind.COMPACTION and self.raw.find(b'"encrypted_content"') >= 0:
+            return self.read(self.made("user", jsontext.dump(say(HISTORY, "compacted", "en"))))
         if self.role != "assistant" or self.raw.find(b'"encrypted_content"') < 0:
             return self
         raws = self.items()
@@ -239,6 +245,19 @@ class ResponsesMessage(JsonMessage, frozen=True):
         if len(left) == len(raws):
             return self
         return replace(self, raw=b",".join(left), kind=head_of(left[-1]).kind) if left else None
+
+    def ids(self) -> Iterator[tuple[Path, str]]:
+        for position, raw in enumerate(self.items() if self.calls or self.answers else ()):
+            head = head_of(raw)
+            if head.kind in (Kind.CALL, Kind.OUTPUT):
+                yield (position, "call_id"), head.id
+
+    def with_ids(self, ids: Sequence[str], most: int = 0) -> Self:
+        """Ids of items that are too long for the same limit, or of another API, are left out: a client need not send
+        any. https://platform.openai.com/docs/api-reference/responses/create"""
+        found = super().with_ids(ids)
+        opened = found._opened() if most and self.raw.find(b'"id"') >= 0 else ()
+        return found.spliced({(at, "id"): None for at, item in enumerate(opened) if has_foreign_id(item, most)})
 
     def conversational(self) -> Any:
         if self.calls:

@@ -1,0 +1,240 @@
+"""Repairs of a history that its upstream refuses: one row for each fault that a refusal may name, on any API.
+
+Rule: a repair is made only after a refusal that names its fault, and in every later turn; it follows from the messages
+alone, so that each turn, each replica and a restarted proxy send the same bytes. What a model loses, a note says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from proxy.core.conversation import TOOL_ROLES, Message
+from proxy.core.notices import HISTORY, MEDIA, Language, as_text, say
+from proxy.core.overflow import VerdictKind
+from proxy.core.text import jsontext
+from proxy.wire.json_messages import JsonMessage, marks_in
+from proxy.wire.request import Request
+
+Mended: TypeAlias = Callable[[int, Message], Sequence[Message]]
+"""A message and its index → what takes its place."""
+Repair: TypeAlias = Callable[[Request, int, Language], Request]
+"""A request, the value that its refusal states, and the language of notes → the request without the fault."""
+
+_STATED: Final = re.compile(r"(?:length|equal to|at most|maximum(?: of)?|longer than|limit(?: of)?)\D{0,12}(\d{1,4})")
+"""`maximum length 40` (OpenAI), `less than or equal to 64` (Bedrock), `with a length of 9` (Mistral)."""
+_DEFAULTS: Final = {VerdictKind.CALL_IDS: 40, VerdictKind.CACHE_MARKS: 4}
+"""OpenAI's limit for the ids of calls, and Anthropic's for marks, where the words state none."""
+_EXACT_ID: Final = 9
+"""Mistral: `Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.`"""
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
+_HASHED_ID: Final = 24
+_AGAIN: Final = "again"
+"""Between the id of a call that repeats an earlier one and its number."""
+_SURROGATE: Final = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+"""Half of a character, written as an escape, in JSON."""
+_MARKED: Final = frozenset({"system", "tools"})
+"""Members besides the messages that may have cache marks."""
+
+
+def value_in(kind: VerdictKind, refusal: str) -> int:
+    """The value of a repair that a refusal states, or the usual one.
+
+    >>> value_in(VerdictKind.CALL_IDS, "string too long. Expected a string with maximum length 64, but got 72")
+    64
+    """
+    if kind is VerdictKind.ROLE_ORDER:
+        return 1 + ("alternat" in refusal.lower())
+    stated = _STATED.search(refusal.lower())
+    default = _DEFAULTS.get(kind, 1)
+    return int(stated[1]) if stated is not None and default > 1 and int(stated[1]) > 0 else default
+
+
+def mended(request: Request, kind: VerdictKind, value: int, language: Language) -> Request:
+    """The request without a fault; the same object if it has none."""
+    return _REPAIRS[kind](request, value, language)
+
+
+def _each(mend: Callable[[JsonMessage], JsonMessage | None]) -> Repair:
+    """A repair that looks at one message at a time; None leaves it out."""
+
+    def repair(request: Request, _: int, __: Language) -> Request:
+        def found_at(_: int, message: Message) -> Sequence[Message]:
+            found = mend(message) if isinstance(message, JsonMessage) else message
+            return () if found is None else (found,)
+
+        return request.mended(found_at)
+
+    return repair
+
+
+# Ids of calls
+
+
+def fitting_id(one: str, most: int) -> str:
+    """The id, or another that follows from it alone, of at most so many letters and digits.
+
+    >>> fitting_id("call_1", 40), len(fitting_id("call:1", 40)), len(fitting_id("call_1", 9))
+    ('call_1', 29, 9)
+    """
+    fits = one.isalnum() and len(one) == most if most == _EXACT_ID else len(one) <= most
+    if not one or (fits and _PLAIN_ID.fullmatch(one)):
+        return one
+    hashed = hashlib.blake2b(one.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"call_{hashed[:_HASHED_ID]}" if most >= _HASHED_ID + 5 else hashed[:most]
+
+
+def _with_fitting_ids(request: Request, most: int, _: Language) -> Request:
+    def found_at(_: int, message: Message) -> Sequence[Message]:
+        assert isinstance(message, JsonMessage)
+        return (message.with_ids([fitting_id(one, most) for _, one in message.ids()], most),)
+
+    return request.mended(found_at)
+
+
+def _with_unique_ids(request: Request, _: int, __: Language) -> Request:
+    """Each further call with an id gets a number behind it; a result belongs to the latest calls before it."""
+    used = Counter[str]()
+    latest = defaultdict[str, list[str]](list)
+    """The ids that the latest message with calls of an id has given them, until a result takes each but the last."""
+
+    def found_at(_: int, message: Message) -> Sequence[Message]:
+        assert isinstance(message, JsonMessage)
+        ids = [one for _, one in message.ids()]
+        if message.role in TOOL_ROLES:
+            waiting = [latest[one] or [one] for one in ids]
+            return (message.with_ids([queue.pop(0) if len(queue) > 1 else queue[0] for queue in waiting]),)
+        for one in set(ids):
+            latest[one] = []
+        for one in ids:
+            used[one] += 1
+            latest[one].append(one if used[one] == 1 or not one else f"{one}_{_AGAIN}{used[one]}")
+        queues = {one: list(given) for one, given in latest.items()}
+        return (message.with_ids([queues[one].pop(0) for one in ids]),)
+
+    return request.mended(found_at)
+
+
+# Contents
+
+
+def _with_json_arguments(request: Request, _: int, language: Language) -> Request:
+    """Arguments that are no JSON object become an empty one; the call's result, or a user message, says what they
+    were."""
+    broken: dict[str, str] = {}
+
+    def found_at(_: int, message: Message) -> Sequence[Message]:
+        assert isinstance(message, JsonMessage)
+        if message.calls:
+            faulty = [one for one in message.arguments() if one.at[-1] != message.free_text and not _is_object(one.text)]
+            broken.update({one.call_id: one.text for one in faulty})
+            return (message.changed({one.at: "{}" for one in faulty}),) if faulty else (message,)
+        written = broken.pop(message.answers, "") if message.role in TOOL_ROLES else ""
+        if not written.strip():
+            return (message,)
+        note = say(HISTORY, "arguments", language, written=written)
+        for at, text in message.texts():
+            return (message.changed({at: f"{as_text(text, language)}\n\n{note}"}),)
+        return (message.changed(dict([message.with_note(note, after=True)])) if message.can_carry_a_note else message,)
+
+    return request.mended(found_at)
+
+
+def _is_object(text: str) -> bool:
+    return isinstance(jsontext.opened(text.encode("utf-8", "surrogatepass")), dict)
+
+
+def _with_contents(request: Request, _: int, language: Language) -> Request:
+    """A message of the model that says and calls nothing is left out, but for the last; any other gets a word."""
+    last = len(request.conversation) - 1
+
+    def found_at(index: int, message: Message) -> Sequence[Message]:
+        assert isinstance(message, JsonMessage)
+        full = message.without_blanks()
+        if full is not None:
+            return (full,)
+        if message.role == "assistant" and index < last:
+            return ()
+        return (message.filled(say(HISTORY, "empty", language)),)
+
+    return request.mended(found_at)
+
+
+def _without_old_marks(request: Request, most: int, _: Language) -> Request:
+    """The newest marks of the messages stay, beside those of system text and tools."""
+    messages = request.conversation.messages
+    found = [(index, at) for index, one in enumerate(messages) for at in one.marks()]
+    beside = sum(1 for name, raw in request.members.items() if name in _MARKED for _ in marks_in(jsontext.opened(raw)))
+    gone = defaultdict[int, list[tuple[str | int, ...]]](list)
+    for index, at in found[: max(0, len(found) + beside - most)]:
+        gone[index].append(at)
+
+    def found_at(index: int, message: Message) -> Sequence[Message]:
+        assert isinstance(message, JsonMessage)
+        return (message.spliced(dict.fromkeys(gone[index])),) if index in gone else (message,)
+
+    return request.mended(found_at)
+
+
+def _without_halves(request: Request, _: int, __: Language) -> Request:
+    """U+FFFD in place of each half of a character, in messages and all other members."""
+
+    def found_at(_: int, message: Message) -> Sequence[Message]:
+        raw = _whole_characters(message.raw)
+        return (message if raw == message.raw else replace(message, raw=raw),)
+
+    found = request.mended(found_at)
+    members = {name: _whole_characters(bytes(raw)) for name, raw in request.members.items()}
+    changed = {name for name, raw in request.members.items() if members[name] != bytes(raw)}
+    if not changed:
+        return found
+    kept = {name: members[name] if name in changed else raw for name, raw in request.members.items()}
+    return replace(found, members=kept, healed=found.healed or (0,))
+
+
+def _whole_characters(raw: bytes) -> bytes:
+    r"""JSON without half characters.
+
+    >>> _whole_characters(rb'"\ud83d \ud83d\ude00 \\ud83d"')
+    b'"\\ufffd \\ud83d\\ude00 \\\\ud83d"'
+    """
+    return _SURROGATE.sub(rb"\1\\ufffd", raw) if b"\\u" in raw else raw
+
+
+# Order
+
+
+def _with_words_between(request: Request, order: int, language: Language) -> Request:
+    """A word of the model between a result and the user; between two messages of a user, too, if roles must alternate."""
+    messages, before = request.conversation.messages, (*TOOL_ROLES, *(("user",) if order > 1 else ()))
+
+    def found_at(index: int, message: Message) -> Sequence[Message]:
+        following = messages[index + 1] if index + 1 < len(messages) else None
+        if message.role not in before or following is None or following.role != "user" or following.is_companion:
+            return (message,)
+        assert isinstance(message, JsonMessage)
+        return (message, message.beside("assistant", say(MEDIA, "spoken", language)))
+
+    return request.mended(found_at)
+
+
+_REPAIRS: Final[Mapping[VerdictKind, Repair]] = {
+    VerdictKind.CALL_IDS: _with_fitting_ids,
+    VerdictKind.SAME_IDS: _with_unique_ids,
+    VerdictKind.ARGUMENTS: _with_json_arguments,
+    VerdictKind.EMPTY_CONTENT: _with_contents,
+    VerdictKind.CACHE_MARKS: _without_old_marks,
+    VerdictKind.SURROGATES: _without_halves,
+    VerdictKind.ROLE_ORDER: _with_words_between,
+    VerdictKind.REASONING: _each(lambda message: message.with_reasoning()),
+    VerdictKind.SIGNATURE: _each(lambda message: message.with_signature()),
+    VerdictKind.SERVER_TOOLS: _each(lambda message: message.without_lonely_blocks()),
+}
