@@ -157,6 +157,10 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """The message with parts of its JSON replaced or removed; the same object without changes."""
         return self.again(jsontext.spliced(self.raw, changes)) if changes else self
 
+    def rewritten(self, raw: bytes) -> Self:
+        """The message with other bytes of the same shape."""
+        return msgspec.structs.replace(self, raw=raw)
+
     def ids(self) -> Iterator[tuple[Path, str]]:
         """The ids of its calls, or of the call that it answers, with their places."""
         return iter(())

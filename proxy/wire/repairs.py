@@ -9,19 +9,37 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 from msgspec.structs import replace
 
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.notices import HISTORY, MEDIA, Language, as_text, say
 from proxy.core.overflow import VerdictKind
-from proxy.core.text import jsontext
-from proxy.wire.json_messages import JsonMessage, marks_in
+from proxy.core.text import Path, jsontext
+from proxy.wire.json_messages import marks_in
 from proxy.wire.request import Request
 
-Mended: TypeAlias = Callable[[int, Message], Sequence[Message]]
+
+class Mendable(Message, Protocol):
+    """A message of any API, with what repairs look at and change; `JsonMessage` describes the members."""
+
+    free_text: ClassVar[str]
+
+    def spliced(self, changes: Mapping[Path, bytes | None]) -> Self: ...
+    def ids(self) -> Iterator[tuple[Path, str]]: ...
+    def with_ids(self, ids: Sequence[str], most: int = 0) -> Self: ...
+    def marks(self) -> Iterator[Path]: ...
+    def without_blanks(self) -> Self | None: ...
+    def filled(self, words: str) -> Self: ...
+    def with_reasoning(self) -> Self: ...
+    def with_signature(self) -> Self: ...
+    def without_lonely_blocks(self) -> Self | None: ...
+    def rewritten(self, raw: bytes) -> Self: ...
+
+
+Mend: TypeAlias = Callable[[int, Mendable], Sequence[Mendable]]
 """A message and its index → what takes its place."""
 Repair: TypeAlias = Callable[[Request, int, Language], Request]
 """A request, the value that its refusal states, and the language of notes → the request without the fault."""
@@ -63,17 +81,18 @@ def mended(request: Request, kind: VerdictKind, value: int, language: Language) 
     return _REPAIRS[kind](request, value, language)
 
 
-def _each(mend: Callable[[JsonMessage], JsonMessage | None]) -> Repair:
+def _each(mend: Callable[[Mendable], Mendable | None]) -> Repair:
     """A repair that looks at one message at a time; None leaves it out."""
 
-    def repair(request: Request, _: int, __: Language) -> Request:
-        def found_at(_: int, message: Message) -> Sequence[Message]:
-            found = mend(message) if isinstance(message, JsonMessage) else message
-            return () if found is None else (found,)
+    def found_at(_: int, message: Mendable) -> Sequence[Mendable]:
+        found = mend(message)
+        return () if found is None else (found,)
 
-        return request.mended(found_at)
+    return lambda request, _, __: _in(request, found_at)
 
-    return repair
+
+def _in(request: Request, mend: Mend) -> Request:
+    return request.mended(cast(Callable[[int, Message], Sequence[Message]], mend))
 
 
 # Ids of calls
@@ -93,11 +112,10 @@ def fitting_id(one: str, most: int) -> str:
 
 
 def _with_fitting_ids(request: Request, most: int, _: Language) -> Request:
-    def found_at(_: int, message: Message) -> Sequence[Message]:
-        assert isinstance(message, JsonMessage)
+    def found_at(_: int, message: Mendable) -> Sequence[Mendable]:
         return (message.with_ids([fitting_id(one, most) for _, one in message.ids()], most),)
 
-    return request.mended(found_at)
+    return _in(request, found_at)
 
 
 def _with_unique_ids(request: Request, _: int, __: Language) -> Request:
@@ -106,8 +124,7 @@ def _with_unique_ids(request: Request, _: int, __: Language) -> Request:
     latest = defaultdict[str, list[str]](list)
     """The ids that the latest message with calls of an id has given them, until a result takes each but the last."""
 
-    def found_at(_: int, message: Message) -> Sequence[Message]:
-        assert isinstance(message, JsonMessage)
+    def found_at(_: int, message: Mendable) -> Sequence[Mendable]:
         ids = [one for _, one in message.ids()]
         if message.role in TOOL_ROLES:
             waiting = [latest[one] or [one] for one in ids]
@@ -120,7 +137,7 @@ def _with_unique_ids(request: Request, _: int, __: Language) -> Request:
         queues = {one: list(given) for one, given in latest.items()}
         return (message.with_ids([queues[one].pop(0) for one in ids]),)
 
-    return request.mended(found_at)
+    return _in(request, found_at)
 
 
 # Contents
@@ -131,10 +148,10 @@ def _with_json_arguments(request: Request, _: int, language: Language) -> Reques
     were."""
     broken: dict[str, str] = {}
 
-    def found_at(_: int, message: Message) -> Sequence[Message]:
-        assert isinstance(message, JsonMessage)
+    def found_at(_: int, message: Mendable) -> Sequence[Mendable]:
         if message.calls:
-            faulty = [one for one in message.arguments() if one.at[-1] != message.free_text and not _is_object(one.text)]
+            objects = (one for one in message.arguments() if cast(Path, one.at)[-1:] != (message.free_text,))
+            faulty = [one for one in objects if not _is_object(one.text)]
             broken.update({one.call_id: one.text for one in faulty})
             return (message.changed({one.at: "{}" for one in faulty}),) if faulty else (message,)
         written = broken.pop(message.answers, "") if message.role in TOOL_ROLES else ""
@@ -145,7 +162,7 @@ def _with_json_arguments(request: Request, _: int, language: Language) -> Reques
             return (message.changed({at: f"{as_text(text, language)}\n\n{note}"}),)
         return (message.changed(dict([message.with_note(note, after=True)])) if message.can_carry_a_note else message,)
 
-    return request.mended(found_at)
+    return _in(request, found_at)
 
 
 def _is_object(text: str) -> bool:
@@ -156,8 +173,7 @@ def _with_contents(request: Request, _: int, language: Language) -> Request:
     """A message of the model that says and calls nothing is left out, but for the last; any other gets a word."""
     last = len(request.conversation) - 1
 
-    def found_at(index: int, message: Message) -> Sequence[Message]:
-        assert isinstance(message, JsonMessage)
+    def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
         full = message.without_blanks()
         if full is not None:
             return (full,)
@@ -165,33 +181,32 @@ def _with_contents(request: Request, _: int, language: Language) -> Request:
             return ()
         return (message.filled(say(HISTORY, "empty", language)),)
 
-    return request.mended(found_at)
+    return _in(request, found_at)
 
 
 def _without_old_marks(request: Request, most: int, _: Language) -> Request:
     """The newest marks of the messages stay, beside those of system text and tools."""
-    messages = request.conversation.messages
+    messages = cast(Sequence[Mendable], request.conversation.messages)
     found = [(index, at) for index, one in enumerate(messages) for at in one.marks()]
     beside = sum(1 for name, raw in request.members.items() if name in _MARKED for _ in marks_in(jsontext.opened(raw)))
-    gone = defaultdict[int, list[tuple[str | int, ...]]](list)
+    gone = defaultdict[int, list[Path]](list)
     for index, at in found[: max(0, len(found) + beside - most)]:
         gone[index].append(at)
 
-    def found_at(index: int, message: Message) -> Sequence[Message]:
-        assert isinstance(message, JsonMessage)
+    def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
         return (message.spliced(dict.fromkeys(gone[index])),) if index in gone else (message,)
 
-    return request.mended(found_at)
+    return _in(request, found_at)
 
 
 def _without_halves(request: Request, _: int, __: Language) -> Request:
     """U+FFFD in place of each half of a character, in messages and all other members."""
 
-    def found_at(_: int, message: Message) -> Sequence[Message]:
+    def found_at(_: int, message: Mendable) -> Sequence[Mendable]:
         raw = _whole_characters(message.raw)
-        return (message if raw == message.raw else replace(message, raw=raw),)
+        return (message if raw == message.raw else message.rewritten(raw),)
 
-    found = request.mended(found_at)
+    found = _in(request, found_at)
     members = {name: _whole_characters(bytes(raw)) for name, raw in request.members.items()}
     changed = {name for name, raw in request.members.items() if members[name] != bytes(raw)}
     if not changed:
@@ -213,17 +228,16 @@ def _whole_characters(raw: bytes) -> bytes:
 
 
 def _with_words_between(request: Request, order: int, language: Language) -> Request:
-    """A word of the model between a result and the user; between two messages of a user, too, if roles must alternate."""
+    """A word of the model between a result and the user, and between two messages of a user if roles must alternate."""
     messages, before = request.conversation.messages, (*TOOL_ROLES, *(("user",) if order > 1 else ()))
 
-    def found_at(index: int, message: Message) -> Sequence[Message]:
+    def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
         following = messages[index + 1] if index + 1 < len(messages) else None
         if message.role not in before or following is None or following.role != "user" or following.is_companion:
             return (message,)
-        assert isinstance(message, JsonMessage)
         return (message, message.beside("assistant", say(MEDIA, "spoken", language)))
 
-    return request.mended(found_at)
+    return _in(request, found_at)
 
 
 _REPAIRS: Final[Mapping[VerdictKind, Repair]] = {

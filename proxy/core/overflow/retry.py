@@ -280,7 +280,9 @@ def still_stands(refused: Attempt, cure: Cure) -> bool:
     if cure.kind is AttemptKind.FITTED:
         return True
     is_guess = refused.outcome.verdict.is_suspect and cure.kind is AttemptKind.EMERGENCY
-    return (is_guess or cure.reason in (VerdictKind.SEAL, *FAULTS)) and refused.outcome.status >= 400 and refused.is_whole
+    return (
+        (is_guess or cure.reason in (VerdictKind.SEAL, *FAULTS)) and refused.outcome.status >= 400 and refused.is_whole
+    )
 
 
 class Learned(StrEnum):

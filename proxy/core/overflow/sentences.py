@@ -100,7 +100,7 @@ def read_sentences(text: str) -> list[Reading]:
 
 def _read_sentence(text: str) -> Reading:
     sentence = _Sentence(text)
-    if (veto := _veto(sentence)) is not None:
+    if (veto := _named_fault(sentence) or _veto(sentence)) is not None:
         return Reading(text, veto)
     strength = _strength(sentence)
     if strength is Strength.NONE:
@@ -157,8 +157,6 @@ def _veto(sentence: _Sentence) -> VerdictKind | None:
             return kind
     if sentence.breaks_the_window:
         return None
-    if (named := next((kind for kind, all_of in words.FAULTS if all(map(sentence.has, all_of))), None)) is not None:
-        return named
     if sentence.has(words.COUNT):
         return (
             VerdictKind.MEDIA if sentence.has(words.MEDIA) and sentence.has(words.NONE_ALLOWED) else VerdictKind.COUNT
@@ -193,6 +191,13 @@ def _veto(sentence: _Sentence) -> VerdictKind | None:
     return VerdictKind.POLICY if sentence.has(words.POLICY) else None
 
 
+def _named_fault(sentence: _Sentence) -> VerdictKind | None:
+    """The fault of a history that a sentence names by all of its words."""
+    if sentence.breaks_the_window:
+        return None
+    return next((kind for kind, all_of in words.FAULTS if all(map(sentence.has, all_of))), None)
+
+
 def _fault_of_history(sentence: _Sentence) -> VerdictKind | None:
     if sentence.has(words.PAIRING) and sentence.has(words.PAIRED):
         return VerdictKind.PAIRING
@@ -223,9 +228,10 @@ def _strength(sentence: _Sentence) -> Strength:
             return Strength.STRONG
         if measure and sentence.has(words.BOUND):
             return Strength.STRONG if request else Strength.FAIR
+        is_bounded = sentence.has(words.BOUND) or sentence.has(words.OUT_OF_RANGE)
         if (measure and request) or (prompt and (sentence.has(words.BOUND) or sentence.has(words.TOO_LARGE))):
             return Strength.FAIR
-        if request and sentence.has(words.LENGTH) and (sentence.has(words.BOUND) or sentence.has(words.OUT_OF_RANGE)):
+        if request and sentence.has(words.LENGTH) and is_bounded:
             return Strength.FAIR
     if sentence.has(words.TOO_MANY_TOKENS) or (request and sentence.has(words.TOO_LONG)):
         return Strength.FAIR

@@ -188,7 +188,9 @@ PAIRED: Final = _any(
     "immediately", "no tool", "不匹配", "缺少", "必须", "对应",
 )  # fmt: skip
 
-SEALED: Final = _any("encrypted[ _]content", "compaction(?: item)?s?", "(?:redacted_)?thinking", "(?:thought|reasoning)[ _]signatures?")
+SEALED: Final = _any(
+    "encrypted[ _]content", "compaction(?: item)?s?", "(?:redacted_)?thinking", "(?:thought|reasoning)[ _]signatures?"
+)
 """Reasoning that only its upstream can read or verify: another model, key or account may not."""
 BROKEN_SEAL: Final = _any(
     "(?:could|can)(?: ?not|n't) be (?:verified|decrypted|decoded|parsed|validated)",
@@ -222,8 +224,8 @@ FAULTS: Final = tuple(
         (
             VerdictKind.ARGUMENTS,
             r"arguments?\b|tool_use\W{1,3}input|tooluse\W{1,3}input|function_?call\W{1,3}args",
-            r"\bjson\b|\bpars(?:e|ed|ing)\b|dict(?:ionary)?\b|valid object|unmarshal|decod|malformed|invalid function arg"
-            r"|invalid tool",
+            r"\bjson\b|\bpars(?:e|ed|ing)\b|dict(?:ionary)?\b|valid object|unmarshal|decod|malformed"
+            r"|invalid function arg|invalid tool",
         ),
         (
             VerdictKind.CACHE_MARKS,
@@ -232,8 +234,9 @@ FAULTS: Final = tuple(
         ),
         (
             VerdictKind.SURROGATES,
-            r"surrogate|invalid (?:unicode|utf-?8)|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape|unicode (?:code ?point|"
-            r"escape|character)|(?:in|not |mal)(?:valid |formed )json|pars(?:e|ing) (?:the )?(?:request |json )?body",
+            r"surrogate|invalid (?:unicode|utf-?8)|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape"
+            r"|unicode (?:code ?point|escape|character)|(?:in|not |mal)(?:valid |formed )json"
+            r"|pars(?:e|ing) (?:the )?(?:request |json )?body",
         ),
         (
             VerdictKind.SERVER_TOOLS,
@@ -244,8 +247,11 @@ FAULTS: Final = tuple(
         (
             VerdictKind.ROLE_ORDER,
             r"(?:unexpected|invalid|wrong) role ?'?user'? after (?:role )?'?(?:tool|user)"
-            r"|roles? must alternate|'?user'? (?:role |message )?(?:cannot|can ?not|must not|may not|can't) (?:directly )?"
-            r"(?:follow|come after) (?:a |the )?(?:role )?'?tool|(?:after|follow).{0,30}\btool\b.{0,30}\bassistant\b.{0,20}expected"
+            r"|roles? must alternate"
+            r"|'?user'? (?:role |message )?(?:cannot|can ?not|must not|may not|can't) (?:directly )?"
+            r"(?:follow|come after)"
+            r" (?:a |the )?(?:role )?'?tool|(?:after|follow).{0,30}\btool\b.{0,30}\bassistant\b"
+            r".{0,20}expected"
             r"|expected (?:last )?(?:role )?'?assistant'? (?:role )?(?:after|following) (?:role )?'?tool",
         ),
         (
@@ -261,16 +267,17 @@ FAULTS: Final = tuple(
         (
             VerdictKind.EMPTY_CONTENT,
             r"\b(?:contents?|texts?|messages?|parts|blocks?)\b|内容|消息",
-            r"non-?empty|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)|empty (?:content|text"
-            r"|message)|non-?whitespace|at least (?:1|one) (?:character|part|item|content|block)|got null|(?:must|should) be set"
+            r"non-?empty|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)"
+            r"|empty (?:content|text|message)|non-?whitespace|at least (?:1|one) (?:character|part|item|content|block)"
+            r"|got null|(?:must|should) be set"
             r"|不能为空|为空",
         ),
     )
 )
 """Faults of a history, by words that must all occur in one sentence. Anthropic, OpenAI, Bedrock, Mistral (`Unexpected
 role 'user' after role 'tool'`), DeepSeek (`The reasoning_content in the thinking mode must be passed back to the API`),
-Google (`Function call is missing a thought_signature in functionCall parts`), MiniMax (`invalid params, invalid function
-arguments json string`). What they say is true of the request or nothing is repaired."""
+Google (`Function call is missing a thought_signature in functionCall parts`), MiniMax (`invalid params, invalid
+function arguments json string`). What they say is true of the request or nothing is repaired."""
 
 POLICY: Final = _any(
     "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",

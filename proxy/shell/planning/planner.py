@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter as Counts
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from proxy.core.compaction import Compressed, Pipeline, Plan, Progress, Reading,
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.models import LimitName
 from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
-from proxy.core.overflow import Terms, VerdictKind
+from proxy.core.overflow import FAULTS, Terms, VerdictKind
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, lacking_result
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
@@ -28,7 +28,7 @@ from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_und
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.references import Resolver
 from proxy.shell.resources import in_thread
-from proxy.wire import Request, Wire, repaired
+from proxy.wire import Request, Wire, mended, repaired, value_in
 
 MEMORY_BYTES: Final = 32 * 1024 * 1024
 """Limit for the remembered conversations of one process: six of 2 MB, or sixty of 200 KB. With code, one vocabulary
@@ -165,6 +165,10 @@ class Planner:
             request = self._without_our_calls(planned)
         if refusal is not None and refusal.kind is VerdictKind.SEAL:
             request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message)
+        elif refusal is not None and refusal.kind in FAULTS:
+            fault = refusal.kind, value_in(refusal.kind, refusal.upstream_message)
+            repairs = tuple(sorted({**dict(request.repairs), fault[0]: fault[1]}.items()))
+            request = structs.replace(self._mended(request, [fault]), repairs=repairs)
         elif refusal is not None:  # its words name the call if only the upstream has it
             text = lacking_result(self._pipelines.language)
             request = repaired(wire, request, refusal.upstream_message, text)
@@ -180,9 +184,12 @@ class Planner:
         plain = structs.replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
         return self._healed(wire, planned.tenant, plain, 0)
 
-    def note_healed(self, refused: Planned, healed: Planned, *, unsealed: bool) -> None:
+    def note_healed(self, refused: Planned, healed: Planned, kind: VerdictKind) -> None:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
-        if unsealed:
+        if kind in FAULTS:
+            model, value = refused.request.known_as, dict(healed.request.repairs)[kind]
+            self.models.learning.note_limit(model, kind, value, refused.tenant)
+        elif kind is VerdictKind.SEAL:
             self._refused.note_seals(refused.tenant, refused.request, healed.request)
         elif refused.request.shape.is_whole:
             may_repeat = refused.wire.results_may_repeat
@@ -194,8 +201,25 @@ class Planner:
             self._memory.forget(match)  # no turn can continue from the repaired request, and none must from this one
         self._remember(structs.replace(healed, last_sent=refused.last_sent), tenant, match)
 
+    def _repairs(self, request: Request, tenant: str) -> tuple[tuple[VerdictKind, int], ...]:
+        """The repairs that the upstream's refusals have taught, each with the value that was stated."""
+        at_most = self.models.profile(request.known_as, tenant).at_most
+        return tuple(sorted((kind, at_most[kind]) for kind in FAULTS & at_most.keys())) if at_most else ()
+
+    def _is_healed_otherwise(self, known: Request, request: Request, tenant: str) -> bool:
+        """Whether the known messages of a request are healed for another model, or for other refusals than by now."""
+        is_of_another = bool(request.healed) and request.model != known.model
+        return is_of_another or known.repairs != self._repairs(request, tenant)
+
+    def _mended(self, request: Request, repairs: Iterable[tuple[VerdictKind, int]]) -> Request:
+        for kind, value in repairs:
+            request = mended(request, kind, value, self._pipelines.language)
+        return request
+
     def _healed(self, wire: Wire, tenant: str, request: Request, known: int) -> Request:
         """The request without what its upstream is known to refuse; no seals are looked for in its first messages."""
+        if repairs := self._repairs(request, tenant):
+            request = structs.replace(self._mended(request, repairs), repairs=repairs)
         request = self._refused.without_seals(tenant, request, known)
         if request.shape.is_whole and self._refused.has_unpaired(tenant, request):
             request = repaired(wire, request, "", lacking_result(self._pipelines.language))
@@ -262,8 +286,9 @@ class Planner:
             request = structs.replace(request, model=came.model)
         if came.is_lifted:
             request = structs.replace(request, is_lifted=True)
-        if known is not None and request.healed and request.model != known.request.model:
-            return self._plan(came, None, resolved)  # what another model has refused
+        if known is not None and self._is_healed_otherwise(known.request, request, tenant.hex()):
+            came.beginning = None
+            return self._plan(came, None, resolved)
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self.models.profile(request.known_as, tenant.hex()).refuses_our_tool:
             tools = None

@@ -372,8 +372,9 @@ def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
 
 
 def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
-    """Whether the history holds the fault that was refused: sealed reasoning, or calls and results that do not pair up
-    or lack their reasoning, or one that a row of the repairs takes out. A call that cannot be seen is known only if the refusal names it."""
+    """Whether the history holds the fault that was refused: sealed reasoning, calls and results that do not pair up or
+    lack their reasoning, or one that a row of the repairs takes out. A call that cannot be seen is known only if the
+    refusal names it."""
     request, wire = planned.request, planned.wire
     if verdict.kind in FAULTS:
         value = value_in(verdict.kind, verdict.upstream_message)
