@@ -179,15 +179,9 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """The places of its cache marks."""
         return marks_in(jsontext.opened(self.raw)) if self.raw.find(MARK) >= 0 else iter(())
 
-    def without_blanks(self) -> Self | None:
-        """The message without empty texts beside anything else; None if it has nothing else."""
-        is_said = self.calls or self.text().strip() or self.may_hold_media
-        return self if is_said else None
-
-    def filled(self, words: str) -> Self:
-        """The message with these words as its only content."""
-        found = self.content_at()
-        return self if found is None else self.changed({found[0]: words})
+    def without_blanks(self) -> Self:
+        """The message without empty texts beside anything else."""
+        return self
 
     def with_reasoning(self) -> Self:
         """The model's message with the reasoning that must come back with it, if it lacks that."""

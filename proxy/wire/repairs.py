@@ -31,8 +31,7 @@ class Mendable(Message, Protocol):
     def ids(self) -> Iterator[tuple[Path, str]]: ...
     def with_ids(self, ids: Sequence[str], most: int = 0) -> Self: ...
     def marks(self) -> Iterator[Path]: ...
-    def without_blanks(self) -> Self | None: ...
-    def filled(self, words: str) -> Self: ...
+    def without_blanks(self) -> Self: ...
     def with_reasoning(self) -> Self: ...
     def with_signature(self) -> Self: ...
     def without_lonely_blocks(self) -> Self | None: ...
@@ -158,11 +157,17 @@ def _with_json_arguments(request: Request, _: int, language: Language) -> Reques
         if not written.strip():
             return (message,)
         note = say(HISTORY, "arguments", language, written=written)
-        for at, text in message.texts():
-            return (message.changed({at: f"{as_text(text, language)}\n\n{note}"}),)
-        return (message.changed(dict([message.with_note(note, after=True)])) if message.can_carry_a_note else message,)
+        text = next((text for _, text in message.texts()), "")
+        return (_with_words(message, f"{as_text(text, language)}\n\n{note}" if text else note),)
 
     return _in(request, found_at)
+
+
+def _with_words(message: Mendable, words: str) -> Mendable:
+    """The message with these words in place of its first text, or beside whatever else it holds."""
+    for at, _ in message.texts():
+        return message.changed({at: words})
+    return message.changed(dict([message.with_note(words, after=True)])) if message.can_carry_a_note else message
 
 
 def _is_object(text: str) -> bool:
@@ -175,11 +180,11 @@ def _with_contents(request: Request, _: int, language: Language) -> Request:
 
     def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
         full = message.without_blanks()
-        if full is not None:
+        if full.calls or full.text().strip() or full.may_hold_media or full.must_stay:
             return (full,)
-        if message.role == "assistant" and index < last:
-            return ()
-        return (message.filled(say(HISTORY, "empty", language)),)
+        if full.role == "assistant":
+            return () if index < last else (full,)
+        return (_with_words(full, say(HISTORY, "empty", language)),)
 
     return _in(request, found_at)
 

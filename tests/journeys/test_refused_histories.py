@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journey import World
+from support.journey import World, world
 from support.spellings import SPELLINGS, Items, Spelling
-from support.upstream import Answer, Rule, ScriptedModel, Sent, words
+from support.upstream import Answer, Rule, ScriptedModel, Sent, listening, words
 
 Json = dict[str, Any]
 PLANTED = "call_of_the_first_step"
@@ -299,21 +300,24 @@ def test_a_fault_of_an_old_message_costs_one_refusal(
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_proxy_that_starts_anew_repairs_what_was_refused_before(build: Any, name: str) -> None:
+def test_a_proxy_that_starts_anew_repairs_what_was_refused_before(tmp_path: Path, name: str) -> None:
     fault = FAULTS[name]
     upstream = ScriptedModel([refusing(fault, fault.refusals[0])], words("Fine."))
-    turns = Turns(build(128_000, behind=upstream), fault.apis[0], fault, stream=False)
-    assert [turns.turn(), turns.turn()] == [(200, 2), (200, 1)]
-    turns.world = build(128_000, behind=upstream)
-    assert turns.turn() == (200, 1)
+    with listening(upstream) as url:
+        setting = [{"upstream": {"base_url": url}}]
+        with world(tmp_path, upstream, setting) as first:
+            turns = Turns(first, fault.apis[0], fault, stream=False)
+            assert [turns.turn(), turns.turn()] == [(200, 2), (200, 1)]
+        with world(tmp_path, upstream, setting) as turns.world:
+            assert turns.turn() == (200, 1)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_words_about_a_fault_that_a_history_does_not_have_repair_nothing(build: Any, name: str) -> None:
     fault = FAULTS[name]
     upstream = ScriptedModel([lambda sent: sent.face.error(fault.refusals[0])], words("Fine."))
-    world = build(128_000, behind=upstream)
+    found = build(128_000, behind=upstream)
     spelling = SPELLINGS["ollama"]
     body = {"model": "m", **spelling.request("Be brief.", spelling.user(TASK), [], 100), "stream": False}
-    assert world.ask(json.dumps(body).encode(), path="/api/chat").status_code == 400
+    assert found.ask(json.dumps(body).encode(), path="/api/chat").status_code == 400
     assert len(upstream.sent) == 1

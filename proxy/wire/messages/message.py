@@ -336,13 +336,12 @@ class ApiMessage(JsonMessage, frozen=True):
     def marks(self) -> Iterator[Path]:
         return marks_in(jsontext.opened(self._json)) if self.is_marked and self.form is not Form.IGNORED else iter(())
 
-    def without_blanks(self) -> Self | None:
-        content = self.content()
-        blank = [at for at, one in enumerate(jsontext.listed(content)) if not (text_in(one) or "x").strip()]
-        if blank and len(blank) < len(content):
-            return self.spliced({(*_CONTENT[self.form], at): None for at in blank})
-        is_said = self.form is Form.IGNORED or (isinstance(content, list) and len(content) > len(blank))
-        return self if is_said or (isinstance(content, str) and content.strip()) else None
+    def without_blanks(self) -> Self:
+        blocks = jsontext.listed(self.content())
+        blank = [at for at, one in enumerate(blocks) if not (text_in(one) or "x").strip()]
+        if not blank or len(blank) == len(blocks):
+            return self
+        return self.spliced({(*_CONTENT[self.form], at): None for at in blank})
 
     def without_lonely_blocks(self) -> Self | None:
         if self.role != "assistant":
