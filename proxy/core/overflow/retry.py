@@ -513,7 +513,7 @@ CURES: Final = (
         (AttemptKind.WITHOUT_MEDIA,),
         (facts.REFUSES, facts.RESULTS_HOLD_TEXT),
     ),
-    Row("history", "the history was refused", _repaired, (AttemptKind.REPAIRED,)),
+    Row("history", "the history was refused", _repaired, (AttemptKind.REPAIRED,), (facts.AT_MOST,)),
     Row(
         "cut_results",
         "a cut result did not parse",
