@@ -54,7 +54,8 @@ def init(settings: Settings, path: Path) -> int:
         return _complain(f"{path} cannot be written: {error.strerror}")
     if failure is not None:
         print(f"{base_url} did not list its models: {failure}", file=sys.stderr)
-    print(f"{path} has the upstream {base_url} and {len(resolver.discovery.names[:MAX_MODELS])} models. Next:")
+    count = len(resolver.discovery.names[:MAX_MODELS])
+    print(f"{path} has the upstream {base_url} and {count} model{'' if count == 1 else 's'}. Next:")
     print(f"  context-proxy doctor --config {path}\n  context-proxy serve --config {path}")
     return WRITTEN
 

@@ -190,7 +190,7 @@ def env(name: str, settings: Settings, form: Form, *, off: bool) -> int:
             f"{name} is not known: docs/agents.md lists what is; `context-proxy run` takes any command", file=sys.stderr
         )
         return 2
-    wiring = _all_of(agent) if off else _current(agent, settings)
+    wiring = _all_of(agent, settings) if off else _current(agent, settings)
     if form == "json":
         names = dict.fromkeys(wiring.variables) if off else wiring.variables
         print(json.dumps({"variables": names, "flags": list(wiring.flags), "setting": wiring.lines}, indent=2))
@@ -208,9 +208,11 @@ def _current(agent: Agent, settings: Settings) -> Wiring:
     return wiring_of(agent, upstream, _root(settings, upstream), os.environ)
 
 
-def _all_of(agent: Agent) -> Wiring:
-    """Every variable that may have been set for it."""
-    speaks = spoken_by(agent.provider) if agent.provider else tuple(VARIABLES_OF)
+def _all_of(agent: Agent, settings: Settings) -> Wiring:
+    """Every variable that may have been set for it, with the upstream that is set or its own; without either, any."""
+    is_set = "base_url" in settings.upstream.model_fields_set
+    base_url = settings.upstream.base_url if is_set else agent.provider
+    speaks = spoken_by(base_url) if base_url else tuple(VARIABLES_OF)
     names = [*(name for api in speaks for name in VARIABLES_OF[api]), *agent.variables, *agent.at_maker]
     names += [name for variables in agent.by_api.values() for name in variables]
     return Wiring(dict.fromkeys(names, ""))

@@ -44,6 +44,17 @@ def test_each_shell_gets_its_own_lines_and_those_that_undo_them(capsys, tmp_path
     assert len(begun) == len(undone) == 2  # the other is ENABLE_TOOL_SEARCH
 
 
+@pytest.mark.parametrize("agent", [one.name for one in AGENTS if one.command])
+@pytest.mark.parametrize("upstream", ["https://api.anthropic.com/v1", "http://127.0.0.1:9/v1", "http://127.0.0.1:11434"])
+def test_whatever_is_set_for_an_upstream_is_undone_for_it(capsys, tmp_path, agent, upstream):
+    stated = settings(tmp_path, upstream={"base_url": upstream})
+    named = []
+    for off in (False, True):
+        assert env(agent, stated, "json", off=off) == 0
+        named.append(set(json.loads(capsys.readouterr().out)["variables"]))
+    assert named[0] <= named[1]
+
+
 def test_as_json_a_program_gets_flags_too(capsys, tmp_path):
     found = json.loads(lines(capsys, "codex", tmp_path, "json"))
     assert found["variables"]["OPENAI_BASE_URL"] == f"{ROOT}/v1"

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,13 +70,36 @@ def install_npm() -> None:
     subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=INSTALLED, check=True)
 
 
+def left_at(home: Path, patience_seconds: float = 0.0) -> list[str]:
+    """The command lines of what still runs with this home after a while. Linux only."""
+    last_look = time.monotonic() + patience_seconds
+    while (left := [_words_of(number) for number in _running_at(home)]) and time.monotonic() < last_look:
+        time.sleep(0.1)
+    return sorted(filter(None, left))
+
+
 def end_all_at(home: Path) -> None:
     """End what a client has left running, as cline does its daemon, in a process group of its own: all that has this
     home. Linux only."""
+    for number in _running_at(home):
+        with contextlib.suppress(OSError):  # it has just ended
+            os.kill(number, signal.SIGKILL)
+
+
+def _running_at(home: Path) -> list[int]:
+    found: list[int] = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has just ended, or is not ours
             if f"\0HOME={home}\0".encode() in b"\0" + environment.read_bytes():
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+                found.append(int(environment.parent.name))
+    return found
+
+
+def _words_of(number: int) -> str:
+    try:
+        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def python_of(environment: str) -> str:

@@ -113,6 +113,9 @@ def _given(file: str, picture: str) -> dict[str, Mapping[str, Any] | str]:
         "shell": {"command": ["bash", "-lc", command]},
         "shell_command": {"command": command},
         "exec_command": {"cmd": command, "max_output_tokens": 10_000},
+        "bash": {"command": command, "description": "Show a log"},
+        "run_shell_command": {"command": command, "description": "Show a log", "is_background": False},
+        "run_commands": {"commands": [command]},
         "exec": f"const shown = await tools.exec_command({json.dumps({'cmd': command})}); text(shown.output);",
     }
 
