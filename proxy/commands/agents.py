@@ -80,13 +80,10 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Size of the same request through `context-proxy run`."""
     prompt_tokens: int | None = None
     """Tokens of that request by our count: system text, tools, one word."""
+    least_window: int | None = None
+    """The least context window, by trial, in which a turn with one short call of a tool ends well through the proxy."""
     note: str = ""
     """What differs because of a proxy, and what cures it."""
-
-    @property
-    def least_window(self) -> int | None:
-        """The least context window in which it can begin: that request, and an eighth for reply and margin."""
-        return None if self.prompt_tokens is None else -(-self.prompt_tokens * 9 // 8000) * 1000
 
     @property
     def naming(self) -> Mapping[str, Api]:

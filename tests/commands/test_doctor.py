@@ -333,7 +333,9 @@ def test_a_certificate_that_is_not_trusted_comes_with_what_makes_it_so(names_no_
 
 @pytest.mark.parametrize(("window", "state"), [(8_000, "wrong"), (64_000, "ok")])
 def test_an_agent_that_has_no_room_in_the_window_is_told_both_figures_and_ways_out(tmp_path, window, state):
-    agent = Agent(name="big", version="1.0", prompt_tokens=20_000, at_maker={"FEWER_TOOLS": "true"})
+    agent = Agent(
+        name="big", version="1.0", prompt_tokens=20_000, least_window=23_000, at_maker={"FEWER_TOOLS": "true"}
+    )
     with listening(model_server(window)) as url:
         stated = {"upstream": {"base_url": url}, "data_dir": tmp_path, "defaults": {"context_window": window}}
         settings = Settings(**stated)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
@@ -14,10 +15,11 @@ from support.upstream import FACES, Answer, ScriptedModel, Sent, SocketServer
 from support.upstream.ollama_server import OllamaServer
 from support.upstream.scenes import saying, streaming
 
-from tools.e2e import ollama_runs, wire_runs
-from tools.e2e.clients import end_all_at
+from tools.e2e import clients, conversations, ollama_runs, wire_runs
+from tools.e2e.clients import NotDelivered, end_all_at, install_npm, left_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, OllamaRun
 from tools.e2e.tap import TURN_HEADER, Exchange, Tap
+from tools.e2e.trials import Ended
 from tools.e2e.wire_clients import MESSAGES, RESPONSES, WIRE_CLIENTS
 from tools.e2e.wire_runs import WireRun
 
@@ -188,3 +190,67 @@ def test_a_turn_that_ollama_cut_or_that_lost_the_task_is_reported(exchanges, win
 
 def test_the_agents_of_ollamas_clients_are_there():
     assert all((ollama_runs.HERE / "agents" / client.script).is_file() for client in OLLAMA_CLIENTS)
+
+
+# Known agents ---------------------------------------------------------------------------------------------------------
+
+
+NPM = """#!/bin/sh
+echo "$1 $2" >> asked
+[ "$1 $2" = "view gone@1" ] && exit
+[ "$1" = view ] && echo 1 && exit
+grep -q gone package.json && { echo 'npm error 404 gone@1 is not in this registry' >&2; exit 1; }
+mkdir -p node_modules && touch node_modules/there
+"""
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A registry without the package `gone`; yields where packages are installed."""
+    (tmp_path / "npm").write_text(NPM)
+    (tmp_path / "npm").chmod(0o755)
+    (tmp_path / "package.json").write_text(json.dumps({"dependencies": {"there": "1", "gone": "1"}}))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(clients, "HERE", tmp_path)
+    monkeypatch.setattr(clients, "INSTALLED", tmp_path / ".e2e")
+    clients._reason_of_npm.cache_clear()
+    yield tmp_path / ".e2e"
+    clients._reason_of_npm.cache_clear()
+
+
+def test_what_npm_does_not_deliver_is_left_out_with_a_reason(npm: Path) -> None:
+    packages = npm / "node_modules"
+    install_npm(packages / "there")
+    with pytest.raises(NotDelivered, match="npm does not deliver node_modules/gone"):
+        install_npm(packages / "gone")
+    asked = (npm / "asked").read_text().splitlines()
+    assert asked[0] == asked[-1] == "install --no-audit"
+    assert len(asked) == 4, "once for all clients"
+
+
+def test_without_npm_every_client_of_it_has_a_reason(npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(npm))
+    with pytest.raises(NotDelivered, match="npm is not installed"):
+        install_npm()
+
+
+ENDS = (Ended(1, "died"), Ended(2, ""), Ended(130, "", ["agent --daemon"]))
+
+
+def test_the_conversation_may_end_otherwise_through_run_and_nothing_else() -> None:
+    assert conversations.judged(ENDS, (Ended(0, "ended well"), *ENDS[1:])) == []
+    other = (ENDS[0], Ended(0, ""), Ended(130, "", ["agent --daemon", "agent --helper"]))
+    assert conversations.judged(ENDS, other) == [
+        "unknown flag: exit 2 directly, 0 through",
+        "Ctrl-C: left running: agent --daemon, agent --helper",
+    ]
+    proxy = "python -P -m proxy serve"
+    assert conversations.judged(ENDS, (*ENDS[:2], Ended(130, "", [proxy]))) == [f"Ctrl-C: left running: {proxy}"]
+
+
+def test_what_still_runs_with_a_home_is_seen_until_it_is_ended(tmp_path: Path) -> None:
+    process = subprocess.Popen(["sleep", "600"], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+    assert left_at(tmp_path) == ["sleep 600"]
+    end_all_at(tmp_path)
+    process.wait()
+    assert left_at(tmp_path) == []

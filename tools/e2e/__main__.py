@@ -2,8 +2,9 @@
 
 Rule: both runs differ in the base URL alone; clients of chat completions get it from `context-proxy run`. A run ends
 well when the client shows the model's last words; the exit status is 0 when every client is refused directly, whatever
-becomes of it then, and all end well through the proxy (those of the two other APIs: tools/e2e/wire_runs.py), and when
-the first request of each agent is as its table says (tools/e2e/captures.py).
+becomes of it then, and all end well through the proxy (those of the two other APIs: tools/e2e/wire_runs.py; the known
+agents: tools/e2e/conversations.py), and when the first request of each agent is as its table says
+(tools/e2e/captures.py). What a registry does not deliver is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -29,8 +29,8 @@ from support.upstream import listening, model_server
 
 from proxy.commands.run import LOG_NAME
 from proxy.demo.agent import HasDefect, raise_defects
-from tools.e2e import captures, ollama_runs, wire_runs
-from tools.e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client, end_all_at
+from tools.e2e import captures, conversations, ollama_runs, wire_runs
+from tools.e2e.clients import CLIENTS, LOGS, Client, NotDelivered, end_all_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
 from tools.e2e.wire_clients import WIRE_CLIENTS, WireClient
 
@@ -56,7 +56,6 @@ def work(client: Client, base_url: str, before: Sequence[str] = ()) -> Run:
         folder, home = Path(place, "work"), Path(place, "home")
         folder.mkdir()
         home.mkdir()
-        shutil.copy(HERE / "opencode.json", folder)
         for number in range(LOGS):
             lines = (f"build {number} line {line}: {line * 7919 % 10007} took {line} ms\n" for line in range(LINES))
             (folder / f"log-{number}.txt").write_text("".join(lines))
@@ -66,7 +65,7 @@ def work(client: Client, base_url: str, before: Sequence[str] = ()) -> Run:
                 [*before, *client.command(client.script)],
                 cwd=folder,
                 env=environment(home, base_url),
-                input=client.script if client.stdin else "",
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -81,19 +80,15 @@ def work(client: Client, base_url: str, before: Sequence[str] = ()) -> Run:
 
 
 def environment(home: Path, base_url: str) -> dict[str, str]:
-    """A base URL, a key and a model, without the variables of the user who runs this."""
+    """A base URL and a key, without the variables of the user who runs this."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "OPENAI_BASE_URL": base_url,
-        "OPENAI_API_BASE": base_url,  # LiteLLM's name for it, so aider's
         "OPENAI_API_KEY": "sk-e2e",
-        "OPENAI_MODEL": MODEL,  # qwen-code
         "GPTME_DISABLE_PATH_INCLUDE": "1",  # else the script's files are part of the prompt
         "GPTME_TIKTOKEN_TIMEOUT": "0",  # it fetches a tokenizer otherwise, and waits for it
-        "OPENCODE_DISABLE_AUTOUPDATE": "1",
-        "OPENCODE_DISABLE_MODELS_FETCH": "1",
     }
 
 
@@ -124,13 +119,22 @@ def main(names: list[str]) -> int:
     table = Table("client", "directly", "through the proxy", "what reached the model", show_lines=True)
     failed = chat_rows(names, console, table) + wire_rows(names, console, table) + ollama_rows(names, console, table)
     console.print(table)
-    failed += captures.main(names)
+    failed += conversations.main(names) + captures.main(names)
     return 1 if failed else 0
 
 
-def chosen(clients: Sequence[T], names: list[str]) -> list[T]:
-    """The clients whose names begin with one of these, or all."""
-    return [client for client in clients if not names or client.name.startswith(tuple(names))]
+def delivered(clients: Sequence[T], names: list[str], console: Console, table: Table) -> Iterator[T]:
+    """The clients whose names begin with one of these, or all, each once it is installed; a row for one that is not."""
+    for client in clients:
+        if names and not client.name.startswith(tuple(names)):
+            continue
+        console.print(f"{client.name} …", style="dim")
+        try:
+            client.install()
+        except NotDelivered as reason:
+            table.add_row(client.name, f"[yellow]skipped[/]: {escape(str(reason))}")
+        else:
+            yield client
 
 
 def chat_rows(names: list[str], console: Console, table: Table) -> int:
@@ -141,9 +145,7 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
         tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as kept,
         listening(upstream) as model,
     ):
-        for client in chosen(CLIENTS, names):
-            console.print(f"{client.name} …", style="dim")
-            client.install()
+        for client in delivered(CLIENTS, names, console, table):
             folder = Path(kept, client.name)
             folder.mkdir()
             upstream.sent.clear()
@@ -171,9 +173,7 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
 def wire_rows(names: list[str], console: Console, table: Table) -> int:
     """The clients of the Messages and the Responses API; returns how many rows are not as they should be."""
     failed = 0
-    for client in chosen(WIRE_CLIENTS, names):
-        console.print(f"{client.name} …", style="dim")
-        client.install()
+    for client in delivered(WIRE_CLIENTS, names, console, table):
         direct = asyncio.run(wire_runs.work(client, proxied=False))
         proxied = asyncio.run(wire_runs.work(client, proxied=True))
         table.add_row(f"{client.name}; refused as: {client.refusal}", direct.directly, proxied.proxied, proxied.sends)
@@ -184,9 +184,7 @@ def wire_rows(names: list[str], console: Console, table: Table) -> int:
 def ollama_rows(names: list[str], console: Console, table: Table) -> int:
     """The clients of Ollama's own API; returns how many rows are not as they should be."""
     failed = 0
-    for client in chosen(OLLAMA_CLIENTS, names):
-        console.print(f"{client.name} …", style="dim")
-        client.install()
+    for client in delivered(OLLAMA_CLIENTS, names, console, table):
         for window in WINDOWS:
             direct, proxied = (ollama_runs.work(client, window, proxied=through) for through in (False, True))
             largest = max((chat.prompt_tokens for chat in proxied.model.chats), default=0)

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from support.upstream import Over, SocketServer, worker
 
-from proxy.commands.agents import Agent, agent_named
+from proxy.commands.agents import Agent
 from tools.e2e.tap import Exchange, Tap
-from tools.e2e.trials import MODEL, TRIALS, Place, Trial
+from tools.e2e.trials import MODEL, Place, Trial, delivered
 
 HELLO: Final = "hello"
 WINDOW_TOKENS: Final = 1_000_000
@@ -107,12 +107,7 @@ def main(names: list[str]) -> int:
     console = Console(width=max(160, Console().width))
     table = Table("agent", "directly", "through", "tokens", "calls on one road only", "differs", show_lines=True)
     failed = 0
-    for trial in TRIALS:
-        agent = agent_named(trial.name)
-        if agent is None or (names and not trial.name.startswith(tuple(names))):
-            continue
-        console.print(f"{trial.name} …", style="dim")
-        trial.install()
+    for trial, agent in delivered(names, console):
         direct = asyncio.run(captured(trial, agent, through=False))
         through = asyncio.run(captured(trial, agent, through=True))
         sizes = [len(one.first.sent) if one.first else 0 for one in (direct, through)]

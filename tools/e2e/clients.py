@@ -7,13 +7,15 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,41 +35,85 @@ class Client:
     command: Callable[[str], list[str]]
     """The script that the model is to follow → what is run. In its folder lie `log-0.txt` and so on."""
     turn: str = 'call read_log {"path": "log-%d.txt"}'
-    """The turn of the script that shows log `%d` by the client's own tools; empty where it sends files by itself."""
-    stdin: bool = False
-    """Whether the script comes on standard input."""
+    """The turn of the script that shows log `%d` by the client's own tools."""
 
     @property
     def script(self) -> str:
-        turns = [self.turn.replace("%d", str(number)) for number in range(LOGS)] if self.turn else []
+        turns = [self.turn.replace("%d", str(number)) for number in range(LOGS)]
         return "\n".join(["Tell me what the logs hold.", *turns])
 
     @property
     def ending(self) -> str:
         """The model's last words, at the end of the script."""
-        return f"Done after {LOGS if self.turn else 0} steps."
+        return f"Done after {LOGS} steps."
+
+
+class NotDelivered(Exception):
+    """A registry does not deliver what a client needs: why."""
 
 
 def install_pip(environment: str) -> None:
-    """From e2e/requirements-ENVIRONMENT.txt, into an environment of its own."""
+    """From e2e/requirements-ENVIRONMENT.txt, into an environment of its own. Raises NotDelivered."""
     requirements = HERE / f"requirements-{environment}.txt"
     folder, done = INSTALLED / environment, INSTALLED / environment / requirements.name
     if done.is_file() and done.read_text() == requirements.read_text():
         return
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([python_of(environment), "-m", "pip", "install", "--quiet", "-r", requirements], check=True)
+    _deliver([python_of(environment), "-m", "pip", "install", "--quiet", "-r", requirements], INSTALLED)
     shutil.copy(requirements, done)
 
 
-def install_npm() -> None:
-    """From e2e/package.json."""
-    wanted, done = HERE / "package.json", INSTALLED / "package.json"
-    if done.is_file() and done.read_text() == wanted.read_text() and (INSTALLED / "node_modules").is_dir():
-        return
+def install_npm(program: Path | None = None) -> None:
+    """From e2e/package.json; `program`: the one that is needed. Raises NotDelivered."""
+    if reason := _reason_of_npm():
+        raise NotDelivered(reason)
+    if program is not None and not program.exists():
+        raise NotDelivered(f"npm does not deliver {program.relative_to(INSTALLED)}")
+
+
+@functools.cache
+def _reason_of_npm() -> str:
+    """Install what npm delivers of package.json; why it delivers nothing."""
+    text = (HERE / "package.json").read_text()
+    done = INSTALLED / "package.json"
+    if done.is_file() and done.read_text() == text and (INSTALLED / "node_modules").is_dir():
+        return ""
     INSTALLED.mkdir(exist_ok=True)
+    try:
+        _install_packages(text)
+    except NotDelivered as reason:
+        listed = json.loads(text)
+        named = listed["dependencies"].items()
+        delivered = {name: version for name, version in named if _is_delivered(name, version)}
+        done.unlink(missing_ok=True)
+        if not delivered or len(delivered) == len(named):
+            return str(reason)
+        _install_packages(json.dumps(listed | {"dependencies": delivered}))
+    return ""
+
+
+def _install_packages(text: str) -> None:
     (INSTALLED / "package-lock.json").unlink(missing_ok=True)
-    shutil.copy(wanted, done)
-    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=INSTALLED, check=True)
+    (INSTALLED / "package.json").write_text(text)
+    _deliver(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], INSTALLED)
+
+
+def _is_delivered(name: str, version: str) -> bool:
+    package = version.removeprefix("npm:") if version.startswith("npm:") else f"{name}@{version}"
+    with contextlib.suppress(OSError):
+        asked = subprocess.run(["npm", "view", package, "version"], cwd=INSTALLED, capture_output=True, check=False)
+        return bool(asked.stdout)
+    return False
+
+
+def _deliver(command: Sequence[str | Path], folder: Path) -> None:
+    try:
+        subprocess.run(command, cwd=folder, check=True, stderr=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        raise NotDelivered(f"{command[0]} is not installed") from None
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in error.stderr.splitlines() if "error" in line.lower() and " code " not in line]
+        raise NotDelivered((lines or [f"{command[0]} failed"])[0][:200]) from None
 
 
 def left_at(home: Path, patience_seconds: float = 0.0) -> list[str]:
@@ -111,32 +157,10 @@ def _node(module: str, script: str) -> list[str]:
     return ["node", str(shutil.copy(HERE / "agents" / module, INSTALLED)), script]
 
 
-def _qwen_code(script: str) -> list[str]:
-    program = str(INSTALLED / "node_modules" / ".bin" / "qwen")
-    return [program, "--bare", "--yolo", "--auth-type", "openai", "--model", MODEL, "--prompt", script]
-
-
-def _opencode(_: str) -> list[str]:
-    return [str(INSTALLED / "node_modules" / ".bin" / "opencode"), "run"]
-
-
-def _cline(script: str) -> list[str]:
-    program = str(INSTALLED / "node_modules" / ".bin" / "cline")
-    provider = f"--provider openai-compatible --modelid {MODEL}"
-    configure = f'"$0" auth {provider} --apikey "$OPENAI_API_KEY" --baseurl "$OPENAI_BASE_URL"'
-    return ["sh", "-c", f'{configure} && exec "$0" --provider openai-compatible "$1"', program, script]
-
-
 def _gptme(script: str) -> list[str]:
     # A compaction of its own would leave out the prompt, and with it the script.
     options = ["--non-interactive", "--tool-format", "markdown", "--tools=-autocompact", "--model", f"local/{MODEL}"]
     return [str(INSTALLED / "gptme" / "bin" / "gptme"), *options, script]
-
-
-def _aider(script: str) -> list[str]:
-    files = [word for number in range(LOGS) for word in ("--read", f"log-{number}.txt")]
-    quiet = ["--no-git", "--yes-always", "--no-check-update", "--analytics-disable", "--no-show-model-warnings"]
-    return [python_of("aider"), "-m", "aider", "--model", f"openai/{MODEL}", *quiet, *files, "--message", script]
 
 
 CLIENTS: Final = (
@@ -153,30 +177,9 @@ CLIENTS: Final = (
         lambda script: [python_of("langchain"), str(HERE / "agents" / "langchain_agent.py"), script],
     ),
     Client(
-        "qwen-code",
-        install_npm,
-        _qwen_code,
-        turn='call run_shell_command {"command": "cat log-%d.txt", "description": "a log", "is_background": false}',
-    ),
-    Client(
-        "opencode",
-        install_npm,
-        _opencode,
-        turn='call bash {"command": "cat log-%d.txt", "description": "a log"}',
-        stdin=True,
-    ),
-    Client(
-        "cline",
-        install_npm,
-        _cline,
-        turn='call run_commands {"commands": ["cat log-%d.txt"]}\n'
-        'and run_commands {"commands": ["tail -n 700 log-%d.txt"]}',  # it sends 8 KB of a result, so there are two
-    ),
-    Client(
         "gptme",
         lambda: install_pip("gptme"),
         _gptme,
         turn="write shell head -n 700 log-%d.txt",
     ),
-    Client("aider", lambda: install_pip("aider"), _aider, turn=""),
 )

@@ -17,20 +17,24 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from proxy.commands.agents import Agent
+from rich.console import Console
+
+from proxy.commands.agents import Agent, agent_named
 from proxy.commands.wiring import Upstream, wiring_of
-from tools.e2e.clients import INSTALLED, end_all_at, install_npm, install_pip, left_at
+from tools.e2e.clients import INSTALLED, NotDelivered, end_all_at, install_npm, install_pip, left_at
 
 MODEL: Final = "gpt-4.1"
-MOST_SECONDS: Final = 120
+MOST_SECONDS: Final = 90
 CTRL_C: Final = b"\x03"
 _NPM: Final = INSTALLED / "node_modules"
 _KEYS: Final = {"OPENAI_API_KEY": "sk-e2e", "ANTHROPIC_API_KEY": "sk-ant-e2e", "CODEX_API_KEY": "sk-e2e"}
+_AGAIN_SECONDS: Final = 10.0
+"""From one Ctrl-C to the next."""
 _LEAVING_SECONDS: Final = 10.0
 """Longest wait for what an agent has started to end after it."""
 
@@ -40,7 +44,8 @@ class Trial:
     """How an agent of the table is installed, and works unattended."""
 
     name: str
-    install: Callable[[], None]
+    environment: str
+    """Of requirements-ENVIRONMENT.txt; empty: npm installs it."""
     program: Path
     arguments: Sequence[str]
     """With `{prompt}`."""
@@ -59,6 +64,13 @@ class Trial:
     sends_files: bool = False
     """Whether it has no tools, but sends the files that its command line names."""
 
+    def install(self) -> None:
+        """Install it. Raises NotDelivered."""
+        if self.environment:
+            install_pip(self.environment)
+        else:
+            install_npm(self.program)
+
     def words(self, prompt: str, *more: str) -> list[str]:
         """The arguments for a prompt."""
         return [*more, *(word.replace("{prompt}", prompt) for word in self.arguments)]
@@ -67,7 +79,7 @@ class Trial:
 TRIALS: Final = (
     Trial(
         "claude",
-        install_npm,
+        "",
         _NPM / "claude-code-2.1.330" / "bin" / "claude.exe",
         ("-p", "{prompt}"),
         allowing=("--allowedTools=Bash",),
@@ -76,14 +88,14 @@ TRIALS: Final = (
     ),
     Trial(
         "codex",
-        install_npm,
+        "",
         _NPM / ".bin" / "codex",
         ("exec", "--skip-git-repo-check", "{prompt}"),
         allowing=("--dangerously-bypass-approvals-and-sandbox",),
     ),
     Trial(
         "copilot",
-        install_npm,
+        "",
         _NPM / ".bin" / "copilot",
         ("-p", "{prompt}"),
         allowing=("--allow-all-tools",),
@@ -91,21 +103,21 @@ TRIALS: Final = (
     ),
     Trial(
         "opencode",
-        install_npm,
+        "",
         _NPM / ".bin" / "opencode",
         ("run", "-m", f"openai/{MODEL}", "{prompt}"),
         variables={"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
     ),
     Trial(
         "qwen-code",
-        install_npm,
+        "",
         _NPM / ".bin" / "qwen",
         ("--auth-type", "openai", "--model", MODEL, "--prompt", "{prompt}"),
         allowing=("--yolo",),
     ),
     Trial(
         "aider",
-        lambda: install_pip("aider"),
+        "aider",
         INSTALLED / "aider" / "bin" / "aider",
         (
             *("--model", f"openai/{MODEL}", "--no-git", "--yes-always", "--no-check-update", "--analytics-disable"),
@@ -115,7 +127,7 @@ TRIALS: Final = (
     ),
     Trial(
         "cline",
-        install_npm,
+        "",
         _NPM / ".bin" / "cline",
         ("--provider", "openai-compatible", "{prompt} there"),  # one word would be a command
         prepare=(
@@ -125,7 +137,7 @@ TRIALS: Final = (
     ),
     Trial(
         "cn",
-        install_npm,
+        "",
         _NPM / ".bin" / "cn",
         ("-p", "{prompt}"),
         allowing=("--auto",),
@@ -136,7 +148,7 @@ TRIALS: Final = (
     ),
     Trial(
         "pi",
-        install_npm,
+        "",
         _NPM / ".bin" / "pi",
         ("-p", "--provider", "e2e", "--model", MODEL, "{prompt}"),
         settings={
@@ -156,7 +168,7 @@ TRIALS: Final = (
     ),
     Trial(
         "llm",
-        lambda: install_pip("llm"),
+        "llm",
         INSTALLED / "llm" / "bin" / "llm",
         ("-m", MODEL, "{prompt}"),
         tools=(
@@ -167,13 +179,28 @@ TRIALS: Final = (
     ),
     Trial(
         "mini-swe-agent",
-        lambda: install_pip("llm"),
+        "llm",
         INSTALLED / "llm" / "bin" / "mini",
         ("-m", f"openai/{MODEL}", "-t", "{prompt}", "-y", "--exit-immediately", "-l", "0"),
         variables={"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors"},
         ends_by="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo",
     ),
 )
+
+
+def delivered(names: Sequence[str], console: Console) -> Iterator[tuple[Trial, Agent]]:
+    """The agents whose names begin with one of these, or all, each once it is installed; says which one is not."""
+    for trial in TRIALS:
+        agent = agent_named(trial.name)
+        if agent is None or (names and not trial.name.startswith(tuple(names))):
+            continue
+        console.print(f"{trial.name} …", style="dim")
+        try:
+            trial.install()
+        except NotDelivered as reason:
+            console.print(f"{trial.name}: skipped, {reason}", style="yellow", markup=False)
+        else:
+            yield trial, agent
 
 
 @dataclass(frozen=True)
@@ -284,6 +311,6 @@ class Place:
 async def _type(keys: int, interrupted: asyncio.Event | None) -> None:
     if interrupted is not None:
         await interrupted.wait()
-        while True:  # some want it twice
+        while True:  # some want it twice, and one that comes while they end is another end
             os.write(keys, CTRL_C)
-            await asyncio.sleep(2)
+            await asyncio.sleep(_AGAIN_SECONDS)

@@ -36,7 +36,9 @@ class WireClient:
 def _claude_code(version: str, model: str, refusal: str) -> WireClient:
     program = INSTALLED / "node_modules" / f"claude-code-{version}" / "bin" / "claude.exe"  # its name everywhere
     command = (str(program), "-p", SCRIPT, "--model", model, "--allowedTools", "Bash")
-    return WireClient(f"Claude Code {version}, {model}", MESSAGES, install_npm, command, refusal, _alone)
+    return WireClient(
+        f"Claude Code {version}, {model}", MESSAGES, lambda: install_npm(program), command, refusal, _alone
+    )
 
 
 def _alone(_: Path, __: str) -> Mapping[str, str]:
@@ -44,8 +46,8 @@ def _alone(_: Path, __: str) -> Mapping[str, str]:
 
 
 def _codex(model: str, refusal: str, *, built_in: bool = False) -> WireClient:
-    program = str(INSTALLED / "node_modules" / ".bin" / "codex")
-    command = (program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", SCRIPT)
+    program = INSTALLED / "node_modules" / ".bin" / "codex"
+    command = (str(program), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", SCRIPT)
 
     def configured(home: Path, root: str) -> Mapping[str, str]:
         custom = f'base_url = "{root}/v1"\nenv_key = "OPENAI_API_KEY"\nwire_api = "responses"\n'
@@ -56,7 +58,7 @@ def _codex(model: str, refusal: str, *, built_in: bool = False) -> WireClient:
         return {"CODEX_HOME": str(home / ".codex"), "CODEX_API_KEY": "sk-e2e"}
 
     name = f"Codex 0.169.0, {model}, {'built-in' if built_in else 'custom'} provider"
-    return WireClient(name, RESPONSES, install_npm, command, refusal, configured)
+    return WireClient(name, RESPONSES, lambda: install_npm(program), command, refusal, configured)
 
 
 def _ours(name: str, path: str, environment: str, script: str, mode: str, refusal: str) -> WireClient:

@@ -34,8 +34,9 @@ The variables of what the upstream speaks are always set: {variables}.
 ## Run with one command
 
 What `run` adds, and what was measured on one machine with one word as the prompt, no MCP server, and a bare receiver in
-the upstream's place (`make e2e`): bytes of the first request directly and through the proxy, its tokens by our count,
-and the least window: those tokens, and an eighth for reply and margin. Each MCP server adds its whole list. Login:
+the upstream's place (`make e2e`): bytes of the first request directly and through the proxy, and its tokens by our
+count. Each MCP server adds its whole list. The least window is a trial, too (`python -m tools.e2e.measures`): the
+smallest one, in steps of 500 tokens, in which a turn with one short call of a tool ends well through the proxy. Login:
 whether one with a subscription, instead of a key, works. Asks: whether it asks before it reads outside its folder.
 
 | agent | version | added | directly | through | tokens | least window | login | asks |
