@@ -3,8 +3,8 @@
 Rule: both runs differ in the base URL alone; clients of chat completions get it from `context-proxy run`. A run ends
 well when the client shows the model's last words; the exit status is 0 when every client is refused directly, whatever
 becomes of it then, and all end well through the proxy (those of the two other APIs: tools/e2e/wire_runs.py; the known
-agents: tools/e2e/conversations.py), and when the first request of each agent is as its table says
-(tools/e2e/captures.py). What a registry does not deliver is skipped, with the reason.
+agents: tools/e2e/conversations.py), and when the first request and the least window of each agent are as its table
+says (tools/e2e/captures.py, measures.py). What a registry does not deliver is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from support.upstream import listening, model_server
 
 from proxy.commands.run import LOG_NAME
 from proxy.demo.agent import HasDefect, raise_defects
-from tools.e2e import captures, conversations, ollama_runs, wire_runs
-from tools.e2e.clients import CLIENTS, LOGS, Client, NotDelivered, end_all_at
+from tools.e2e import captures, conversations, measures, ollama_runs, wire_runs
+from tools.e2e.clients import CLIENTS, LOGS, MODEL, Client, NotDelivered, end_all_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient
 from tools.e2e.wire_clients import WIRE_CLIENTS, WireClient
 
@@ -80,13 +80,14 @@ def work(client: Client, base_url: str, before: Sequence[str] = ()) -> Run:
 
 
 def environment(home: Path, base_url: str) -> dict[str, str]:
-    """A base URL and a key, without the variables of the user who runs this."""
+    """A base URL, a key and a model, without the variables of the user who runs this."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_KEY": "sk-e2e",
+        "OPENAI_MODEL": MODEL,
         "GPTME_DISABLE_PATH_INCLUDE": "1",  # else the script's files are part of the prompt
         "GPTME_TIKTOKEN_TIMEOUT": "0",  # it fetches a tokenizer otherwise, and waits for it
     }
@@ -119,7 +120,7 @@ def main(names: list[str]) -> int:
     table = Table("client", "directly", "through the proxy", "what reached the model", show_lines=True)
     failed = chat_rows(names, console, table) + wire_rows(names, console, table) + ollama_rows(names, console, table)
     console.print(table)
-    failed += conversations.main(names) + captures.main(names)
+    failed += conversations.main(names) + captures.main(names) + measures.too_small(names)
     return 1 if failed else 0
 
 

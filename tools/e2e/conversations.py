@@ -106,10 +106,8 @@ async def placed(
         with tempfile.TemporaryDirectory(prefix="context-proxy-e2e-", ignore_cleanup_errors=True) as folder:
             place = await asyncio.to_thread(Place, Path(folder), trial, f"http://127.0.0.1:{upstream.port}")
             for number in range(steps):
-                lines = (
-                    f"build {number} line {line}: {line * 7919 % 10007} took {line} ms\n" for line in range(LOG_LINES)
-                )
-                (place.work / f"log-{number}.txt").write_text("".join(lines))
+                log = (f"build {number} line {line}: {line * 7919 % 10007} took {line} ms\n" for line in range(lines))
+                (place.work / f"log-{number}.txt").write_text("".join(log))
             (place.work / "notes.txt").write_text("These logs are of one night.\n")
             yield place
 

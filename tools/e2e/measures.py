@@ -1,9 +1,10 @@
 """`python -m tools.e2e.measures [AGENT…]`: what the table of agents says of windows and of reading, by trial.
 
 Rule: a least window is the smallest, in steps of 500 tokens, in which a turn with one call of a tool ends well through
-`context-proxy run`; the server states it in its list of models, and refuses a prompt and reply over it. An agent asks
-before it reads outside its folder if, without a terminal and without a flag that allows it, it reads a file inside and
-not one that the proxy keeps in the data folder. Both are written into the table by hand.
+`context-proxy run`, with the first request as whole as in a large one; the proxy is told it, and the server refuses a
+prompt and reply over it. An agent asks before it reads outside its folder if it reads a file inside and not
+one that the proxy keeps in the data folder, without a terminal and a flag that allows it. Both are written into the
+table by hand; `make e2e` tries only whether the window still suffices.
 """
 
 from __future__ import annotations
@@ -24,8 +25,17 @@ from tools.e2e.trials import MODEL, Trial, delivered
 
 STEP_TOKENS: Final = 500
 MOST_TOKENS: Final = 64_000
+TOKENS_PER_BYTE: Final = 0.3
+"""As the proxy counts agents' first requests before the upstream has told it better."""
 LINES: Final = 40
 """Of the one log: 2 KB, so that the window need not be larger for its sake."""
+WHOLE: Final = 0.98
+"""Share of a request, for the dates and folders in it."""
+TOO_LONG: Final = (
+    "input length and `max_tokens` exceed context limit: {prompt} + {reply} > {limit}, decrease input length or "
+    "`max_tokens` and try again"
+)
+"""Anthropic's words for a prompt and a reply that are too much together."""
 _INSIDE, _OUTSIDE = "canary-inside-5c1e", "canary-outside-77d0"
 _KEPT: Final = ".local/share/context-proxy/tool-output/log.txt"
 
@@ -45,30 +55,40 @@ READS: Final[Mapping[str, Callable[[str], Call]]] = {
     "pi": lambda path: Call("read", {"path": path}),
     "mini-swe-agent": _shell("bash"),
 }
-"""How each reads a file by its own means; who has none is not listed."""
+"""How each reads a file by its own means; an agent without any does not read, so it does not ask."""
 
 
-async def ends_well(trial: Trial, agent: Agent, window_tokens: int) -> bool:
-    """Whether a turn with one call does in this window, through the proxy."""
-    model = scripted(trial, Over("total", window_tokens), steps=1)
-    model.lists = [{"id": MODEL, "object": "model", "max_model_len": window_tokens}]
+async def turn_in(trial: Trial, agent: Agent, window_tokens: int) -> int:
+    """Tokens in which the first request of a turn with one call reaches the model through the proxy; 0: the turn does
+    not end well."""
+    model = scripted(trial, Over("total", window_tokens, TOO_LONG if trial.api == "anthropic" else ""), steps=1)
+    model.counts = lambda _, body: int(len(body) * TOKENS_PER_BYTE)
     async with placed(trial, model, steps=1, lines=LINES) as place:
         files = ("--read", "log-0.txt") if trial.sends_files else ()
-        ended = await place.run(agent, trial.words(TASK, *trial.allowing, *trial.tools, *files), through=True)
-    return Conversation(ended, model, 0.0).is_good
+        words = trial.words(TASK, *trial.allowing, *trial.tools, *files)
+        ended = await place.run(agent, words, through=True, flags=("--context-window", str(window_tokens)))
+    first = [sent.tokens for sent in model.accepted if works_in(sent) or trial.sends_files]
+    return first[0] if first and Conversation(ended, model, 0.0).is_good else 0
 
 
 def least_window(trial: Trial, agent: Agent) -> int | None:
-    """The least window in which it works, by halving; None: it works in none."""
-    too_small, enough = 0, MOST_TOKENS // STEP_TOKENS
-    if not asyncio.run(ends_well(trial, agent, enough * STEP_TOKENS)):
+    """The least window in which it works; None: it works in none."""
+
+    def works(steps: int) -> bool:
+        return asyncio.run(turn_in(trial, agent, steps * STEP_TOKENS)) >= WHOLE * whole
+
+    if not (whole := asyncio.run(turn_in(trial, agent, MOST_TOKENS))):
         return None
-    while enough - too_small > 1:
-        middle = (too_small + enough) // 2
-        if asyncio.run(ends_well(trial, agent, middle * STEP_TOKENS)):
+    too_few = int(WHOLE * whole) // STEP_TOKENS  # the request alone is larger
+    enough = too_few + 1
+    while not works(enough):
+        too_few, enough = enough, enough + 2 * (enough - too_few)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if works(middle):
             enough = middle
         else:
-            too_small = middle
+            too_few = middle
     return enough * STEP_TOKENS
 
 
@@ -76,7 +96,7 @@ async def asks_outside(trial: Trial, agent: Agent) -> Known:
     """Whether it reads a file inside its folder, and not one of the proxy's data folder."""
     reads = READS.get(trial.name)
     if reads is None:
-        return "unknown"
+        return "no"
     files: list[Path] = []
 
     def says(sent: Sent) -> Reply:
@@ -96,6 +116,18 @@ async def asks_outside(trial: Trial, agent: Agent) -> Known:
     if _INSIDE not in seen:
         return "unknown"
     return "no" if _OUTSIDE in seen else "yes"
+
+
+def too_small(names: list[str]) -> int:
+    """How many agents do not work any more in the window that the table says, and one step more."""
+    console = Console(width=max(120, Console().width))
+    found = 0
+    for trial, agent in delivered(names, console):
+        window = (agent.least_window or 0) + STEP_TOKENS
+        if not asyncio.run(turn_in(trial, agent, window)):
+            console.print(f"{trial.name}: no turn ends well in a window of {window} tokens", style="red")
+            found += 1
+    return found
 
 
 def main(names: list[str]) -> int:

@@ -218,9 +218,9 @@ class Place:
     """A folder and a home for one run, with the agent's settings."""
 
     def __init__(self, folder: Path, trial: Trial, root: str) -> None:
-        self.work, self.home, self.bin = folder / "work", folder / "home", folder / "bin"
+        self.work, self.home, self.bin, self.temporary = (folder / one for one in ("work", "home", "bin", "tmp"))
         self._trial, self._root = trial, root
-        for one in (self.work, self.home, self.bin):
+        for one in (self.work, self.home, self.bin, self.temporary):
             one.mkdir()
         for path, text in trial.settings.items():
             (self.home / path).parent.mkdir(parents=True)
@@ -248,18 +248,25 @@ class Place:
         """Keys, and nothing of the user who runs this."""
         path = f"{_NPM / 'node' / 'bin'}:{os.environ['PATH']}"
         own = {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "dumb", "CI": "1"}
+        own["TMPDIR"] = str(self.temporary)  # some read all that is in it without asking, and we are in /tmp
         return {**own, **_KEYS, **self._trial.variables}
 
     async def run(
-        self, agent: Agent, words: Sequence[str], *, through: bool, interrupted: asyncio.Event | None = None
+        self,
+        agent: Agent,
+        words: Sequence[str],
+        *,
+        through: bool,
+        flags: Sequence[str] = (),
+        interrupted: asyncio.Event | None = None,
     ) -> Ended:
-        """Run the agent to its end; `interrupted`: when Ctrl-C is typed on its terminal."""
+        """Run the agent to its end; `flags` of `run`; `interrupted`: when Ctrl-C is typed on its terminal."""
         environment = self.environment
         if through:  # a link would not do: some find their files beside their own name
             started = self.bin / agent.command
             started.write_text(f'#!/bin/sh\nexec {shlex.quote(str(self._trial.program))} "$@"\n')
             started.chmod(0o755)
-            command = [sys.executable, "-m", "proxy", "run", "--upstream", self.base, str(started), *words]
+            command = [sys.executable, "-m", "proxy", "run", "--upstream", self.base, *flags, str(started), *words]
         else:
             apis = ("anthropic",) if self._trial.api == "anthropic" else ("openai",)
             wiring = wiring_of(agent, Upstream(self.base, apis), self._root, environment)
