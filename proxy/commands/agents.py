@@ -107,6 +107,7 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=48_064,
         bytes_through=48_064,
         prompt_tokens=14_402,
+        least_window=15_000,
         note="2.1.197 and others send all tools to a base URL that is not their maker's: 85,260 bytes in 25 tools "
         "instead of 48,420 in 9 with `ENABLE_TOOL_SEARCH=true`, which `run` sets where the upstream is its maker's. "
         "2.1.330 sends 48,000 in 12 in either case, and 88,000 in 22 after a server has refused a request with a 400",
@@ -124,9 +125,10 @@ AGENTS: Final[Sequence[Agent]] = (
         ),
         asks_outside="no",
         version="0.169.0",
-        bytes_direct=67_914,
-        bytes_through=67_852,
-        prompt_tokens=19_435,
+        bytes_direct=67_877,
+        bytes_through=67_815,
+        prompt_tokens=19_422,
+        least_window=21_500,
         note="asks for a WebSocket first; the proxy refuses that with a 426, and HTTP follows",
     ),
     Agent(
@@ -144,6 +146,7 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=49_654,
         bytes_through=49_654,
         prompt_tokens=15_037,
+        least_window=16_500,
     ),
     Agent(
         name="opencode",
@@ -165,15 +168,18 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=32_626,
         bytes_through=32_626,
         prompt_tokens=9_868,
+        least_window=10_500,
     ),
     Agent(
         name="qwen-code",
         command="qwen",
         package="npm @qwen-code/qwen-code",
+        asks_outside="yes",
         version="0.15.10",
         bytes_direct=77_413,
-        bytes_through=77_559,
-        prompt_tokens=23_536,
+        bytes_through=77_413,
+        prompt_tokens=23_491,
+        least_window=25_500,
     ),
     Agent(
         name="aider",
@@ -185,6 +191,7 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=10_412,
         bytes_through=10_412,
         prompt_tokens=3_039,
+        least_window=5_500,
     ),
     Agent(
         name="cline",
@@ -193,10 +200,12 @@ AGENTS: Final[Sequence[Agent]] = (
         of_api=frozenset(),
         file=SettingsFile(paths=("~/.cline/data/settings/providers.json",), variable="CLINE_PROVIDER_SETTINGS_PATH"),
         setting="cline auth --provider openai-compatible --modelid MODEL --apikey KEY --baseurl {base}",
+        asks_outside="no",
         version="3.0.65",
         bytes_direct=21_522,
         bytes_through=21_522,
         prompt_tokens=6_531,
+        least_window=8_000,
     ),
     Agent(
         name="cn",
@@ -205,10 +214,12 @@ AGENTS: Final[Sequence[Agent]] = (
         of_api=frozenset(),
         file=SettingsFile(paths=("~/.continue/config.yaml",), flag="--config"),
         setting="~/.continue/config.yaml, in the model: apiBase: {base}",
+        asks_outside="no",
         version="1.5.47",
-        bytes_direct=5_553,
-        bytes_through=5_553,
-        prompt_tokens=1_655,
+        bytes_direct=9_356,
+        bytes_through=9_356,
+        prompt_tokens=2_819,
+        least_window=3_000,
     ),
     Agent(
         name="pi",
@@ -226,6 +237,7 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=5_389,
         bytes_through=5_389,
         prompt_tokens=1_583,
+        least_window=2_000,
     ),
     Agent(
         name="llm",
@@ -236,6 +248,7 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=120,
         bytes_through=120,
         prompt_tokens=9,
+        least_window=1_000,
     ),
     Agent(
         name="mini-swe-agent",
@@ -247,6 +260,7 @@ AGENTS: Final[Sequence[Agent]] = (
         bytes_direct=4_458,
         bytes_through=4_458,
         prompt_tokens=1_297,
+        least_window=1_500,
     ),
     Agent(
         name="goose",

@@ -152,3 +152,9 @@ def test_no_two_agents_share_a_name_or_a_command():
     commands = [one.command for one in AGENTS if one.command]
     assert len(set(names)) == len(names)
     assert len(set(commands)) == len(commands)
+
+
+def test_an_agent_that_was_tried_has_all_its_figures() -> None:
+    for agent in AGENTS:
+        figures = (agent.bytes_direct, agent.bytes_through, agent.prompt_tokens, agent.least_window)
+        assert all(figures) if agent.command and agent.version else not any(figures), agent.name

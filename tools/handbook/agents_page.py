@@ -35,9 +35,11 @@ The variables of what the upstream speaks are always set: {variables}.
 
 What `run` adds, and what was measured on one machine with one word as the prompt, no MCP server, and a bare receiver in
 the upstream's place (`make e2e`): bytes of the first request directly and through the proxy, and its tokens by our
-count. Each MCP server adds its whole list. The least window is a trial, too (`python -m tools.e2e.measures`): the
-smallest one, in steps of 500 tokens, in which a turn with one short call of a tool ends well through the proxy. Login:
-whether one with a subscription, instead of a key, works. Asks: whether it asks before it reads outside its folder.
+count before the upstream has counted one (0.3 for a byte). Each MCP server adds its whole list. The least window is by
+trial, too (`python -m tools.e2e.measures`): the smallest one, in steps of 500 tokens counted in the same way, in which
+a turn with one short call of a tool ends well through the proxy; work needs more. Login: whether one with a
+subscription, instead of a key, works. Asks: whether it asks before it reads outside its folder, by trial without a
+terminal.
 
 | agent | version | added | directly | through | tokens | least window | login | asks |
 |---|---|---|---|---|---|---|---|---|
