@@ -45,7 +45,9 @@ def test_each_shell_gets_its_own_lines_and_those_that_undo_them(capsys, tmp_path
 
 
 @pytest.mark.parametrize("agent", [one.name for one in AGENTS if one.command])
-@pytest.mark.parametrize("upstream", ["https://api.anthropic.com/v1", "http://127.0.0.1:9/v1", "http://127.0.0.1:11434"])
+@pytest.mark.parametrize(
+    "upstream", ["https://api.anthropic.com/v1", "http://127.0.0.1:9/v1", "http://127.0.0.1:11434"]
+)
 def test_whatever_is_set_for_an_upstream_is_undone_for_it(capsys, tmp_path, agent, upstream):
     stated = settings(tmp_path, upstream={"base_url": upstream})
     named = []
@@ -154,7 +156,7 @@ def test_no_two_agents_share_a_name_or_a_command():
     assert len(set(commands)) == len(commands)
 
 
-def test_an_agent_that_was_tried_has_all_its_figures() -> None:
+def test_an_agent_that_was_tried_has_all_its_figures():
     for agent in AGENTS:
         figures = (agent.bytes_direct, agent.bytes_through, agent.prompt_tokens, agent.least_window)
         assert all(figures) if agent.command and agent.version else not any(figures), agent.name

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
@@ -205,7 +204,7 @@ mkdir -p node_modules && touch node_modules/there
 
 
 @pytest.fixture
-def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def npm(tmp_path, monkeypatch):
     """A registry without the package `gone`; yields where packages are installed."""
     (tmp_path / "npm").write_text(NPM)
     (tmp_path / "npm").chmod(0o755)
@@ -213,12 +212,12 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(clients, "HERE", tmp_path)
     monkeypatch.setattr(clients, "INSTALLED", tmp_path / ".e2e")
-    clients._reason_of_npm.cache_clear()
+    clients.reason_of_npm.cache_clear()
     yield tmp_path / ".e2e"
-    clients._reason_of_npm.cache_clear()
+    clients.reason_of_npm.cache_clear()
 
 
-def test_what_npm_does_not_deliver_is_left_out_with_a_reason(npm: Path) -> None:
+def test_what_npm_does_not_deliver_is_left_out_with_a_reason(npm):
     packages = npm / "node_modules"
     install_npm(packages / "there")
     with pytest.raises(NotDelivered, match="npm does not deliver node_modules/gone"):
@@ -228,7 +227,7 @@ def test_what_npm_does_not_deliver_is_left_out_with_a_reason(npm: Path) -> None:
     assert len(asked) == 4, "once for all clients"
 
 
-def test_without_npm_every_client_of_it_has_a_reason(npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_every_client_of_it_has_a_reason(npm, monkeypatch):
     monkeypatch.setenv("PATH", str(npm))
     with pytest.raises(NotDelivered, match="npm is not installed"):
         install_npm()
@@ -237,7 +236,7 @@ def test_without_npm_every_client_of_it_has_a_reason(npm: Path, monkeypatch: pyt
 ENDS = (Ended(1, "died"), Ended(2, ""), Ended(130, "", ["agent --daemon"]))
 
 
-def test_the_conversation_may_end_otherwise_through_run_and_nothing_else() -> None:
+def test_the_conversation_may_end_otherwise_through_run_and_nothing_else():
     assert conversations.judged(ENDS, (Ended(0, "ended well"), *ENDS[1:])) == []
     other = (ENDS[0], Ended(0, ""), Ended(130, "", ["agent --daemon", "agent --helper"]))
     assert conversations.judged(ENDS, other) == [
@@ -248,7 +247,7 @@ def test_the_conversation_may_end_otherwise_through_run_and_nothing_else() -> No
     assert conversations.judged(ENDS, (*ENDS[:2], Ended(130, "", [proxy]))) == [f"Ctrl-C: left running: {proxy}"]
 
 
-def test_what_still_runs_with_a_home_is_seen_until_it_is_ended(tmp_path: Path) -> None:
+def test_what_still_runs_with_a_home_is_seen_until_it_is_ended(tmp_path):
     process = subprocess.Popen(["sleep", "600"], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
     assert left_at(tmp_path) == ["sleep 600"]
     end_all_at(tmp_path)

@@ -65,14 +65,14 @@ def install_pip(environment: str) -> None:
 
 def install_npm(program: Path | None = None) -> None:
     """From e2e/package.json; `program`: the one that is needed. Raises NotDelivered."""
-    if reason := _reason_of_npm():
+    if reason := reason_of_npm():
         raise NotDelivered(reason)
     if program is not None and not program.exists():
         raise NotDelivered(f"npm does not deliver {program.relative_to(INSTALLED)}")
 
 
 @functools.cache
-def _reason_of_npm() -> str:
+def reason_of_npm() -> str:
     """Install what npm delivers of package.json; why it delivers nothing."""
     text = (HERE / "package.json").read_text()
     done = INSTALLED / "package.json"
