@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, VerdictKind
@@ -374,13 +374,6 @@ def refused(message: str, request: bytes = b"", status: int = 400, **members: ob
     return judge_answer(status, [], json.dumps({"error": {"message": message, **members}}).encode(), request=request)
 
 
-def test_a_success_is_accepted_and_its_errors_are_not():
-    answer = {"choices": [{"message": {"content": TOO_LONG}, "finish_reason": "stop"}]}
-    assert judge_answer(200, [], json.dumps(answer).encode()).kind is VerdictKind.ACCEPTED
-    first_event = f"data: {json.dumps({'error': {'message': TOO_LONG}})}\n\n".encode()
-    assert judge_answer(200, [], first_event).limit == 131072
-
-
 def test_a_success_in_plain_text_needs_strong_words_and_few():
     text = "An error occurred (validationException): Input is too long for requested model."
     assert judge_answer(200, [], text.encode()).is_overflow
@@ -557,17 +550,6 @@ def test_any_json_is_judged(value, status, in_a_stream):
     raw = json.dumps(value)
     verdict = judge_answer(status, [], (f"data: {raw}\n\n" if in_a_stream else raw).encode())
     assert len(verdict.upstream_message) <= 2_000
-
-
-@given(st.text(alphabet="prompt 输入超过 token> 4096{}[]'\"\\:,.", max_size=300))
-@settings(max_examples=50)
-def test_no_assistant_text_ever_triggers(content):
-    body = {
-        "id": "1",
-        "choices": [{"message": {"content": content}, "delta": {"content": content}, "finish_reason": "stop"}],
-    }
-    assert judge_answer(200, [], json.dumps(body).encode()).kind is VerdictKind.ACCEPTED
-    assert judge_answer(200, [], f"data: {json.dumps(body)}\n\n".encode()).kind is VerdictKind.ACCEPTED
 
 
 HOSTILE = [

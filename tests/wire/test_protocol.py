@@ -232,3 +232,20 @@ def test_whatever_an_upstream_sent_the_client_gets_an_error_that_it_can_read(sta
 
 def test_a_page_of_html_is_quoted_by_its_beginning():
     assert len(json.loads(error_in_body(502, b"<html>" * 10_000))["error"]["message"]) == 2_000
+
+
+@pytest.mark.parametrize(
+    ("wire", "listed", "most"),
+    [
+        (CHAT_COMPLETIONS, "messages", "max_tokens"),
+        (MESSAGES, "messages", "max_tokens"),
+        (RESPONSES, "input", "max_output_tokens"),
+    ],
+    ids=["chat", "messages", "responses"],
+)
+def test_given_members_replace_received_ones_and_the_others_keep_their_bytes(wire, listed, most):
+    request = wire.parse(f'{{"model": "m", "{listed}": [{{"role":"user"}}], "seed":  7.0, "{most}": 9}}'.encode())
+    assert request.reply_tokens == 9
+    rendered = wire.render(request, [], {most: b"5"})
+    assert json.loads(rendered) == {"model": "m", listed: [], "seed": 7.0, most: 5}
+    assert b"7.0" in rendered

@@ -154,15 +154,6 @@ def test_what_no_edit_names_keeps_its_bytes_and_the_order_stays(history, budget,
         assert not made.changed
 
 
-@given(any_histories(), budgets())
-@thorough
-def test_planning_changes_nothing_of_what_it_was_given(history, budget):
-    found = conversation(history)
-    before = [message.raw for message in found]
-    planned(found, pipeline(budget))
-    assert [message.raw for message in found] == before == [message.raw for message in conversation(history)]
-
-
 @given(valid_histories(), budgets())
 @thorough
 def test_a_valid_history_stays_valid_as_calls_and_results_go_together(history, budget):

@@ -267,11 +267,6 @@ def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_w
     assert notices(language).omission_note(artifact, 1, 2).count("\n") == 1
 
 
-def test_a_tool_response_says_where_the_whole_is():
-    artifact = Artifact(b"{}", "search", "json")
-    assert f"/data/tool-output/{artifact.id}" in notices().response_text(artifact, FROM_3)
-
-
 @given(
     TEXTS, LANGUAGES, st.sampled_from(AgentFileAccess), st.lists(st.sampled_from(["src/a.py", "parse_b"]), unique=True)
 )
@@ -312,11 +307,6 @@ def test_a_text_that_repeats_what_a_notice_is_made_of_is_read_once(repeated):
 @thorough
 def test_no_other_text_is_ours(text):
     assert not is_ours(text)
-
-
-def test_the_same_content_has_the_same_notice_for_ever():
-    shown, artifact = excerpt("line\n" * 999, ExcerptLimits(9, 99)), Artifact(b"line\n" * 999)
-    assert notices().truncated(shown, artifact, ["a_name"]) == notices().truncated(shown, artifact, ["a_name"])
 
 
 @pytest.mark.parametrize(

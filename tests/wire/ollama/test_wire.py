@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.overflow import Counted, Sent, VerdictKind
+from proxy.core.overflow import Sent, VerdictKind
 from proxy.errors import MalformedRequest
 from proxy.wire.ollama import OLLAMA
 
@@ -59,42 +59,6 @@ END = (
     b'"prompt_eval_count":26,"eval_count":5}\n'
 )
 WORD = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":false}\n'
-EMPTY = b'{"model":"m","message":{"role":"assistant","content":""},"done":false}\n'
-
-
-def test_the_counts_are_those_at_the_end():
-    assert OLLAMA.counted(WORD + END) == Counted(26, 5, 0)
-    assert OLLAMA.counted(WORD) is None
-
-
-@pytest.mark.parametrize(
-    ("reported", "is_complete"),
-    [
-        (WORD + END, True),
-        (WORD, False),
-        (WORD + END[:-3], False),
-        (WORD + END.rstrip(), True),
-        (WORD + b'{"error":"it stopped"}\n', True),
-        (WORD.replace(b"Hi", b'\\"done\\":true,\\"done_reason\\"'), False),
-        (b'{"message":{"tool_calls":[{"function":{"name":"a","arguments":{"done":true}}}]},"done":false}\n', False),
-        (b'{"response":"","done":true}', True),
-    ],
-)
-def test_a_stream_is_complete_with_its_last_line(reported, is_complete):
-    assert OLLAMA.is_complete(reported) is is_complete
-
-
-def test_a_line_with_only_a_role_says_nothing():
-    assert not OLLAMA.says_something(EMPTY)
-    assert not OLLAMA.says_something(b"")
-    for reported in (WORD, END, b'{"error":"x"}', b'{"message":{"thinking":"h"}}', b'{"message":{"tool_calls":[{}]}}'):
-        assert OLLAMA.says_something(reported)
-
-
-def test_only_a_plain_reply_needs_no_judge():
-    assert OLLAMA.is_plainly_a_reply(WORD)
-    assert not OLLAMA.is_plainly_a_reply(b'{"error":"x"}')
-    assert not OLLAMA.is_plainly_a_reply(END.replace(b'"stop"', b'"length"'))
 
 
 SENT = Sent(20_000, 80_000, 8_000, True, has_user_text=True)
@@ -149,10 +113,3 @@ def test_messages_that_are_null_stay_null():
         "messages": None,
         "options": {"num_ctx": 9},
     }
-
-
-def test_counts_in_the_arguments_of_a_call_are_none_of_the_upstream():
-    called = b'{"message":{"tool_calls":[{"function":{"arguments":{"prompt_eval_count":99}}}]},"done":true'
-    assert OLLAMA.counted(called + b"}") is None
-    assert OLLAMA.counted(called + b',"prompt_eval_count":5,"eval_count":2}') == Counted(5, 2)
-    assert OLLAMA.counted(b'1,2],"prompt_eval_count":5,"eval_count":2}') == Counted(5, 2), "of a long context"

@@ -8,106 +8,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.json_bytes import spelled_array
 from support.responses_items import inputs
-from support.upstream.replies import Reply, Usage
-from support.upstream.responses import answered
 
 from proxy.core.conversation import ToolCall
-from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool import OwnCall
-from proxy.wire import TAIL_BYTES
 from proxy.wire.responses import COMPACTIONS, RESPONSES
-
-# What a reply counts
-
-COUNTS = st.integers(0, 999_999_999)
-
-
-@given(COUNTS, COUNTS, COUNTS, st.sampled_from([None, 1]))
-def test_what_a_response_counted_is_read_however_it_is_laid_out(prompt, reply, cached, indent):
-    usage = {"input_tokens": prompt, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": reply}
-    end = json.dumps({"output": [], "usage": usage}, indent=indent).encode()
-    assert RESPONSES.counted(end) == Counted(prompt, reply, cached)
-
-
-def test_what_a_model_wrote_before_the_usage_does_not_count():
-    end = b'"text":"x"},{"input_tokens":1,"output_tokens":2,"cached_tokens":3},"usage":{"input_tokens":4}'
-    assert RESPONSES.counted(end) == Counted(4, 2, 3)
-    assert RESPONSES.counted(b'{"input_tokens": 9}') == Counted(9, 0, 0)
-
-
-@pytest.mark.parametrize(
-    "end", [b"", b"data: [DONE]\n\n", b'{"output_tokens": 7}', b'"input_tokens": "7"', b'"input_tokens": null']
-)
-def test_a_response_that_does_not_say_what_its_prompt_took_counted_nothing(end):
-    assert RESPONSES.counted(end) is None
-
-
-# The end of a stream
-
-
-def event(name, is_named=True, **members):
-    named = f"event: {name}\n" if is_named else ""
-    return f"{named}data: {json.dumps({'type': name, **members})}\n\n".encode()
-
-
-TEXT = event("response.output_text.delta", delta="Hi.")
-LONG = {"output": ["x" * TAIL_BYTES], "usage": {"input_tokens": 9}}
-
-
-@pytest.mark.parametrize("name", ["response.completed", "response.incomplete", "response.failed", "error"])
-@pytest.mark.parametrize("is_named", [True, False])
-def test_a_stream_is_whole_with_any_event_that_ends_one(name, is_named):
-    assert RESPONSES.is_complete(TEXT + event(name, is_named))
-    assert not RESPONSES.is_complete(TEXT + event(name, is_named)[:-1])
-
-
-@pytest.mark.parametrize(
-    "reported",
-    [
-        TEXT + event("response.completed", response=LONG),
-        TEXT + event("response.completed").replace(b"\n", b"\r\n"),
-        TEXT + event("response.completed").replace(b"\n", b"\r"),
-        TEXT + event("response.completed") + b": bye\n\n",
-        TEXT + b"data: [DONE]\n\n",
-        TEXT + b"data:[DONE]\n\n",
-    ],
-)
-def test_a_stream_that_says_that_it_is_over_is_whole(reported):
-    assert RESPONSES.is_complete(reported)
-
-
-@pytest.mark.parametrize(
-    "reported",
-    [
-        b"",
-        TEXT,
-        event("response.created", response={"usage": None}),
-        event("response.output_item.done", item={"status": "completed"}),
-        event("errors"),
-    ],
-)
-def test_a_stream_that_does_not_say_so_is_not(reported):
-    assert not RESPONSES.is_complete(reported)
-
-
-@given(
-    st.text(), st.sampled_from(["\ndata: [DONE]\n\n", '"type": "response.completed"', '"usage": {', '"type":"error"'])
-)
-def test_what_a_model_writes_never_ends_a_stream(text, end):
-    assert not RESPONSES.is_complete(event("response.output_text.delta", delta=text + end + text))
-
-
-@pytest.mark.parametrize("cut", [0, 1])
-def test_a_stream_is_whole_once_its_last_event_is(cut):
-    came = answered({"model": "m", "stream": True}, Reply("word " * 9_000), Usage(100, 0, 10), 1)[0].body
-    assert RESPONSES.is_complete(came[: len(came) - cut]) is not bool(cut)
-    assert not RESPONSES.is_complete(came.rpartition(b"event: ")[0])
-
 
 # The wire
 
 USER = {"role": "user", "content": "go"}
-THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 WEATHER = {"type": "function", "name": "weather"}
 TOOLS_ITEM = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
 
@@ -140,10 +48,6 @@ def test_shapes_say_whether_all_is_there_and_whether_a_request_may_be_changed_be
     assert [shape.goes_first_as_it_came for shape in shapes] == [False, False, False, True]
 
 
-def answer(stream):
-    return answered({"model": "m", "stream": stream}, Reply("Hi."), Usage(100, 0, 10), 1)[0].body
-
-
 @given(inputs(), st.sampled_from([None, 1]))
 def test_a_request_is_read_as_views_of_its_items_and_written_with_their_bytes(items, indent):
     spelled = [json.dumps(item, indent=indent).encode() for item in items]
@@ -153,13 +57,6 @@ def test_a_request_is_read_as_views_of_its_items_and_written_with_their_bytes(it
     assert json.loads(rendered) == {"model": "m", "temperature": 0.1, "input": items}
     assert b"0.10" in rendered
     assert all(message.raw in rendered for message in request.conversation)
-
-
-def test_given_members_replace_received_ones():
-    request = read(USER, max_output_tokens=9)
-    assert request.reply_tokens == 9
-    rendered = RESPONSES.render(request, [], {"max_output_tokens": b"5"})
-    assert json.loads(rendered) == {"model": "m", "input": [], "max_output_tokens": 5}
 
 
 @pytest.mark.parametrize("body", [b'{"input": "hi"}', b'{"prompt": {"id": "p"}}', b'{"input": null}', b'{"input": []}'])
@@ -268,11 +165,6 @@ def test_our_tool_is_offered_only_in_a_list_of_the_request_that_is_all_there():
     assert RESPONSES.with_tool(read(TOOLS_ITEM, USER, tools=[WEATHER], store=False), "always") is None
 
 
-def test_a_choice_of_tools_is_read_from_the_request():
-    assert RESPONSES.forces_a_call({"tool_choice": b'"required"'})
-    assert not RESPONSES.forces_a_call({})
-
-
 def test_images_are_recognised_by_the_names_of_parts_and_members():
     assert RESPONSES.may_hold_images(b'{"type":"image_generation_call"}')
     assert not RESPONSES.may_hold_images(b'{"type":"input_text","text":"an image"}')
@@ -285,44 +177,6 @@ def test_results_are_items_that_name_their_calls():
     missing = json.loads(RESPONSES.missing_result(message, ToolCall("c", "ls"), "interrupted"))
     assert missing == {"type": "custom_tool_call_output", "call_id": "c", "output": "interrupted"}
     assert json.loads(RESPONSES.result(OwnCall(0, "c", "{}", b""), "text")) == {**output("c"), "output": "text"}
-
-
-@pytest.mark.parametrize(
-    ("evidence", "is_plain"),
-    [
-        (answer(stream=True).split(b"\n\n", 2)[2], True),
-        (answer(stream=False), True),
-        (b'{"output": [], "error": null}', False),
-        (b'{"output": [{}], "error": {"code": "x"}}', False),
-        (b'{"output": [{}], "error": null}', True),
-        (b'{"output": [{}], "status": "incomplete"}', False),
-        (b'{"type":"response.output_item.added"}\n\n{"type":"error"}', False),
-        (b"", False),
-    ],
-)
-def test_a_response_is_plainly_a_reply_once_an_item_has_begun_without_a_word_of_a_refusal(evidence, is_plain):
-    assert RESPONSES.is_plainly_a_reply(evidence) is is_plain
-
-
-SILENT = ["created", "queued", "in_progress", "metadata"]
-
-
-@pytest.mark.parametrize("name", [*(f"response.{name}" for name in SILENT), "keepalive", "ping"])
-def test_that_a_response_was_created_or_waits_says_nothing(name):
-    assert not RESPONSES.says_something(json.dumps({"x": 1, "type": name}).encode())
-    assert not RESPONSES.says_something(b"")
-
-
-@pytest.mark.parametrize("data", [b'{"type":"response.failed"}', b'{"type":"error"}', b"[DONE]", b'{"type":7}', b"{}"])
-def test_any_other_event_says_something(data):
-    assert RESPONSES.says_something(data)
-
-
-def test_the_end_of_an_answer_says_what_was_counted_and_that_it_is_whole():
-    assert RESPONSES.counted(answer(stream=True)[-4_096:]).prompt == 100
-    assert RESPONSES.counted(b"{}") is None
-    assert RESPONSES.is_complete(answer(stream=True))
-    assert not RESPONSES.is_complete(answer(stream=True)[:-1])
 
 
 def test_a_key_of_the_operator_goes_up_as_a_bearer_s():
@@ -428,7 +282,3 @@ def test_items_added_to_a_held_conversation_are_omitted_only_with_the_rest_of_it
 )
 def test_a_refusal_names_the_call_that_has_no_output(refusal, call_id):
     assert RESPONSES.unanswered_in(refusal) == call_id
-
-
-def test_a_failure_in_the_middle_of_a_stream_is_reported_as_an_event():
-    assert RESPONSES.error_in_stream(502, b"Bad gateway").startswith(b"event: error\n")
