@@ -321,3 +321,82 @@ def test_a_named_limit_costs_one_refusal_and_no_turn(build: Any, row: Row, api: 
     assert found.refusals <= row.refusals, found
     assert TASK in found.last
     assert NEWEST in found.last
+
+
+MANY = "At least one of the image dimensions exceed max allowed size for many-image requests: {limit} pixels"
+
+
+@pytest.mark.parametrize("api", SEEING)
+def test_a_large_picture_among_many_is_described_and_the_others_stay(build: Any, api: str) -> None:
+    row = Row("pixels", 2_000, MANY, pictures(24, large={2: png(2_304, 1_316)}))
+    over = Over(row.what, row.limit, row.says)
+    upstream = ScriptedModel([valid, lambda sent: over(sent) if sent.measured("images") > 20 else None])
+    found = played(build(behind=upstream, defaults={}), upstream, row, api)
+    assert set(found.statuses) == {200}, found
+    assert (found.refusals, max(found.sends)) == (1, 2)
+    assert upstream.last.measured("images") == 23
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_exchanges_with_screenshots_of_a_computer_go_oldest_first(build: Any, is_configured: bool) -> None:
+    upstream = ScriptedModel([Over("images", 4, "request contains {seen} images, exceeding the maximum of {limit}")])
+    models = [{"match": "*", "max_images": 4}] if is_configured else []
+    world = build(behind=upstream, defaults={}, models=models)
+    items: list[Json] = [{"role": "user", "content": TASK}]
+    for number in range(14):
+        url = image_part(png() + b"%d" % number)["image_url"]["url"]
+        action = {"type": "click", "x": number, "y": 2, "button": "left"}
+        items += [
+            {"type": "computer_call", "id": f"cu_{number}", "call_id": f"call_{number}", "action": action},
+            {
+                "type": "computer_call_output",
+                "call_id": f"call_{number}",
+                "output": {"type": "computer_screenshot", "image_url": url},
+            },
+        ]
+        answer = world.ask({"model": "m", "input": items, "store": False}, path="/responses")
+        assert answer.status_code == 200, answer.text
+        assert f'"call_{number}"' in upstream.last.text
+    items += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": NEWEST}]
+    assert world.ask({"model": "m", "input": items, "store": False}, path="/responses").status_code == 200
+    assert upstream.refusals == (0 if is_configured else 1)
+    assert TASK in upstream.last.text
+
+
+def test_only_the_texts_over_a_limit_are_cut_to_it_and_no_exchange_goes(build: Any) -> None:
+    row = Row("string", 6_000, "String should have at most {limit} characters", results(PAGE, LONG, PAGE, LONG, PAGE))
+    upstream = scripted(row, "chat")
+    world = build(behind=upstream, defaults={})
+    played(world, upstream, row, "chat")
+    texts = [one["content"] for one in upstream.last.messages if one["role"] == "tool"]
+    assert [text == PAGE for text in texts] == [True, False, True, False, True]
+    assert all(4_000 < len(text) <= 6_000 for text in texts if text != PAGE)
+    assert LONG.encode() in world.kept.values()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (429, "Extra usage is required for long context requests."),
+        (400, "The long context beta is not yet available for this subscription."),
+    ],
+)
+def test_a_tier_without_long_context_means_two_hundred_thousand_tokens(build: Any, status: int, says: str) -> None:
+    upstream = ScriptedModel([Over("prompt", 200_000, says, status)], words("Done."), [FACES["messages"]])
+    world = build(behind=upstream, defaults={})
+    text = "".join(f"{number} lines of the log were read, and none was wrong.\n" for number in range(950))
+    messages: list[Json] = [{"role": "user", "content": TASK}]
+    for number in range(18):
+        messages += [call(number), result(number, text)]
+    sends = []
+    for _ in range(3):
+        before = len(upstream.sent)
+        body = request_as_messages({"model": "claude-opus-4-6", "messages": messages})
+        answer = world.ask(body, path="/messages", anthropic_beta="context-1m-2025-08-07")
+        assert answer.status_code == 200, answer.text
+        sends.append(len(upstream.sent) - before)
+        messages += [{"role": "assistant", "content": "I see."}, {"role": "user", "content": NEWEST}]
+    assert sends[0] == 2
+    assert sends[-1] == 1
+    assert {one.headers[b"anthropic-beta"] for one in upstream.sent} == {b"context-1m-2025-08-07"}
+    assert upstream.sent[1].tokens < 200_000
