@@ -342,6 +342,7 @@ def test_a_structured_result_with_one_content_shown_and_one_described_says_both(
     "text",
     [
         json.dumps({"routing": "text", "content": "hello " * 30}),
+        json.dumps({"routing": "file", "file": {"note": "no content"}}),
         json.dumps({"error": "artifact_not_found", "artifactId": "tool_x_0123456789abcdef.png", "hint": "y" * 80}),
         json.dumps({"url": "https://example.org/" + "a" * 90 + ".png"}),
     ],

@@ -109,6 +109,14 @@ def test_the_newest_result_is_cut_to_what_fits_with_a_notice_about_the_whole(bud
     assert used > 0.85
 
 
+def test_of_a_guessed_window_only_the_limit_in_characters_makes_the_newest_result_give():
+    history = [system(), user(), *exchange([LOG])]
+    assert not cut(planned(history, pipeline(Budget(4_000, room_is_guessed=True), limits=UNCUT)))
+    made = planned(history, pipeline(Budget(4_000, 12_000, room_is_guessed=True), limits=UNCUT))
+    assert list(cut(made)) == [3]
+    assert 0.85 < made.after.chars / 12_000 <= 1
+
+
 def test_small_results_are_spared_while_large_ones_can_give():
     made = planned([user(), *exchange([LOG, "small", LOG, "x\n" * 40])], pipeline(Budget(5_000), limits=UNCUT))
     assert made.fits

@@ -47,6 +47,7 @@ def test_every_name_is_of_a_known_type():
 def test_a_size_is_what_people_read(count, text):
     assert f"over the limit of {text}." in described(max_bytes=count)
     assert f"\nType: PNG image, {len(PNG)} bytes, 3 x 2 pixels\n" in described(max_bytes=count)
+    assert "image, 1.2 MB" in described(image_part(PNG + bytes(1_200_000)), max_bytes=count)
     assert "over the limit of 5 pixels." in described(max_image_pixels=5)
 
 

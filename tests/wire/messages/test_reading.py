@@ -244,6 +244,8 @@ def test_the_thinking_of_a_running_loop_goes_only_if_a_refusal_names_it(running,
     unsealed = MESSAGES.unsealed(request, request.conversation.messages, refusal)
     sent = listed(unsealed, unsealed.conversation.messages)
     assert [at for at, item in enumerate(sent) if b'"thinking"' in bytes(item)] == left
+    adaptive = parsed(*old, user("go"), assistant([THOUGHT, use(2)]), running, thinking={"type": "adaptive"})
+    assert b'"thinking"' not in b"".join(one.raw for one in MESSAGES.unsealed(adaptive, (), refusal).conversation)
 
 
 def test_a_text_that_is_called_like_a_result_is_none():

@@ -99,7 +99,7 @@ def test_an_error_ends_a_stream_as_one_event_in_one_line(status, body):
 def test_a_thread_that_the_upstream_holds_is_not_looked_into():
     body = spelled(body_of([user([result(1, "a")])], thread={"type": "continue", "previous_message_id": "m"}))
     request = MESSAGES.parse(body)
-    assert [message.role for message in request.conversation] == ["ignored"]
+    assert [(message.role, list(message.texts())) for message in request.conversation] == [("ignored", [])]
     assert (request.reply_tokens, request.ends, request.shape.is_whole) == (None, (), False)
     assert MESSAGES.with_tool(request, "always") is None
 

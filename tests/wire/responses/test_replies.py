@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.answer_shapes import read
 
+from proxy.core.conversation import ToolCall
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.errors import ContextOverflow
 from proxy.wire import error_body
@@ -92,6 +93,11 @@ def test_a_call_that_lacks_its_result_gets_one_of_the_type_that_belongs_to_it(ca
 def test_a_local_shell_without_a_call_id_is_answered_by_its_item():
     answer = {"type": "local_shell_call_output", "id": "c", "output": "interrupted"}
     assert missing_result({"type": "local_shell_call", "id": "c", "action": {}}) == answer
+
+
+def test_a_call_that_is_not_there_gets_the_result_of_a_function():
+    made = RESPONSES.missing_result(RESPONSES.message(b"{}"), ToolCall("c", "ls"), "interrupted")
+    assert json.loads(made) == {"type": "function_call_output", "call_id": "c", "output": "interrupted"}
 
 
 # The model's message
