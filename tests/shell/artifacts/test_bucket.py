@@ -307,7 +307,7 @@ async def test_what_is_kept_within_the_limit_stays_known_and_the_rest_is_tried_a
         put(self, key, content)
 
     monkeypatch.setattr(Bucket, "put", late)
-    monkeypatch.setattr("proxy.shell.artifacts.store.KEEP_SECONDS", 0.3)
+    monkeypatch.setattr("proxy.shell.artifacts.store.KEEP_SECONDS", 1.0)
     assert await store.keep([SHORT, LONG], TENANT) == {LONG.id}
     assert bucket.cooldown.why is None, "it has answered"
     release.set()
