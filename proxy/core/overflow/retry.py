@@ -495,16 +495,16 @@ CURES: Final = (
         "the reply limit was too high",
         _shorter_reply,
         (AttemptKind.SHORTER_REPLY,),
-        ("window", facts.AT_MOST),
+        (facts.WINDOW, facts.AT_MOST),
     ),
     Row(
         "prompt",
         "the prompt was too long",
         _shorter_prompt,
         (AttemptKind.EMERGENCY,),
-        ("window", "input", "chars", "search", facts.RATE),
+        (facts.WINDOW, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE),
     ),
-    Row("bytes", "the body had too many bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), ("search",)),
+    Row("bytes", "the body had too many bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), (facts.SEARCH,)),
     Row("silent_cut", "the prompt was cut by the upstream", _fitted, (AttemptKind.FITTED,), (facts.CUT_TO,)),
     Row(
         "media",
@@ -529,7 +529,7 @@ CURES: Final = (
         (facts.REFUSES_OUR_TOOL,),
     ),
     Row("edit", "an edit may have been refused", _unedited, (AttemptKind.ORIGINAL,)),
-    Row("no_words", "a long request got no reason", _shorter_guess, (AttemptKind.EMERGENCY,), ("search",)),
+    Row("no_words", "a long request got no reason", _shorter_guess, (AttemptKind.EMERGENCY,), (facts.SEARCH,)),
 )
 """The reasons that a refusal can have, in the order in which they are recognised."""
 

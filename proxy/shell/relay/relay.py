@@ -356,15 +356,15 @@ class Relay:
         record.counted = counted = response.counted
         if attempt is None or not attempt.is_first or attempt.outcome.fitting_tokens is not None:
             return
-        planned, went_well = attempt.planned, response.status < 400
-        prompt_tokens = None if counted is None else counted.prompt
-        if isinstance(response, WholeResponse):
-            self._judge.learn_from_usage(planned, prompt_tokens, record, went_well=went_well)
-        else:
-            is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
-            is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
-            not_compared = None if is_compared else counted
-            self._judge.learn_from_usage(planned, prompt_tokens, record, not_compared, went_well=went_well)
+        is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
+        is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
+        self._judge.learn_from_usage(
+            attempt.planned,
+            None if counted is None else counted.prompt,
+            record,
+            None if is_compared or isinstance(response, WholeResponse) else counted,
+            went_well=response.status < 400,
+        )
 
     async def pass_through(
         self,
