@@ -112,8 +112,8 @@ async def test_the_name_of_a_model_is_bounded(recorder):
     assert {len(line["model"]) for line in log if "model" in line} == {256}
 
 
-async def test_a_system_text_of_less_than_half_of_the_room_is_not_reported(recorder):
-    planned = await planned_for(body("short", system="word " * 10_000), window_tokens=64_000)
+async def test_a_system_text_of_less_than_half_of_the_room_is_not_reported_however_long_the_rest_is(recorder):
+    planned = await planned_for(body(LONG, system="word " * 10_000), window_tokens=64_000)
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, planned)]
 
 
