@@ -400,3 +400,18 @@ def test_a_tier_without_long_context_means_two_hundred_thousand_tokens(build: An
     assert sends[-1] == 1
     assert {one.headers[b"anthropic-beta"] for one in upstream.sent} == {b"context-1m-2025-08-07"}
     assert upstream.sent[1].tokens < 200_000
+
+
+def test_a_reply_limit_that_shrinks_with_the_prompt_costs_a_second_send_in_few_turns(build: Any) -> None:
+    def rule(sent: Any) -> Any:
+        left, asked = 24_000 - sent.tokens, int(sent.measured("reply"))
+        return (
+            sent.face.error(f"max_tokens must be at least 1 and at most {left}, got {asked}") if asked > left else None
+        )
+
+    upstream = ScriptedModel([valid, rule], words("Done."), [FACES["chat"]])
+    row = Row("total", 24_000, "", results(*[PAGE * 4] * 12), members={"max_tokens": 32_000})
+    found = played(build(behind=upstream, defaults={}), upstream, row, "chat")
+    assert set(found.statuses) == {200}, found
+    assert max(found.sends) == 2
+    assert found.sends.count(2) <= 3, found.sends

@@ -15,7 +15,7 @@ from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
 from proxy.core.conversation import Size, unpaired
 from proxy.core.media import modalities_in
-from proxy.core.models import Certainty, Modality, ModelProfile, Search
+from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search
 from proxy.core.overflow import (
     FAULTS,
     FIRST,
@@ -267,7 +267,10 @@ class Judge:
             case Learned.OUR_TOOL:
                 learning.note_tool_refused(model, tenant)
             case Learned.LIMIT if refusal.named is not None:
-                learning.note_limit(model, refusal.named, refusal.named_limit, tenant)
+                known, most = refused.inputs.profile.at_most.get(refusal.named), refusal.named_limit
+                if refusal.named is LimitName.REPLY and known is not None and most < known:
+                    most = max(most // 2, 1)  # it falls as the prompt grows: it is what the window leaves
+                learning.note_limit(model, refusal.named, most, tenant)
             case Learned.BYTES:
                 learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, tenant)
             case Learned.SIZE:
