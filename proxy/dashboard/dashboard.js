@@ -6,6 +6,7 @@
 /** Why there was another send: the causes of the table of cures. */
 const CAUSES = {
   silence: "no reply came",
+  limit: "a limit was named",
   reply: "the reply limit was too high",
   prompt: "the prompt was too long",
   bytes: "the body had too many bytes",

@@ -183,8 +183,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
-        ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned", "cut_refusal_learned"),
-        "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
+        ("limit_learned", "ratio_learned", "tool_refusal_learned", "cut_refusal_learned"),
+        "the upstream taught something: its limits, how it counts texts, that it does not accept "
         "`read_artifact`; `context-proxy models --forget --all` erases it",
     ),
     (

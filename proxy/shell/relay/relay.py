@@ -117,9 +117,10 @@ class Relay:
 
     async def serve(self, came: Arrived, record: RequestRecord) -> Served:
         """The upstream's response, read as far as was needed to judge it. Raises ProxyError."""
-        named = dict(reversed(came.headers))  # the first of each name
+        headers = came.headers
+        named = dict(reversed(headers))  # the first of each name
         mode = self._mode(named.get(MODE_HEADER, b""))
-        tenant = self._tenants.tenant_of(came.headers)
+        tenant = self._tenants.tenant_of(headers)
         record.client = client_name(named.get(CLIENT_HEADER) or named.get(b"user-agent", b""))
         if not KEY_HEADERS.isdisjoint(named):
             record.key = tenant.hex()[:KEY_HASH_CHARACTERS]
@@ -127,13 +128,13 @@ class Relay:
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned = None
         if mode != "off":
-            encoding = encoding_of(came.headers) if b"content-encoding" in named else b""
+            encoding = encoding_of(headers) if b"content-encoding" in named else b""
             planned = await self._planned(came, encoding, record, tenant, is_observed=mode != "on")
         if came.early is not None and planned is not None:
             came.early.client_streams = planned.request.stream
-        sent_headers = came.headers
+        sent_headers = headers
         if not _OWN_HEADERS.isdisjoint(named):
-            sent_headers = [pair for pair in came.headers if pair[0] not in _OWN_HEADERS]
+            sent_headers = [pair for pair in headers if pair[0] not in _OWN_HEADERS]
         sent_headers = self._with_key(sent_headers, came.wire)
         if planned is None or mode == "observe":
             return await self._as_it_came(came, sent_headers, planned, record)
@@ -315,9 +316,8 @@ class Relay:
             if (heals or not is_plain) and not await kept.back():
                 return Outcome(response.status, ACCEPTED)
         outcome = self._judge.outcome(response, planned, record, is_first=cure is FIRST)
-        if not outcome.is_final and not await kept.back():
-            return Outcome(response.status, ACCEPTED)
-        return outcome
+        is_lost = not outcome.is_final and not await kept.back()
+        return Outcome(response.status, ACCEPTED) if is_lost else outcome
 
     def _raise_for(self, last: Attempt, history: Sequence[Attempt], pending: PendingRequest) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow,
