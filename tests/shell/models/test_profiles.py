@@ -15,9 +15,9 @@ from support.respx_upstream import RespxUpstream
 from support.waiting import until
 
 from proxy.config import Settings
-from proxy.core.models import Certainty, Modality, ModelProfile, stating
+from proxy.core.models import Certainty, Modality, ModelProfile, smallest, stating
 from proxy.shell.models import Catalogue, Learning, ModelResolver
-from proxy.shell.models.profiles import MAX_PROFILES, _smallest
+from proxy.shell.models.profiles import MAX_PROFILES
 from proxy.wire import ModelLimits
 
 BASE = "https://llm.example.org/v1"
@@ -372,4 +372,4 @@ def test_every_other_limit_reaches_the_profile_and_the_smallest_counts(tmp_path:
     found.learning.note_limit("gpt-5", "pages", 100, "k1")
     assert found.profile("gpt-5", "k1").at_most == {"images": 50, "pages": 100}
     assert found.profile("gpt-5", "k2").at_most == {}
-    assert _smallest([{"images": 20}, found.profile("gpt-5", "k1").at_most]) == {"images": 20, "pages": 100}
+    assert smallest([{"images": 20}, found.profile("gpt-5", "k1").at_most]) == {"images": 20, "pages": 100}
