@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.journey import World, world
 from support.spellings import SPELLINGS, Items, Spelling
-from support.upstream import Answer, Rule, ScriptedModel, Sent, listening, words
+from support.upstream import Answer, Over, Rule, ScriptedModel, Sent, listening, words
 
 Json = dict[str, Any]
 PLANTED = "call_of_the_first_step"
@@ -368,3 +368,30 @@ def test_what_another_key_has_sealed_costs_one_refusal(build: Any, name: str, re
     assert [turns.turn() for _ in range(4)] == [(200, 2), (200, 1), (200, 1), (200, 1)]
     bodies = [one.messages for one in upstream.sent][1:]
     assert all(later[: len(one) - 1] == one[:-1] for one, later in itertools.pairwise(bodies))
+
+
+@pytest.mark.parametrize("api", ["chat", "ollama"])
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (400, "registry.ollama.ai/library/gemma:latest does not support tools"),
+        (404, "No endpoints found that support tool use."),
+        (500, "tools param requires --jinja flag"),
+    ],
+)
+def test_the_same_cut_goes_up_without_our_tool(build: Any, api: str, status: int, refusal: str) -> None:
+    def rule(sent: Sent) -> Answer | None:
+        return sent.face.error(refusal, status) if "read_artifact" in json.dumps(sent.json.get("tools") or "") else None
+
+    upstream = ScriptedModel([rule, Over("prompt", 9_000)], words("Fine."))
+    proxy = build(9_000, behind=upstream, artifacts={"retrieval_tool": "always"})
+    spelling = SPELLINGS[api]
+    items, statuses = spelling.user(TASK), []
+    for number in range(6):
+        items += [*exchange(spelling, f"call_{number}", "the step ran well\n" * 1_500), *spelling.called([], "Done.")]
+        items += spelling.user(f"Next {number}.")
+        body = json.dumps({"model": "m", **spelling.request("Be brief.", items, [], 100)}).encode()
+        statuses.append(proxy.ask(body, path=spelling.path.removeprefix("/v1")).status_code)
+    assert statuses == [200] * 6
+    assert len(upstream.sent) == 7

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from proxy.core.models import LimitName, Modality, Search, facts, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import FAULTS, REPAIRED, Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.words import NO_TOOLS
 
 MAX_SENDS: Final = 3
 """Limit for one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a
@@ -450,10 +451,12 @@ def _whole_results(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
 
 def _without_tool(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
     verdict, terms = outcome.verdict, situation.terms
-    is_edited = outcome.status in _REFUSING_STATUSES and situation.edited and situation.has_our_tool
-    if not is_edited or verdict.kind not in _ABOUT_A_TOOL:
+    if not situation.has_our_tool:
         return ()
-    if not situation.original_could_fit and verdict.is_suspect:
+    is_of_tools = NO_TOOLS.search(verdict.upstream_message.lower()) is not None
+    if not is_of_tools and (outcome.status not in _REFUSING_STATUSES or verdict.kind not in _ABOUT_A_TOOL):
+        return ()
+    if not is_of_tools and not situation.original_could_fit and verdict.is_suspect:
         return ()
     terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
     return [Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)]

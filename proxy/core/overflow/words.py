@@ -127,6 +127,15 @@ RESOURCE: Final = _any(
     "显存", "内存",
 )  # fmt: skip
 """Time, memory and attempts also run out: Go says "context deadline exceeded"."""
+NO_TOOLS: Final = re.compile(
+    r"enable-auto-tool-choice|--jinja|no endpoints found that support tool"
+    r"|(?:not|n't) support (?:tool|function)"
+    r"|(?:tool|function)s?(?:[ -](?:us(?:e|age)|call(?:s|ing)?))?\W{1,2}(?:is|are)"
+    r" (?:not|un)[ -]?(?:supported|enabled|available)"
+)
+"""Whatever the status: vLLM without a parser (`"auto" tool choice requires --enable-auto-tool-choice and
+--tool-call-parser to be set`), llama.cpp with a 500 (`tools param requires --jinja flag`), Ollama (`… does not support
+tools`), OpenRouter with a 404 (`No endpoints found that support tool use`)."""
 POINTS_BACK: Final = _any("(?:exceeds?|exceeded|exceeding|over|above|than) (?:it|this|that|these|those)")
 """Exceeds a limit that the sentence before has named."""
 MINIMUM: Final = _any("at least", "minimum", "min", "too (?:small|short|low)", "至少", "最小", "最少", "过短", "太短")

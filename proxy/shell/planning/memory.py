@@ -307,7 +307,9 @@ class RefusedHistories:
         messages = request.conversation.messages
         for index in range(len(messages) - 1, known - 1, -1):
             message = messages[index]
-            if (message.role == "assistant" or message.must_stay) and _key(tenant, request.model, message) in self._newest:
+            if (message.role == "assistant" or message.must_stay) and _key(
+                tenant, request.model, message
+            ) in self._newest:
                 return request.unsealed(index + 1)
         return request
 
