@@ -16,7 +16,7 @@ from support.chat_as_messages import request_as_messages
 from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
 from support.journey import World, call, result
-from support.media_samples import PDF, WAV, audio_part, file_part, image_part, png
+from support.media_samples import PDF, WAV, audio_part, base64_of, file_part, image_part, png
 from support.upstream import FACES, Over, Rule, ScriptedModel, valid, words
 
 Json = dict[str, Any]
@@ -415,3 +415,18 @@ def test_a_reply_limit_that_shrinks_with_the_prompt_costs_a_second_send_in_few_t
     assert set(found.statuses) == {200}, found
     assert max(found.sends) == 2
     assert found.sends.count(2) <= 3, found.sends
+
+
+def test_bytes_of_an_image_that_are_counted_as_base64_are_read_as_such(build: Any) -> None:
+    large = png() + b"\1" * 36_000
+    encoded = len(base64_of(large))
+    words_of = f"messages.3.content.0.image.source.base64: image exceeds 5 MB maximum: {encoded} bytes > 40000 bytes"
+
+    def rule(sent: Any) -> Any:
+        return sent.face.error(words_of) if base64_of(large) in sent.text else None
+
+    upstream = ScriptedModel([valid, rule], words("Done."), [FACES["messages"]])
+    row = Row("image bytes", 40_000, "", pictures(5, large={1: large}))
+    found = played(build(behind=upstream, defaults={}), upstream, row, "messages")
+    assert set(found.statuses) == {200}, found
+    assert (found.sends.count(2), upstream.last.measured("images")) == (1, 4)

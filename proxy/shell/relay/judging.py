@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
-from proxy.core.conversation import Size, unpaired
-from proxy.core.media import modalities_in
+from proxy.core.conversation import Message, Size, unpaired
+from proxy.core.media import bytes_of, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search
 from proxy.core.overflow import (
     FAULTS,
@@ -89,6 +89,8 @@ class Judge:
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
         verdict = self._verdict(answer, planned, plan.after)
+        if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
+            verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
         record.refusal = verdict.kind.value
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
@@ -364,6 +366,12 @@ class Judge:
         found = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         tokens = sum(tokens_of_image(counter, *image) * count for image, count in found.items())
         return tokens if tokens <= planned.plan.after.tokens * _FEW_IMAGES else None
+
+
+def _encoded_sizes(messages: Sequence[Message]) -> set[int]:
+    """Bytes of each image as base64, which is what Anthropic counts."""
+    images = (image for message in messages for image in message.media() if image is not None)
+    return {bytes_of(image)[1] for image in images}
 
 
 def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
