@@ -371,7 +371,8 @@ class Settings(BaseSettings):
     """`on`; `observe`: plan and log only; `off`: neither. The header `x-context-proxy-mode` beats it."""
     history: History = "heal"
     """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
-    or whose encrypted or signed reasoning it cannot verify, send it once more, repaired. Never before a refusal."""
+    whose encrypted or signed reasoning it cannot verify, or that has another fault which the refusal names (ids of
+    calls, arguments, empty messages, cache marks and more), send it once more, repaired. Never before a refusal."""
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
