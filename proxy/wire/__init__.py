@@ -1,5 +1,6 @@
 """Translates between bytes and the core's types. Pure, like the core."""
 
+from proxy.wire import compress_api, model_list, own_servers
 from proxy.wire.error_bodies import judge_answer, report_of
 from proxy.wire.model_list import (
     LARGEST_TOKENS,
@@ -54,6 +55,7 @@ __all__ = [
     "Tail",
     "Wire",
     "as_tokens",
+    "compress_api",
     "error_body",
     "error_in_body",
     "judge_answer",
@@ -61,6 +63,8 @@ __all__ = [
     "match_path",
     "mended",
     "modalities_from",
+    "model_list",
+    "own_servers",
     "repaired",
     "report_of",
     "strange_prefix",

@@ -9,32 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, VerdictKind
-from proxy.wire import error_bodies, judge_answer, report_of
-from proxy.wire.error_bodies import (
-    MAX_BODY_BYTES,
-    MAX_FOUND,
-    Found,
-    RequestText,
-    collect,
-    collect_text,
-    holds_nothing,
-    joined,
-    opened,
-    snake,
-)
+from proxy.wire import judge_answer, report_of
 
 MESSAGE = "the prompt has 33001 tokens, which does not fit"
 
 
-def texts(text: str) -> dict[str, str]:
-    found = Found(400)
-    collect_text(found, "", "", text)
-    return {one.path: one.text for one in found.texts}
+def texts(body: str | bytes, status: int = 400) -> dict[str, str]:
+    """What is found in a body, by its path."""
+    report = report_of(status, [], body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass"))
+    return {one.path: one.text for one in report.texts}
 
 
 def test_a_key_that_is_content_never_reaches_a_path():
     assert list(texts(json.dumps({"my secret sentence": {"message": MESSAGE}}))) == ["*.message"]
-    assert joined("", 7) == "*"
 
 
 def test_a_cut_or_mended_json_is_read_member_by_member():
@@ -53,10 +40,6 @@ def test_html_loses_its_tags():
     assert texts("<html><h1>413 Request Entity Too Large</h1></html>") == {"": "413 Request Entity Too Large"}
 
 
-def test_names_are_compared_in_snake_case():
-    assert [snake(name) for name in ("errorCode", "error-msg", "Message")] == ["error_code", "error_msg", "message"]
-
-
 def test_a_list_of_errors_amid_a_text_is_taken_apart_and_another_list_is_not():
     error = json.dumps([{"error": {"message": MESSAGE}}])
     assert list(texts(f"upstream said: {error}").values()) == ["upstream said", MESSAGE]
@@ -69,19 +52,13 @@ def test_a_text_that_says_nothing_is_none(text: str):
 
 
 def test_nesting_wrapping_and_breadth_are_bounded():
-    found = Found(400)
-    collect(found, "", "", {str(index): [f"text number {index} {item}" for item in range(9)] for index in range(64)})
-    assert len(found.texts) == MAX_FOUND
+    many = {str(index): [f"text number {index} {item}" for item in range(9)] for index in range(64)}
+    assert len(report_of(400, [], json.dumps(many).encode()).texts) == 128
     assert texts('{"a":' * 60 + '"x y"' + "}" * 60) == {}
     wrapped = MESSAGE
     for _ in range(9):
         wrapped = json.dumps({"error": wrapped})
     assert all(path.count(">") <= 6 for path in texts(wrapped))
-
-
-def opened_texts(body: str | bytes, *, is_success: bool = False) -> dict[str, str]:
-    found = opened(200 if is_success else 400, body.encode() if isinstance(body, str) else body)
-    return {text.path: text.text for text in found.texts}
 
 
 @pytest.mark.parametrize(
@@ -116,13 +93,13 @@ def opened_texts(body: str | bytes, *, is_success: bool = False) -> dict[str, st
 )
 def test_every_delivery_leads_to_the_message(body, path: str):
     raw = body if isinstance(body, str) else json.dumps(body)
-    assert opened_texts(raw)[path] == MESSAGE
+    assert texts(raw)[path] == MESSAGE
 
 
 def test_what_repeats_the_request_or_the_model_is_never_read():
     echoes = {"input": MESSAGE, "messages": [{"content": MESSAGE}], "failed_generation": MESSAGE, "message": "no"}
-    assert list(opened_texts(json.dumps({"error": echoes}) + " ").values()) == []
-    assert opened(400, json.dumps({"error": echoes}).encode()).codes[0].text == "no"
+    report = report_of(400, [], json.dumps({"error": echoes}).encode() + b" ")
+    assert (report.texts, report.codes[0].text) == ([], "no")
 
 
 UNKNOWN_PARAMETER = {"message": "Unknown parameter: foo.", "code": "unknown_parameter"}
@@ -192,15 +169,15 @@ def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     body = {
         "error": {"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "ratio": float("nan"), "ok": True}
     }
-    found = opened(400, json.dumps(body).encode())
-    assert [code.text for code in found.codes] == ["400", "exceed_context_size_error"]
-    assert found.numbers == {"n_ctx": (8192, "error.n_ctx")}
+    report = report_of(400, [], json.dumps(body).encode())
+    assert [code.text for code in report.codes] == ["400", "exceed_context_size_error"]
+    assert (report.stated, report.limit_path) == (Figures(limit=8192, limit_scope=Scope.WINDOW), "error.n_ctx")
 
 
 def test_lines_without_a_field_name_continue_the_data():
     body = ': hello\nretry: 3\nevent: error\ndata: {\n  "message":\n  "' + MESSAGE + '"}\n\ndata: [DONE]\n\n'
-    assert list(opened_texts(body).values()) == [MESSAGE]
-    assert list(opened_texts(body, is_success=True).values()) == [MESSAGE]
+    assert list(texts(body).values()) == [MESSAGE]
+    assert list(texts(body, 200).values()) == [MESSAGE]
 
 
 @pytest.mark.parametrize(
@@ -214,8 +191,8 @@ def test_lines_without_a_field_name_continue_the_data():
     ],
 )
 def test_what_a_success_says_is_never_read(body):
-    assert opened_texts(json.dumps(body), is_success=True) == {}
-    assert opened_texts(f"data: {json.dumps(body)}\n\n", is_success=True) == {}
+    assert texts(json.dumps(body), 200) == {}
+    assert texts(f"data: {json.dumps(body)}\n\n", 200) == {}
 
 
 @pytest.mark.parametrize(
@@ -231,27 +208,20 @@ def test_what_a_success_says_is_never_read(body):
     ],
 )
 def test_an_error_inside_a_success_is_read(body):
-    assert list(opened_texts(json.dumps(body), is_success=True).values()) == [MESSAGE]
-    assert list(opened_texts(f"data: {json.dumps(body)}\n\n", is_success=True).values()) == [MESSAGE]
-
-
-def test_finish_reasons_and_usage_of_a_success_are_kept():
-    usage = {"prompt_tokens": 10, "completion_tokens": 0}
-    found = opened(200, json.dumps({"choices": [{"finish_reason": "length"}, 3], "usage": usage}).encode())
-    assert [(ending.path, ending.text) for ending in found.endings] == [("finish_reason", "length")]
-    assert (found.counted_prompt, found.counted_reply) == (10, 0)
+    assert list(texts(json.dumps(body), 200).values()) == [MESSAGE]
+    assert list(texts(f"data: {json.dumps(body)}\n\n", 200).values()) == [MESSAGE]
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b": ping\n\n", b"data: [DONE]\n\n"])
 def test_a_success_without_an_object_is_silent(body: bytes):
-    assert opened(200, body).is_silent
+    assert report_of(200, [], body).is_silent
 
 
 @pytest.mark.parametrize("name", ["response", "message"])
 def test_a_success_in_a_success_is_read_only_so_deep(name):
     """Not every Python refuses JSON that is nested deeper than its functions can follow."""
     error = {"error": {"message": "prompt is too long"}}
-    found = [opened(200, json.dumps(within(name, error, depth)).encode()) for depth in (8, 9, 500)]
+    found = [report_of(200, [], json.dumps(within(name, error, depth)).encode()) for depth in (8, 9, 500)]
     assert [bool(one.texts) for one in found] == [True, False, False]
 
 
@@ -262,27 +232,20 @@ def within(name, value, depth):
 
 
 def test_what_is_longer_than_any_error_is_not_read_to_its_end():
-    assert opened(200, b"[" * MAX_BODY_BYTES + b"]").is_bare_text
-    assert opened_texts(b" " * MAX_BODY_BYTES + MESSAGE.encode()) == {}
-
-
-def test_an_event_without_any_part_of_an_answer_holds_nothing():
-    assert holds_nothing(b'{"choices":[],"prompt_filter_results":[{}]}')
-    assert holds_nothing(b"{}")
-    for data in (b"", b"[DONE]", b'{"choices":[],"usage":{"prompt_tokens":3}}', b'{"error":"no"}', b'{"type":"ping"}'):
-        assert not holds_nothing(data)
+    assert report_of(200, [], b"[" * 65_536 + b"]").is_bare_text
+    assert texts(b" " * 65_536 + MESSAGE.encode()) == {}
 
 
 def test_of_a_failed_response_the_request_that_it_repeats_is_no_evidence():
     error = {"code": "server_error", "message": "no"}
     response = {"instructions": "If the prompt is too long, say so.", "error": error}
     event = json.dumps({"type": "response.failed", "response": response})
-    found = opened(200, f"event: response.failed\ndata: {event}\n\n".encode())
+    found = report_of(200, [], f"event: response.failed\ndata: {event}\n\n".encode())
     assert [one.text for one in found.texts + found.codes] == ["server_error", "no"]
 
 
 def test_a_stream_that_only_begins_is_silent():
-    assert opened(200, b'event: response.created\ndata: {"type":"response.created"}\n\n').is_silent
+    assert report_of(200, [], b'event: response.created\ndata: {"type":"response.created"}\n\n').is_silent
 
 
 def reported(**members: object) -> ErrorReport:
@@ -482,7 +445,6 @@ def test_a_refusal_that_was_copied_into_the_request_is_always_found(limit, more,
     text = SENTENCE.format(limit=limit, count=limit + more)
     for ascii_only in (True, False):
         request = json.dumps({"content": before + text + after}, ensure_ascii=ascii_only)
-        assert RequestText(request.encode("utf-8", "surrogatepass")).holds(text)
         assert refused(text, request.encode("utf-8", "surrogatepass")).may_be_echo
 
 
@@ -579,5 +541,5 @@ def test_lists_in_lists_within_a_text_are_not_followed_for_ever():
 
 
 def test_usage_that_counts_no_prompt_says_nothing_of_it():
-    report = error_bodies.report_of(200, [], b'{"type":"message_delta","usage":{"output_tokens":5}}')
+    report = report_of(200, [], b'{"type":"message_delta","usage":{"output_tokens":5}}')
     assert (report.counted_prompt, report.counted_reply) == (None, 5)

@@ -34,11 +34,26 @@ from support.media_samples import (
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import Replacement, Shape
 from proxy.core.text import jsontext
-from proxy.wire.media import MIN_CHARACTERS, addresses_in, attachment_of, may_hold_media, with_replaced
+from proxy.wire.chat_completions import ChatMessage
 
 STANDS = "<content>"
 ENCODED = base64_of(PNG)
-WRAPPED = "\n".join(ENCODED[at : at + 76] for at in range(0, len(ENCODED), 76))
+MIN_CHARACTERS = 64
+"""Shortest base64 in a text that is not declared as a file."""
+with_replaced = ChatMessage(b"{}").with_replaced
+
+
+def attachment_of(part):
+    return ChatMessage.read_part(json.dumps(part).encode(), part).attachment
+
+
+def may_hold_media(message):
+    return ChatMessage.read(message).may_hold_media
+
+
+def addresses_in(content, *, is_result):
+    role = "tool" if is_result else "user"
+    return ChatMessage.read(json.dumps({"role": role, "content": content}).encode()).addresses()
 
 
 def replaced(text, words=STANDS, *, is_shown=False):
@@ -700,7 +715,6 @@ def test_an_image_names_its_address_in_every_spelling(part):
         ({"file_id": "file-1", "file_data": "data:,x"}, []),
         ({"file_url": HELD, "file_id": "file-1"}, [HELD]),
         ({"file_url": "https://h/a.pdf", "file_id": "file-1"}, []),
-        ({"file_id": "file-1"}, ["file-1"]),
         ({"file_id": 7}, []),
         ({"filename": "a.pdf"}, []),
     ],

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxy.core.models import Modality
-from proxy.core.text.jsontext import NotJson
-from proxy.wire import ModelLimits, as_tokens
-from proxy.wire.model_list import MAX_MODELS, limits_of, parse
+from proxy.core.text import jsontext
+from proxy.wire import ModelLimits, as_tokens, model_list
 
 TEXT, VISION, AUDIO, VIDEO, FILE = Modality.TEXT, Modality.VISION, Modality.AUDIO, Modality.VIDEO, Modality.FILE
 
@@ -180,7 +179,7 @@ SHAPES: list[tuple[str, dict[str, Any], ModelLimits]] = [
 @pytest.mark.parametrize(("entry", "limits"), [shape[1:] for shape in SHAPES], ids=[shape[0] for shape in SHAPES])
 def test_each_server_is_understood(entry: dict[str, Any], limits: ModelLimits) -> None:
     body = json.dumps({"object": "list", "data": [entry]}).encode()
-    found = parse(body).limits(entry["id"])
+    found = model_list.parse(body).limits(entry["id"])
     assert replace(found, unstated=None) == limits
     assert not (found.unstated or frozenset()) & (found.modalities or frozenset())
 
@@ -197,48 +196,50 @@ def test_each_server_is_understood(entry: dict[str, Any], limits: ModelLimits) -
     ],
 )
 def test_a_flag_says_nothing_about_other_kinds_and_a_list_nothing_about_files(entry, unstated) -> None:
-    assert limits_of(entry).unstated == unstated
+    assert model_list.limits_of(entry).unstated == unstated
 
 
 def test_a_bare_list_is_a_list() -> None:
-    assert parse(b'[{"id": "m", "context_length": 2048}]').limits("m") == ModelLimits(2048)
+    assert model_list.parse(b'[{"id": "m", "context_length": 2048}]').limits("m") == ModelLimits(2048)
 
 
 def test_what_is_no_list_is_refused() -> None:
     for body in (b"", b"<html>", b'{"error": {"message": "no"}}', b'"models"', b'{"data": {}}', b"[" * 100_000):
-        with pytest.raises(NotJson):
-            parse(body)
+        with pytest.raises(jsontext.NotJson):
+            model_list.parse(body)
 
 
 def test_a_name_is_found_in_any_case_and_under_its_aliases() -> None:
-    listed = parse(b'{"data": [{"id": "Mistral-Small-2506", "max_context_length": 131072, "aliases": ["small", 7]}]}')
+    listed = model_list.parse(
+        b'{"data": [{"id": "Mistral-Small-2506", "max_context_length": 131072, "aliases": ["small", 7]}]}'
+    )
     assert listed.limits("mistral-small-2506") == listed.limits("SMALL") == ModelLimits(131072)
     assert listed.limits("mistral-large") == ModelLimits()
 
 
 def test_llama_cpp_serves_its_model_under_every_name() -> None:
-    listed = parse(b'{"data": [{"id": "a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}]}')
+    listed = model_list.parse(b'{"data": [{"id": "a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}]}')
     assert listed.limits("gpt-4o") == ModelLimits(4096)
 
 
 def test_another_server_with_one_model_does_not() -> None:
-    listed = parse(b'{"data": [{"id": "a", "owned_by": "vllm", "max_model_len": 4096}]}')
+    listed = model_list.parse(b'{"data": [{"id": "a", "owned_by": "vllm", "max_model_len": 4096}]}')
     assert listed.limits("gpt-4o") == ModelLimits()
 
 
 def test_entries_without_a_usable_name_are_left_out() -> None:
     entries = [{"id": 7}, {"id": ""}, {"id": "x" * 257}, {}, 3, None, {"id": "m", "context_length": 4096}]
-    assert list(parse(json.dumps(entries).encode()).models) == ["m"]
+    assert list(model_list.parse(json.dumps(entries).encode()).models) == ["m"]
 
 
 def test_a_list_without_end_is_cut() -> None:
-    entries = [{"id": f"m{number}"} for number in range(MAX_MODELS + 5)]
-    assert len(parse(json.dumps(entries).encode()).models) == MAX_MODELS
+    entries = [{"id": f"m{number}"} for number in range(model_list.MAX_MODELS + 5)]
+    assert len(model_list.parse(json.dumps(entries).encode()).models) == model_list.MAX_MODELS
 
 
 def test_a_list_shows_whether_it_states_windows() -> None:
-    assert parse(b'[{"id": "a"}, {"id": "b", "context_length": 4096}]').states_a_window
-    assert not parse(b'[{"id": "a"}]').states_a_window
+    assert model_list.parse(b'[{"id": "a"}, {"id": "b", "context_length": 4096}]').states_a_window
+    assert not model_list.parse(b'[{"id": "a"}]').states_a_window
 
 
 WORDS = st.sampled_from(["", "131072", "vlm", "llamacpp", "image", "m"])
@@ -255,10 +256,10 @@ JSON = st.recursive(
 
 @given(st.dictionaries(FIELDS, JSON, max_size=8))
 def test_no_entry_raises_and_every_number_is_plausible(entry: dict[str, Any]) -> None:
-    limits = limits_of(entry)
+    limits = model_list.limits_of(entry)
     for number in (limits.window_tokens, limits.input_tokens, limits.output_tokens):
         assert number is None or 0 < number <= 100_000_000
-    listed = parse(json.dumps([entry]).encode())
+    listed = model_list.parse(json.dumps([entry]).encode())
     assert set(listed.models.values()) <= {limits}
 
 

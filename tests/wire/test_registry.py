@@ -10,8 +10,11 @@ from support.line_api import LINES
 
 from proxy.config import RoutedUpstream
 from proxy.core.text import jsontext
-from proxy.wire import PathMatch, Wire, match_path, registry, wire_over
-from proxy.wire.registry import CHAT_COMPLETIONS, MESSAGES, RESPONSES
+from proxy.wire import WIRES, PathMatch, Wire, like, match_path, wire_over
+from proxy.wire.chat_completions import CHAT_COMPLETIONS
+from proxy.wire.messages import MESSAGES
+from proxy.wire.ollama import OLLAMA
+from proxy.wire.responses import RESPONSES
 
 VERTEX = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
 DEPLOYMENT = "/openai/deployments/NAME/chat/completions"
@@ -205,11 +208,11 @@ def test_what_passes_to_other_clouds_is_refused_in_the_words_of_claudes_api(path
 @pytest.mark.parametrize("path", [b"/api/chat", b"/v1/api/chat", b"//api/chat/"])
 @pytest.mark.parametrize("base_path", [b"/v1", b""])
 def test_ollamas_own_api_is_on_the_host_whatever_the_base_urls_say(base_path: bytes, path: bytes) -> None:
-    assert match_path("POST", path, base_path) == PathMatch(registry.OLLAMA, b"/api/chat")
+    assert match_path("POST", path, base_path) == PathMatch(OLLAMA, b"/api/chat")
 
 
 def test_what_passes_beside_ollamas_chats_is_refused_in_its_words() -> None:
-    assert wire_over(b"/api/tags") is registry.OLLAMA
+    assert wire_over(b"/api/tags") is OLLAMA
     assert wire_over(b"/api/v1/models") is CHAT_COMPLETIONS
 
 
@@ -228,7 +231,7 @@ def test_paths_below_v1_go_below_the_base_url(base_path: str, rest: str) -> None
     assert target("/v1" + rest, base_path) == base_path + rest
 
 
-@pytest.mark.parametrize("wire", registry.WIRES.values(), ids=lambda wire: wire.path)
+@pytest.mark.parametrize("wire", WIRES.values(), ids=lambda wire: wire.path)
 def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
     found = match_path("POST", wire.end, b"/v1")
     assert found is not None
@@ -243,11 +246,11 @@ def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
 
 @pytest.mark.parametrize("base_path", [b"/v1", b"", b"/gate/v1"])
 def test_a_wire_may_be_on_the_host_whatever_version_the_base_url_has(base_path, monkeypatch):
-    monkeypatch.setitem(registry.WIRES, LINES.end, LINES)
-    assert match_path("POST", b"/api/lines/", base_path) == registry.PathMatch(
+    monkeypatch.setitem(WIRES, LINES.end, LINES)
+    assert match_path("POST", b"/api/lines/", base_path) == PathMatch(
         LINES, base_path.removesuffix(b"/v1") + b"/api/lines"
     )
-    assert registry.like(b"/api/line") == "/api/lines"
+    assert like(b"/api/line") == "/api/lines"
 
 
 def test_settings_name_no_wire_that_is_not_in_the_registry():

@@ -13,12 +13,9 @@ from support.request_bodies import bodies, joined, next_bodies
 from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import Request
-from proxy.wire import RequestOptions as Options
-from proxy.wire import request as request_module
-from proxy.wire.chat_completions import CHAT_COMPLETIONS, SHAPE, ChatMessage
+from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
 from proxy.wire.messages import MESSAGES
 from proxy.wire.ollama import OLLAMA
-from proxy.wire.request import limiting, read_request
 from proxy.wire.responses import RESPONSES
 
 
@@ -251,44 +248,31 @@ def test_a_lower_reply_limit_leaves_less_thinking_in_a_chat():
     assert CHAT_COMPLETIONS.limiting(request, 800) == {"thinking": b'{"type":"disabled"}', "max_tokens": b"800"}
 
 
-NESTED = SHAPE._replace(reply_limits=(("options", "most"),), window=("options", "window"), streams=True)
-"""A body of an API that streams by default and groups its limits in one member."""
-
-
-def options_of(request):
-    return Options(request.model, request.stream, request.reply_tokens, request.window_tokens)
-
-
 @pytest.mark.parametrize(
     ("members", "options", "limited"),
     [
-        (
-            b'"options":{"most":9, "window":100,"x":1.0}',
-            Options("", True, 9, 100),
-            b'{"most":7,"window":100,"x":1.0}',
-        ),
-        (
-            b'"options":{"most":-1,"window":"100"},"stream":false',
-            Options("", False),
-            b'{"most":7,"window":"100"}',
-        ),
-        (b'"options":{"window":true},"model":"m"', Options("m", True), b'{"window":true,"most":7}'),
-        (b'"options":null,"most":5,"window":5', Options("", True), b'{"most":7}'),
-        (b'"options":[{"most":5}]', Options("", True), b'{"most":7}'),
-        (b'"stream":null', Options("", True), b'{"most":7}'),
+        (b'"options":{"num_predict":9, "x":1.0}', (True, 9, None), b'{"num_predict":7,"x":1.0}'),
+        (b'"options":{"num_predict":-1},"stream":false', (False, None, None), b'{"num_predict":7}'),
+        (b'"options":{"num_ctx":"100"}', (True, None, None), b'{"num_ctx":"100","num_predict":7}'),
+        (b'"options":{"num_ctx":100}', (True, None, 100), b'{"num_ctx":100,"num_predict":7}'),
+        (b'"options":{"num_ctx":true}', (True, None, None), b'{"num_ctx":true,"num_predict":7}'),
+        (b'"options":null,"num_predict":5,"num_ctx":5', (True, None, None), b'{"num_predict":7}'),
+        (b'"options":[{"num_predict":5}]', (True, None, None), b'{"num_predict":7}'),
+        (b'"stream":null', (True, None, None), b'{"num_predict":7}'),
     ],
 )
 def test_what_a_body_states_may_be_inside_a_member_which_keeps_the_rest_of_its_bytes(members, options, limited):
-    request = read_request(NESTED, b'{"messages":[],' + members + b"}")
-    assert options_of(request) == options
-    assert limiting(NESTED, request.members, 7) == {"options": limited}
+    request = OLLAMA.parse(b'{"messages":[],' + members + b"}")
+    assert (request.stream, request.reply_tokens, request.window_tokens) == options
+    assert OLLAMA.limiting(request, 7) == {"options": limited}
 
 
 def test_what_a_body_states_is_read_anew_in_the_next_turn():
-    first = b'{"options":{"window":5},"messages":[{"role":"user","content":"a"}'
-    known = read_request(NESTED, first + b"]}")
+    first = b'{"options":{"num_ctx":5},"messages":[{"role":"user","content":"a"}'
+    known = OLLAMA.parse(first + b"]}")
     body = first + b',{"role":"user","content":"b"}],"stream":false,"model":"m"}'
-    assert options_of(read_request(NESTED, body, known, known.shared_messages(body))) == Options("m", False, None, 5)
+    request = OLLAMA.parse(body, known, known.shared_messages(body))
+    assert (request.model, request.stream, request.window_tokens) == ("m", False, 5)
 
 
 def test_results_of_a_later_turn_that_name_no_call_answer_those_that_are_known():
@@ -422,7 +406,7 @@ def test_a_message_of_nothing_but_seals_is_left_out_and_its_place_is_not_lost():
 
 
 def test_more_messages_than_can_be_planned_are_refused_at_once_or_turn_by_turn(monkeypatch):
-    monkeypatch.setattr(request_module, "MAX_ITEMS", 3)
+    monkeypatch.setattr("proxy.wire.request.MAX_ITEMS", 3)
     most = b'{"messages":[{},{},{}]}'
     known = CHAT_COMPLETIONS.parse(most)
     for earlier, shared in ((None, 0), (known, 3)):
@@ -455,7 +439,7 @@ TINY = {
 @pytest.mark.parametrize("kind", TINY)
 def test_more_parts_than_can_be_planned_are_refused_on_every_api(monkeypatch, kind):
     wire, made = TINY[kind]
-    monkeypatch.setattr(request_module, "MAX_PARTS", 20)
+    monkeypatch.setattr("proxy.wire.request.MAX_PARTS", 20)
     name = wire.parse(b'{"messages":[],"input":[]}').shape.messages
 
     def body(*counts):
@@ -470,6 +454,6 @@ def test_more_parts_than_can_be_planned_are_refused_on_every_api(monkeypatch, ki
 
 
 def test_commas_in_texts_are_no_parts(monkeypatch):
-    monkeypatch.setattr(request_module, "MAX_PARTS", 2)
+    monkeypatch.setattr("proxy.wire.request.MAX_PARTS", 2)
     texts = [{"role": "user", "content": "one, two, three, four"}, {"role": "user", "content": [TEXT, TEXT]}]
     assert len(CHAT_COMPLETIONS.parse(json.dumps({"messages": texts}).encode()).conversation) == 2

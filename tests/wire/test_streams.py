@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire import SSE, EventSplitter, Tail, streams
+from proxy.wire import SSE, EventSplitter, Tail
 from proxy.wire.ollama import OLLAMA
-from proxy.wire.streams import data_of
 
 QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -82,7 +81,7 @@ def test_a_carriage_return_waits_for_the_line_feed_that_may_follow():
     ],
 )
 def test_what_an_event_says(event, says):
-    assert data_of(event) == says
+    assert SSE.data_of(event) == says
 
 
 class CountingPattern:
@@ -100,8 +99,8 @@ class CountingPattern:
 @pytest.mark.parametrize("piece_bytes", [1, 10])
 @pytest.mark.parametrize("event_bytes", [20, 1_000_000])
 def test_the_work_grows_with_the_stream_and_not_with_its_square(monkeypatch, piece_bytes, event_bytes):
-    counting = CountingPattern(streams._BLANK_LINE)
-    monkeypatch.setattr(streams, "_BLANK_LINE", counting)
+    counting = CountingPattern(re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}"))
+    monkeypatch.setattr("proxy.wire.streams._BLANK_LINE", counting)
     event = b"data: " + b"x" * (event_bytes - 8) + b"\n\n"
     stream = event * (1_000_000 // event_bytes)
     events, rest = split(stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes))
@@ -116,7 +115,7 @@ def test_lines_without_content_are_skipped_at_once_however_many_they_are(line, b
     events, rest = split([stream])
     assert (b"".join(events), rest) == (stream, b"")
     assert len(events) <= 4
-    assert [data_of(event) for event in events if data_of(event)] == [b"a"] * bool(begins) + [b"b"]
+    assert [SSE.data_of(event) for event in events if SSE.data_of(event)] == [b"a"] * bool(begins) + [b"b"]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 30), st.integers(1, 6))

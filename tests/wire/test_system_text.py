@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from support.strategies import pipeline
 
 from proxy.core.compaction import Budget, plan
-from proxy.core.compaction.window import MAX_SYSTEM_RUN
 from proxy.core.conversation import SYSTEM_ROLES, Size
 from proxy.core.truncation import LEAST_SYSTEM_BYTES
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
@@ -68,7 +67,7 @@ def test_system_text_at_the_beginning_is_apart_and_later_ones_go_with_what_they_
         run = run + 1 if messages[at].role in SYSTEM_ROLES else 0
         if not run:
             continue
-        if run <= MAX_SYSTEM_RUN:
+        if run <= 8:
             assert (at in left) is (at - run in left), "it goes with what it follows"
         if at in left and len(history[at]["content"]) < LEAST_SYSTEM_BYTES:
             assert messages[at].raw in sent, "a short one is not touched"

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import TEXTS, conversation, exchange, spelled, user, valid_histories
+from support.work import bytecodes_of
 
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.line_pool import MAX_LINES, Line, LinePool, Sight, Trace, _bounded, _forget, traces_of
+from proxy.core.compaction.line_pool import MAX_LINES, LinePool, traces_of
 from proxy.core.conversation import TrackedMessage
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
@@ -21,74 +22,6 @@ def calling(*arguments):
         for n, text in enumerate(arguments)
     ]
     return ChatMessage.read(spelled({"role": "assistant", "tool_calls": calls}))
-
-
-def traces(**arguments):
-    return list(traces_of(calling(json.dumps(arguments))))
-
-
-def test_an_edit_says_its_path_what_it_wrote_and_what_it_replaced():
-    found = traces(file_path="src/a.py", old_string="one\ntwo", new_string="one\nthree", replace_all=False)
-    assert found == [Trace("c0", "src/a.py", ("one\nthree",), ("one\ntwo",))]
-
-
-def test_an_edit_inside_a_member_is_found_too():
-    found = traces(path="src/a.py", edit={"old": "one\ntwo", "new": "one\nthree"})
-    assert found == [Trace("c0", "src/a.py", ("one\nthree",), ("one\ntwo",))]
-
-
-@pytest.mark.parametrize("name", ["content", "file_text", "contents"])
-def test_a_file_that_is_written_anew_is_whole(name):
-    assert traces(path="src/a.py", **{name: "one\ntwo"}) == [Trace("c0", "src/a.py", ("one\ntwo",), (), True)]
-
-
-def test_a_command_is_listed_in_place_of_a_path():
-    assert traces(command="ls   -l\tsrc", timeout=3)[0].source == "ls -l src"
-    assert len(traces(command="x" * 500)[0].source) == 110
-
-
-def test_a_long_path_keeps_its_end_which_names_the_file():
-    path = "/home/a/.worktrees/" + "deep/" * 40 + "a.py"
-    assert traces(file_path=path)[0].source == path
-    assert traces(input=f"*** Begin Patch\n*** Update File: {path}\n+new\n")[0].source == path
-    assert len(traces(path="x" * 900)[0].source) == 400
-
-
-def test_the_items_of_a_list_are_a_plan_unless_they_look_like_a_secret_or_belong_to_a_file():
-    steps = [{"content": "Read\nit", "status": "done"}, {"content": "Use sk-" + "a1B2" * 8}, {"content": "Test it"}]
-    assert traces(explanation="why", plan=steps)[0].plan == "Read it done; Test it"
-    assert traces(path="a.py", edits=[{"old": "one", "new": "two"}])[0].plan == ""
-    assert traces(names=["one", "two"])[0].plan == ""
-    assert len(traces(plan=[{"step": "word " * 5_000}])[0].plan) == 2_002
-
-
-def test_written_text_is_quoted_however_short_but_flags_and_patterns_are_not():
-    assert traces(file_path="a", new_string="x")[0].written == ("x",)
-    assert traces(pattern="x", path="a")[0].written == ()
-
-
-def test_content_without_a_path_is_no_file():
-    assert traces(content="a note\nof two lines")[0].is_whole is False
-
-
-def test_each_call_has_its_own_trace_and_what_is_no_json_is_its_own_source():
-    found = list(traces_of(calling('{"path": "a.py"}', "not json", "[1]")))
-    assert [(trace.call_id, trace.source) for trace in found] == [("c0", "a.py"), ("c1", "not json"), ("c2", "[1]")]
-
-
-def test_a_patch_has_a_trace_for_each_file():
-    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@ def f():\n context\n-old\n+new\n*** Add File: b.py\n+all\n"
-    expected = [Trace("c0", "src/a.py", ("context\nnew",), ("old",)), Trace("c0", "b.py", ("all",), ("",))]
-    assert traces(input=patch) == expected
-
-
-def test_a_unified_diff_has_one_too():
-    diff = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new\n"
-    assert traces(command=diff) == [Trace("c0", "x.py", ("new",), ("old",))]
-
-
-def test_a_message_without_calls_has_none():
-    assert list(traces_of(ChatMessage.read(spelled({"role": "assistant", "content": "words"})))) == []
 
 
 COUNTER = ByteClassCounter()
@@ -115,6 +48,43 @@ def quoted_lines(*gone, kept=(), known=(), room=1_000):
     for messages in gone:
         pool = pool.extended(entries(*messages))
     return pool.quoted(entries(*kept), known, room, COUNTER)
+
+
+PATCH = """*** Begin Patch
+*** Update File: src/a.py
+@@ def f():
+ old_context()
+-old_value = 1
++new_value = 2
+*** Add File: b.py
++all_of_it()
+"""
+DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old_value = 1\n+new_value = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "quoted"),
+    [
+        ({"input": PATCH}, [("src/a.py", ["old_context()", "new_value = 2"]), ("b.py", ["all_of_it()"])]),
+        ({"command": DIFF}, [("x.py", ["new_value = 2"])]),
+        ({"path": "a.py", "edit": {"old": "old_value = 1", "new": "new_value = 2"}}, [("a.py", ["new_value = 2"])]),
+        ({"path": "a.py", "contents": "all_of_it()", "force": True}, [("a.py", ["all_of_it()"])]),
+        ({"pattern": "all_of_it", "path": "a.py"}, []),
+    ],
+    ids=["patch", "diff", "member", "file", "pattern"],
+)
+def test_what_a_call_writes_is_quoted_under_the_file_that_it_names(arguments, quoted):
+    assert quoted_lines(exchange([""], tool="t", arguments=json.dumps(arguments))) == quoted
+
+
+def test_the_work_grows_with_the_texts_of_one_source_and_not_with_its_square():
+    def work(texts):
+        gone = entries(
+            *(message for n in range(texts) for message in reading(f"value_{n} = 1\nother_{n} = 2\nlast_{n} = 3"))
+        )
+        return bytecodes_of(lambda: LinePool().extended(gone)).total()
+
+    assert work(2_400) < 2.3 * work(1_200)
 
 
 def test_lines_are_listed_below_their_path_without_their_numbers():
@@ -150,33 +120,6 @@ def test_an_edit_still_in_the_conversation_makes_lines_stale_too():
     read = reading("def one_function():\n    stale_value = 1")
     assert quoted_lines(read, kept=editing("    stale_value = 1", "x")) == [("src/a.py", ["def one_function():"])]
     assert quoted_lines(read, kept=writing("x")) == []
-
-
-def test_a_call_that_replaces_nothing_compares_no_line():
-    class Uncompared(str):
-        __slots__ = ()
-
-        def strip(self, chars=None, /):
-            raise AssertionError
-
-    sources = {"src/a.py": [(Line(Uncompared("def one_function():"), Sight(0, 1.0)),)]}
-    assert _forget(sources, Trace("call", "src/a.py", written=("x",))) is None
-    with pytest.raises(AssertionError):
-        _forget(sources, Trace("call", "src/a.py", replaced=("y",)))
-
-
-def test_the_work_grows_with_the_texts_of_one_source_and_not_with_its_square():
-    looked_at: list[int] = []
-
-    class Lines(list):
-        def __iter__(self):
-            looked_at.append(len(self))
-            return super().__iter__()
-
-    texts = [Lines([Line(f"line {number} of {text}", Sight(0, 1.0)) for number in range(3)]) for text in range(9_000)]
-    found = _bounded({"": texts})
-    assert [line.text for line in found[""]] == [line.text for text in texts[-1_000:] for line in list(text)]
-    assert sum(looked_at[: -len(texts)]) <= 3 * MAX_LINES
 
 
 def test_a_file_that_was_written_anew_has_no_older_lines():

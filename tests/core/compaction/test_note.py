@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from support.strategies import conversation, exchange, notices, part, spelled, system, user
+from support.strategies import conversation, exchange, notices, part, user
 
-from proxy.core.compaction import Budget
 from proxy.core.compaction.note import NoteRoom, OmissionNote, extended, fitting
-from proxy.core.conversation import NOTHING, Reason, Size, TrackedMessage, size_of
+from proxy.core.conversation import Reason, TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.tokens import ByteClassCounter
-from proxy.wire.chat_completions import ChatMessage
 
 COUNTER = ByteClassCounter()
 KEY = "sk-" + "a1B2" * 8
@@ -157,11 +155,6 @@ def test_what_is_remembered_is_bounded_and_the_newest_stays():
     assert thread[-1].text.startswith("request 299 ")
 
 
-def test_without_room_nothing_is_quoted():
-    assert note_entries(extended((), step("a.py", words="I see."), ["Please."]), 0, 0) == []
-    assert note_entries(extended((), [*entries(user("x"))], ()), 100, 100) == []
-
-
 def asked_in(gone):
     return [entry.message.text() for entry in gone if entry.message.role == "user"]
 
@@ -177,21 +170,6 @@ def placed(kept, gone, *, room=ROOM, newest_index=10**6, language="en"):
 GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
 KEPT = entries(*[user("x")] * 3, user("and now"), *exchange(["the newest result"]))
 LEFT = [None, None, None, *KEPT[3:]]
-
-
-def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
-    first = OmissionNote().extended(GONE[:1], ())
-    second = first.extended(GONE[1:], ())
-    opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
-    assert bytes(opened[0]["earlier"]) == b"null"
-    assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
-    raws = [bytes(raw) for members in opened for raw in jsontext.items(members["messages"])]
-    assert raws == [entry.original.raw for entry in GONE]
-    lines = second.artifacts[1].content.split(b"\n")
-    assert [line.removesuffix(b",") for line in lines[1:-1]] == raws[1:], "each on a line of its own, for grep"
-    assert second.messages == len(GONE)
-    assert second.chars == sum(entry.original_size.chars for entry in GONE)
-    assert second.artifacts[0].suffix == "json"
 
 
 def test_the_note_lists_requests_then_steps_and_words_then_lines():
@@ -246,12 +224,6 @@ def test_a_user_carries_it_where_no_tool_does_and_the_assistant_at_last():
     assert placed(spoken, GONE[:1]).edit.message == 1
 
 
-def test_the_system_text_never_carries_it():
-    digest = placed([*entries(system(), user("gone"))[:1], None], GONE[:1])
-    assert (digest.edit, digest.size) == (None, NOTHING)
-    assert digest.messages == 1
-
-
 def test_a_message_before_the_gap_carries_it_when_none_behind_can():
     first = entries(user("first"), user("gone"))[0]
     assert placed([first, None], GONE[:1]).edit.message == 0
@@ -283,29 +255,6 @@ def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
         assert "earlier messages" in digest.note
 
 
-def test_without_room_the_note_is_the_count_and_the_way_back_alone():
-    full, brief = (placed(LEFT, GONE, room=room).note for room in (ROOM, NoteRoom()))
-    assert full.startswith(brief.removesuffix("]\n"))
-    assert brief.count("\n") == 1
-
-
-def test_the_size_of_the_note_is_measured_on_the_message_with_it():
-    digest = placed(LEFT, GONE)
-    noted = size_of(digest.onto(LEFT[5].message), COUNTER)
-    assert digest.size == noted - LEFT[5].size
-    assert digest.edit.after_chars - digest.edit.before_chars == digest.size.chars
-
-
-def test_the_note_goes_with_its_message_when_that_is_cut_later():
-    digest = placed(LEFT, GONE)
-    cut = TrackedMessage.of(
-        5, ChatMessage.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER
-    )
-    moved = digest.carried_by(cut, COUNTER)
-    assert moved.note == digest.note
-    assert moved.edit.becomes == f"Text: {digest.note}cut"
-
-
 def test_the_note_quotes_omitted_lines_within_its_room():
     note = placed(LEFT, GONE).note
     assert "Please look into src/main.py" in note
@@ -329,17 +278,6 @@ def test_a_line_whose_names_are_in_kept_messages_is_not_quoted():
     assert "parse_line" not in note
 
 
-def test_before_the_first_cut_there_is_no_note():
-    digest = OmissionNote().placed(KEPT, notices(), COUNTER, ROOM, 0)
-    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
-
-
-def test_a_note_that_is_not_written_costs_nothing_and_everything_stays_stored():
-    digest = placed(LEFT, GONE).without_note()
-    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
-    assert (len(digest.artifacts), digest.messages) == (1, 3)
-
-
 def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_json():
     response = '{"status": "success", "data": {"n": 1}, "text": "done", "stats": {"ms": 3}}'
     carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *exchange([response]))[3:]]
@@ -360,13 +298,3 @@ def test_a_result_in_the_common_shape_without_text_gets_one():
     carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
     noted = placed(carried, GONE).edit.becomes
     assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")
-
-
-@pytest.mark.parametrize(("kept", "lines"), [(2_000, 3_699), (4_000, 2_300), (9_900, 100), (10_100, 0)])
-def test_lines_have_their_share_or_what_a_cut_has_freed_but_never_more_than_is_left(kept, lines):
-    assert NoteRoom.beside(Size(), Size(kept), Budget(10_000)).lines == lines
-
-
-def test_steps_take_their_share_of_what_a_room_has_above_3_600_tokens():
-    rooms = [NoteRoom.beside(Size(), Size(room), Budget(room)) for room in (0, 3_600, 4_600, 13_600)]
-    assert [room.steps for room in rooms] == [0, 0, 42, 420]

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import replace as replace_in
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.media_samples import PNG, base64_of
 from support.strategies import (
     conversation,
@@ -22,22 +23,8 @@ from support.strategies import (
 )
 from support.strategies import pipeline as text_pipeline
 
-from proxy.core.compaction import Budget, compaction_steps, plan
-from proxy.core.compaction.budget import Mark
-from proxy.core.compaction.note import NOTE_SHARE
-from proxy.core.compaction.steps import (
-    CutArguments,
-    CutToFit,
-    DescribeImages,
-    DescribeOldMedia,
-    DropOldReasoning,
-    LeaveOutExchanges,
-    ShortenOldTexts,
-    excerpted,
-    shortened_arguments,
-)
-from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation import Argument, Reason, Size, TrackedMessage, size_of
+from proxy.core.compaction import Budget, compaction_steps, last_resorts, plan
+from proxy.core.conversation import Reason, Size, size_of
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import ToolImages
 from proxy.core.notices import MARK
@@ -46,6 +33,8 @@ from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
+NOTE_SHARE = 0.23
+"""The largest share of the room that the note may take."""
 UNCUT = ExcerptLimits(10**9, 10**9)
 
 
@@ -53,11 +42,6 @@ def reasons(messages, room):
     made = planned(messages, pipeline(Budget(room), limits=UNCUT))
     assert made.fits
     return [edit.reason for edit in made.edits if edit.reason is not Reason.OMISSION_NOTE]
-
-
-def test_what_an_agent_can_do_without_is_given_up_before_whole_exchanges():
-    steps = compaction_steps(notices(), Budget(8_000), lambda _: (), ByteClassCounter())
-    assert [type(step) for step in steps] == [DescribeOldMedia, DropOldReasoning, ShortenOldTexts, LeaveOutExchanges]
 
 
 def test_the_newest_result_gives_before_the_words_of_the_user():
@@ -218,37 +202,11 @@ def test_only_what_system_texts_and_tools_take_is_refused():
     assert not planned([system(LOG), user("u")], pipeline(Budget(4_000))).fits
 
 
-def test_what_fits_together_is_not_cut():
-    entries = [
-        TrackedMessage.of(index, message, "", ByteClassCounter())
-        for index, message in enumerate(planned_messages(["a " * 100, "b " * 100]))
-    ]
-    together = sum(entry.size.tokens for entry in entries)
-    assert list(excerpted(entries, together, notices(), Reason.OLD_RESULT)) == []
-
-
-def planned_messages(results):
-    return [message for message in conversation(exchange(results)) if message.role == "tool"]
-
-
-def test_an_excerpt_that_was_not_enough_is_not_made_again():
-    history = conversation([user(), *exchange(["some line\n" * 40] * 5)])
-    window = plan(history, Size(), pipeline(Budget(10**9)))[1].window
-    step = CutToFit(notices(), ContextWindow.newest_results, Reason.NEWEST_RESULT)
-    assert [change.edits[0].message for change in step(window, Budget(10).ceiling)] == [2, 3, 4, 5, 6]
-    by_characters = step(window, Mark(None, chars=100))  # the window is a guess
-    assert [change.edits[0].message for change in by_characters] == [2, 3, 4, 5, 6]
-
-
 PATCH = "+ a line of a patch\n" * 800
 LEAVES = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=40), st.just(PATCH))
 ARGUMENTS = st.dictionaries(
     st.text(max_size=8), st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=5), max_size=4
 )
-
-
-def shortened(text, max_bytes):
-    return shortened_arguments(3, Argument(("at",), "call_1", text), max_bytes, notices(), Reason.NEWEST_TEXT)
 
 
 def short_values(value):
@@ -259,46 +217,16 @@ def short_values(value):
     return "long" if isinstance(value, str) and len(value) > 100 else value
 
 
-@given(ARGUMENTS, st.integers(0, 30_000))
-def test_arguments_stay_json_with_all_names_and_all_short_values(arguments, max_bytes):
+@settings(deadline=None)
+@given(ARGUMENTS, st.integers(300, 5_000))
+def test_arguments_stay_json_with_all_names_and_all_short_values(arguments, room):
     text = json.dumps(arguments)
-    edit = shortened(text, max_bytes)
-    if edit is None:
-        return
-    found = json.loads(edit.becomes)
-    assert short_values(found) == short_values(arguments)
-    assert len(edit.becomes.encode()) < len(text)
-    assert (edit.message, edit.at, edit.reason) == (3, ("at",), Reason.NEWEST_TEXT)
-    assert edit.artifact.content.decode() == text
-
-
-@pytest.mark.parametrize("max_bytes", [1_000, 4_000, 8_000])
-def test_a_long_string_keeps_its_beginning_and_its_end_around_a_notice(max_bytes):
-    edit = shortened(json.dumps({"path": "a.py", "patch": PATCH}), max_bytes)
-    found = json.loads(edit.becomes)
-    head, tail = found["patch"].split(MARK, 1)
-    assert found["path"] == "a.py"
-    assert PATCH.startswith(head)
-    assert PATCH.endswith(tail.partition("]")[2])
-    assert 0.5 * max_bytes < len(edit.becomes) < 1.3 * max_bytes
-
-
-def test_what_would_not_get_shorter_stays():
-    assert shortened('{"path":"a.py"}', 5) is None
-    assert shortened(json.dumps({"a": PATCH}), 10**6) is None
-
-
-def test_values_nested_deeper_than_any_tool_requires_stay():
-    deep = PATCH
-    for _ in range(20):
-        deep = [deep]
-    assert shortened(json.dumps(deep), 100) is None
-
-
-def test_what_is_no_json_is_cut_as_a_text():
-    edit = shortened(PATCH, 2_000)
-    assert edit.becomes.startswith("+ a line ")
-    assert MARK in edit.becomes
+    made = planned([user("u"), *exchange(["ok"], arguments=text)], pipeline(Budget(room)))
+    sent = json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"]
+    if sent != text:
+        assert short_values(json.loads(sent)) == short_values(arguments)
+        assert len(sent.encode()) < len(text)
+        assert text in [artifact.content.decode() for artifact in made.artifacts]
 
 
 SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64_of(PNG * 100)}}
@@ -316,8 +244,8 @@ def showing(images: int) -> tuple[RouteMedia, ...]:
 
 def sent(budget: Budget, history=HISTORY):
     every = text_pipeline(budget)
-    step = DescribeOldMedia(showing, notices("en"), ByteClassCounter())
-    made = planned(history, replace(every, local=(), compaction_steps=(step, *every.compaction_steps[1:])))
+    step, *_ = compaction_steps(notices("en"), budget, showing, ByteClassCounter())
+    made = planned(history, replace_in(every, local=(), compaction_steps=(step, *every.compaction_steps[1:])))
     return made, [b'"image_url"' in raw for raw in made.messages if b'"tool_call_id"' in raw]
 
 
@@ -352,12 +280,8 @@ def test_where_media_do_not_suffice_exchanges_go_as_well():
     assert len(made.messages) < len(HISTORY) + len(texts)
 
 
-def test_a_limit_that_the_operator_set_holds_after_a_refusal_too():
-    assert Budget(10**6, None, 5_000).for_bytes(9_000).room_bytes == 5_000
-    assert Budget(10**6, None, 5_000).for_bytes(4_000).room_bytes == 4_000
-    assert Budget(10**6).for_bytes(4_000).room_bytes == 4_000
-
-
+STEPS = compaction_steps(notices(), Budget(0), showing, ByteClassCounter())
+GOAL = Budget(0).ceiling
 LONG = "because " * 600
 
 
@@ -404,7 +328,7 @@ def test_short_reasoning_stays():
 def test_chinese_is_measured_in_characters_however_it_is_written():
     history = [user("a"), *thinking(exchange(["r"]), "因为" * 900), user("b"), *thinking(exchange(["r"]), "因" * 2_001)]
     kept = kept_of([*history, {"role": "assistant", "content": "x", "reasoning_content": ["r" * 2_000]}, user()])
-    changes = [edit for change in DropOldReasoning(notices())(kept, Mark(0)) for edit in change.edits]
+    changes = [edit for change in STEPS[1](kept, GOAL) for edit in change.edits]
     assert [(edit.message, edit.before_chars) for edit in changes] == [(4, 2_001), (6, 2_004)]
 
 
@@ -417,8 +341,7 @@ def test_no_more_reasoning_is_dropped_than_is_needed():
 
 PASTED = "".join(f"{number:05} a pasted line\n" for number in range(3_000))
 ANSWER = {"role": "assistant", "content": "yes"}
-STEP = ShortenOldTexts(notices())
-GOAL = Mark(0)
+STEP = STEPS[2]
 
 
 def edits(*history):
@@ -465,7 +388,7 @@ def test_texts_that_are_not_so_long_stay():
 
 def test_a_text_that_a_notice_would_not_shorten_stays():
     lines = "\n".join(f"name_{number}" for number in range(9))
-    step = ShortenOldTexts(notices(), over_chars=50)
+    step = replace(STEP, over_chars=50)
     assert list(step(kept_of([user(lines), ANSWER, user("next")]), GOAL)) == []
 
 
@@ -500,7 +423,7 @@ def test_a_cut_goes_down_to_the_low_mark_and_not_further():
 def test_a_large_result_on_the_edge_of_a_cut_is_cut_and_stays():
     history = [*run(3, 4), *exchange(["a very long line of output\n" * 900], first_call=90), *run(2, 20)[2:]]
     kept = kept_of(history)
-    for change in LeaveOutExchanges(notices(), 700)(kept, Mark(3_500)):
+    for change in replace(STEPS[3], task_tokens=700, dialogue_tokens=0)(kept, Budget(3_500).ceiling):
         kept.apply(change)
     assert [edit.reason for edit in kept.edits()] == [Reason.OLD_EXCHANGE] * 6 + [Reason.OLD_RESULT]
     (cut,) = [edit for edit in kept.edits() if edit.reason is Reason.OLD_RESULT]
@@ -534,7 +457,7 @@ def test_over_in_characters_or_bytes_whole_exchanges_go():
 
 def test_over_in_characters_too_a_large_result_goes_whole():
     kept = kept_of([*run(1, 4), *exchange(["a very long line of output\n" * 900], first_call=90), *run(2, 20)[2:]])
-    for change in LeaveOutExchanges(notices(), 400)(kept, Mark(3_600, 14_400)):
+    for change in replace(STEPS[3], task_tokens=400, dialogue_tokens=0)(kept, Budget(3_600, 14_400).ceiling):
         assert change.edits == ()
         kept.apply(change)
     assert [edit.message for edit in kept.edits()] == [2, 3, 4, 5]
@@ -563,7 +486,7 @@ def test_a_short_request_and_its_answer_stay_in_their_place_and_go_when_there_is
     assert set(range(2, request - 1)) | set(range(request + 1, answered)) <= set(left_out)
     assert not {request - 1, request, answered} & set(left_out)
     kept = kept_of(history)
-    for change in LeaveOutExchanges(notices(), 100, 500)(kept, Mark(0)):
+    for change in replace(STEPS[3], task_tokens=100, dialogue_tokens=500)(kept, Budget(0).ceiling):
         kept.apply(change)
     assert {request, answered} <= {edit.message for edit in kept.edits()}
 
@@ -632,10 +555,12 @@ def windowed(messages):
 def test_arguments_are_cut_in_no_more_messages_than_needed():
     calls = [one for number in range(2) for one in exchange(["ok"], arguments=json.dumps({"a": f"{number}" + LOG}))]
     window = windowed([user("u"), *calls])
-    goal = Mark(window.total.tokens - 1_000)
-    for change in CutArguments(notices(), lambda window: [one for one in window.all() if one.message.calls])(
-        window, goal
-    ):
+    goal = Budget(window.total.tokens - 1_000).ceiling
+    step = replace(
+        last_resorts(notices(), Budget(0), showing, ByteClassCounter())[3],
+        messages=lambda window: [one for one in window.all() if one.message.calls],
+    )
+    for change in step(window, goal):
         window.apply(change)
     assert window.over(goal) is None
     assert [bool(one.edits) for one in window.all() if one.message.calls] == [True, False]
@@ -644,8 +569,8 @@ def test_arguments_are_cut_in_no_more_messages_than_needed():
 def test_of_several_first_questions_no_more_are_cut_than_needed():
     questions = [user(f"{number} " + LOG) for number in range(3)]
     window = windowed([*questions, *exchange(["ok"]), user("And now?")])
-    goal = Mark(window.total.tokens - 1_000)
-    for change in LeaveOutExchanges(notices(), 100)(window, goal):
+    goal = Budget(window.total.tokens - 1_000).ceiling
+    for change in replace(STEPS[3], task_tokens=100, dialogue_tokens=0)(window, goal):
         window.apply(change)
     assert window.over(goal) is None
     assert len([one for one in window.all() if one.edits]) == 1
@@ -654,13 +579,13 @@ def test_of_several_first_questions_no_more_are_cut_than_needed():
 @pytest.mark.parametrize(("room", "tried"), [(100, [0]), (2_000, [0, 8, 4])])
 def test_a_message_with_many_images_is_prepared_once_where_its_texts_alone_are_too_much(room, tried):
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64_of(PNG)}"}}
-    window, goal, seen = kept_of([user([picture] * 16)]), Mark(room), []
+    window, goal, seen = kept_of([user([picture] * 16)]), Budget(room).ceiling, []
 
     def recorded(images):
         seen.append(images)
         return showing(images)
 
-    for change in DescribeImages(recorded, notices("en"), ByteClassCounter())(window, goal):
+    for change in last_resorts(notices(), Budget(room), recorded, ByteClassCounter())[5](window, goal):
         window.apply(change)
         if window.over(goal) is None:
             break

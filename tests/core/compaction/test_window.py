@@ -1,76 +1,23 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.line_wire import LineMessage
-from support.strategies import conversation, exchange, notices, system, user
+from support.strategies import conversation, exchange, kept_of, system, user
 
-from proxy.core.compaction.note import NoteRoom
-from proxy.core.compaction.window import (
-    ContextWindow,
-    CutPacing,
-)
 from proxy.core.conversation import Carried, Change, Edit, Moved, Reason, Size, TrackedMessage, size_of
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 
-
-def cuts_up_to(messages: int, is_desperate) -> list[int]:
-    """Where a conversation is cut that is over its mark at each message."""
-    pacing, found = CutPacing(), []
-    for count in range(1, messages + 1):
-        if not pacing.rests_at(count):
-            found.append(count)
-            pacing = pacing.after_cut(count, is_desperate=is_desperate(count))
-    return found
-
-
-def test_the_first_sixteen_desperate_cuts_wait_for_nothing():
-    assert cuts_up_to(16, lambda _: True) == list(range(1, 17))
-
-
-def test_cuts_that_free_room_never_wait():
-    assert cuts_up_to(500, lambda _: False) == list(range(1, 501))
-    assert cuts_up_to(500, lambda count: count % 15 != 0) == list(range(1, 501))
-
-
-@given(st.integers(100, 20_000))
-def test_desperate_cuts_grow_by_far_less_than_the_messages(messages):
-    cuts = cuts_up_to(messages, lambda _: True)
-    waits = [after - before for before, after in pairwise(cuts)]
-    assert waits == sorted(waits)
-    assert len(cuts) < 120
-
-
-@given(st.integers(1, 10_000), st.integers(0, 1_000))
-def test_a_cut_that_frees_room_ends_all_waiting(messages, in_a_row):
-    pacing = CutPacing(in_a_row).after_cut(messages, is_desperate=False)
-    assert pacing == CutPacing(0, pacing.resting)
-    assert not any(pacing.rests_at(count) for count in range(messages, 2 * messages))
-
-
-@given(st.integers(1, 10_000), st.integers(0, 1_000))
-def test_where_a_cut_was_made_nothing_rests(messages, in_a_row):
-    """There, the conversation is as settled as it can be."""
-    assert not CutPacing(in_a_row).after_cut(messages, is_desperate=True).rests_at(messages)
-
-
 COUNTER = ByteClassCounter()
 
 
-def raws(window: ContextWindow) -> list[bytes]:
+def raws(window):
     return [message.raw for message in window.sent()]
 
 
-def kept(*messages, base=None):
-    found = ContextWindow.of(base or Size(), COUNTER)
-    for index, message in enumerate(conversation(list(messages))):
-        found.add(TrackedMessage.of(index, message, "", COUNTER))
-    return found
+def kept(*messages):
+    return kept_of(list(messages))
 
 
 def spans(found):
@@ -82,17 +29,6 @@ def starts(changes):
 
 
 DONE = {"role": "assistant", "content": "done"}
-
-
-def test_calls_and_their_results_are_one_unit():
-    found = kept(system(), user(), *exchange(["a", "b", "c"]), *exchange(["d"], first_call=9), DONE)
-    assert spans(found) == [
-        ("system", 0, 1),
-        ("user", 1, 2),
-        ("assistant", 2, 6),
-        ("assistant", 6, 8),
-        ("assistant", 8, 9),
-    ]
 
 
 def test_results_without_a_call_belong_to_the_message_before_them_but_never_to_a_system_text():
@@ -107,42 +43,6 @@ def test_a_result_does_not_join_a_unit_from_which_it_is_apart():
     found.apply(Change(units=(found.units[2],)))
     found.add(TrackedMessage.of(4, conversation(exchange(["z"]))[1], "", COUNTER))
     assert spans(found)[-1] == ("tool", 4, 5)
-
-
-@pytest.mark.parametrize(
-    ("messages", "complete"),
-    [
-        ([], False),
-        ([user()], True),
-        ([system()], True),
-        ([user(), DONE], False),
-        ([user(), *exchange(["a", "b"])[:2]], False),
-        ([user(), *exchange(["a", "b"])], True),
-        ([user(), *exchange(["a", "b"])[:2], user()], True),
-        ([user(), {"role": "assistant", "function_call": {"name": "f"}}, {"role": "function", "content": "x"}], True),
-    ],
-)
-def test_a_request_may_end_where_all_calls_are_answered_and_it_is_the_models_turn(messages, complete):
-    assert kept(*messages).complete is complete
-
-
-def test_neither_system_text_nor_last_user_message_nor_newest_unit_may_go():
-    found = kept(system(), user("a"), DONE, system("mid"), user("b"), *exchange(["x"]), *exchange(["y"], first_call=5))
-    assert starts(found.removable()) == [[5]]
-
-
-def test_a_question_goes_with_the_end_of_its_turn():
-    found = kept(user("a"), *exchange(["x"]), DONE, user("b"), DONE, user("c"))
-    assert starts(found.removable()) == [[1], [5, 4]]
-
-
-def test_the_first_user_message_stays_and_what_keeps_it_apart_from_the_next_one():
-    found = kept(system(), user("task"), *exchange(["x"]), DONE, user("b"), DONE, user("c"), DONE, user("d"))
-    assert starts(found.removable()) == [[2], [6, 5], [8, 7]]
-    for units in found.removable():
-        found.apply(Change(units=units))
-    assert [unit.role for unit in found.units] == ["system", "user", "assistant", "user"]
-    assert [entry.message.text() for entry in found.tasks()] == ["task"]
 
 
 def test_the_oldest_short_turns_go_last_if_each_takes_at_most_a_fifth_of_their_room():
@@ -226,28 +126,6 @@ def test_where_tools_are_called_a_user_message_is_a_persons():
     assert [unit.role for unit in found.units] == ["user", "assistant", "assistant", "user"]
 
 
-def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
-    found = kept(user("a"), *exchange(["x" * 999]), DONE, user("b"), base=Size(7, 8, 9))
-    found.apply(Change(units=(found.units[1], found.units[0])))
-    assert found.total == sum((entry.size for entry in found.all()), Size(7, 8, 9))
-    assert [edit.message for edit in found.edits()] == [0, 1, 2]
-    assert [entry.index for entry in found.all()] == [3, 4]
-    assert [entry.message.raw for entry in found.all()] == raws(found)
-
-
-def test_a_copy_changes_independently():
-    found = kept(user("a"), *exchange(["x" * 999]), user("b"))
-    twin = found.copy()
-    twin.apply(Change(units=(twin.units[1],)))
-    twin.note_what_is_gone(notices(), NoteRoom())
-    twin.add(TrackedMessage.of(4, conversation([DONE])[0], "", COUNTER))
-    assert len(raws(found)) == 4
-    assert list(found.edits()) == []
-    assert spans(found) == [("user", 0, 1), ("assistant", 1, 3), ("user", 3, 4)]
-    assert found.complete
-    assert not twin.complete
-
-
 def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
     found = kept(*exchange([" " * 4_000]))
     before = found.total
@@ -257,22 +135,6 @@ def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
     assert list(found.edits()) == []
 
 
-def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
-    found = kept(user("a"), *exchange(["x" * 999]), user("b"), *exchange(["y" * 999], first_call=4))
-    found.apply(Change(units=(found.units[1],)))
-    found.note_what_is_gone(notices(), NoteRoom())
-    found.apply(Change((Edit(5, ("content",), "cut", Reason.NEWEST_RESULT),)))
-    assert b"y" * 900 not in raws(found)[-1]
-    assert b'"cut\\n[context-proxy: 2 earlier messages' in raws(found)[-1]
-    found.take_note_off()
-    assert b'"cut"' in raws(found)[-1]
-
-
-def test_the_results_of_a_unit_are_its_tool_messages():
-    found = kept(user("a"), *exchange(["x", "y"]))
-    assert [entry.index for entry in found.results(found.units[1])] == [2, 3]
-
-
 def moved(text, spoken=None):
     content = Carried(json.dumps(text).encode())
     return Edit(0, ("content",), "see below", Reason.ROUTE_MEDIA, moved=Moved((content,), spoken))
@@ -280,7 +142,7 @@ def moved(text, spoken=None):
 
 def with_moved(messages, texts, spoken=None):
     """All of these messages; the results move a part out for each text."""
-    found, left = ContextWindow.of(Size(), COUNTER), list(texts)
+    found, left = kept(), list(texts)
     for index, message in enumerate(conversation(messages)):
         entry = TrackedMessage.of(index, message, "", COUNTER)
         if message.role == "tool" and left:
@@ -349,24 +211,9 @@ def test_a_batch_ends_with_the_request_though_calls_are_open():
     assert found.total == measured(found)
 
 
-def test_what_was_moved_is_left_out_with_its_exchange():
-    found = with_moved([user("a"), *exchange(["x"]), user("b")], ["one"])
-    found.apply(Change(units=(found.units[1],)))
-    assert roles(found) == ["user", "user"]
-    assert found.total == measured(found)
-
-
-def test_the_note_is_measured_apart_from_what_follows_its_message():
-    found = with_moved([user("a"), *exchange(["x"]), *exchange(["y"], first_call=4)], ["one", "two"])
-    found.apply(Change(units=(found.units[1],)))
-    found.note_what_is_gone(notices(), NoteRoom())
-    assert roles(found) == ["user", "assistant", "tool", "user"]
-    assert found.total == measured(found)
-
-
 def of_lines(*messages):
     """The window of an API whose messages are lines: raw, or raw with what else holds."""
-    found = ContextWindow.of(Size(), COUNTER)
+    found = kept()
     for index, message in enumerate(messages):
         found.add(TrackedMessage.of(index, message, "", COUNTER))
     return found

@@ -12,7 +12,6 @@ from proxy.core.content_types import media_type
 from proxy.core.conversation import Carried, Parts, Route, Shown, ToolCall, Words, unpaired
 from proxy.core.text import jsontext
 from proxy.wire.ollama import OLLAMA, OllamaMessage
-from proxy.wire.ollama.message import may_hold_images, paired
 
 IMAGE = base64.b64encode(PNG).decode()
 
@@ -89,8 +88,8 @@ def test_text_and_images_change_together():
 
 
 def test_an_empty_list_of_images_is_none():
-    assert not may_hold_images(b'{"role":"user","content":"\\"images\\": [","images": []}')
-    assert may_hold_images(b'{"images" : [ "iVBOR"]}')
+    assert not OLLAMA.may_hold_images(b'{"role":"user","content":"\\"images\\": [","images": []}')
+    assert OLLAMA.may_hold_images(b'{"images" : [ "iVBOR"]}')
 
 
 def test_a_note_may_become_the_content_that_a_message_lacks():
@@ -104,7 +103,8 @@ def test_a_note_may_become_the_content_that_a_message_lacks():
 
 
 def answers(*messages):
-    return [one.answers for one in paired(messages)]
+    raws = b",".join(message.raw for message in messages)
+    return [one.answers for one in OLLAMA.parse(b'{"messages":[' + raws + b"]}").conversation]
 
 
 def test_results_that_name_nothing_are_in_the_order_of_the_calls():
@@ -136,8 +136,8 @@ def test_hidden_calls_go_back_to_their_places_and_the_pairs_stay():
     page = message(role="tool", tool_name="read_artifact", content="page")
     other = message(role="tool", content="x")
     hidden, visible = (call.id for call in whole.calls)
-    assert answers(whole, page, other) == ["", hidden, visible]
-    assert visible == "#0"
+    assert answers(whole, page, other) == ["", "#0", "#1"]
+    assert (hidden, visible) == ("##0", "#0")
     assert whole.changed({("content",): "text"}).calls == whole.calls
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.ollama import AnswerBody, AnswerStream
-from proxy.wire.ollama.replies import LINES, LineSplitter
+from proxy.wire.ollama import OLLAMA, AnswerBody, AnswerStream
 
 HEAD = {"model": "m", "created_at": "2026-11-23T10:00:00Z"}
 COUNTS = {"total_duration": 9, "prompt_eval_count": 26, "eval_count": 5, "eval_duration": 4}
@@ -37,7 +36,7 @@ def fed(stream, lines, size=None):
 
 @given(st.lists(st.binary(max_size=9)))
 def test_lines_joined_are_the_stream(pieces):
-    splitter = LineSplitter()
+    splitter = OLLAMA.framing.splitter()
     lines = [found for piece in pieces for found in splitter.feed(piece)]
     assert b"".join(lines) + splitter.rest == b"".join(pieces)
     assert all(found.endswith(b"\n") and found.count(b"\n") == 1 for found in lines)
@@ -53,9 +52,9 @@ def test_lines_without_our_calls_pass_byte_for_byte(size):
 
 
 def test_a_stream_is_known_by_its_type():
-    assert LINES.is_stream([(b"content-type", b"application/x-ndjson")])
-    assert not LINES.is_stream([(b"content-type", b"application/json; charset=utf-8")])
-    assert LINES.comment == b"", "clients read every line"
+    assert OLLAMA.framing.is_stream([(b"content-type", b"application/x-ndjson")])
+    assert not OLLAMA.framing.is_stream([(b"content-type", b"application/json; charset=utf-8")])
+    assert OLLAMA.framing.comment == b"", "clients read every line"
 
 
 @pytest.mark.parametrize("size", [None, 1, 13])
