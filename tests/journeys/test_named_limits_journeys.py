@@ -430,3 +430,14 @@ def test_bytes_of_an_image_that_are_counted_as_base64_are_read_as_such(build: An
     found = played(build(behind=upstream, defaults={}), upstream, row, "messages")
     assert set(found.statuses) == {200}, found
     assert (found.sends.count(2), upstream.last.measured("images")) == (1, 4)
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("what", ["images", "messages", "string"])
+def test_the_same_holds_for_streams_and_for_refusals_in_them(build: Any, api: str, what: str) -> None:
+    row = next(row for row in ROWS if row.what == what and api in row.apis)
+    arrives = "body" if api == "ollama" else "first event"
+    upstream = ScriptedModel([valid, Over(what, row.limit, row.says, arrives=arrives)], words("Done."), [FACES[api]])
+    found = played(build(behind=upstream, defaults={}), upstream, row, api, stream=True)
+    assert set(found.statuses) == {200}, found
+    assert (found.refusals, max(found.sends)) == (1, 2), found

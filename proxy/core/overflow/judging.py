@@ -155,7 +155,7 @@ def _with_named_limit(verdict: Verdict, report: ErrorReport, evidence: Evidence,
         return verdict if most is None or is_of_window else replace(verdict, named=LimitName.REPLY, named_limit=most)
     if (sent.tokens or 0) * 2 > _TIER_TOKENS and any(words.TIER.search(text) for text in texts):
         return replace(verdict, kind=VerdictKind.PROMPT, limit=_TIER_TOKENS, limit_scope=Scope.INPUT, unit=Unit.TOKENS)
-    if report.is_success or not (verdict.is_overflow or verdict.kind in _MAY_NAME_A_LIMIT) or evidence.proofs:
+    if not (verdict.is_overflow or verdict.kind in _MAY_NAME_A_LIMIT) or evidence.proofs:
         return verdict
     found = next((found for text in texts if (found := named_limit(text)) is not None), None)
     if found is None or (verdict.is_overflow and found.name is not LimitName.STRING):
