@@ -7,7 +7,7 @@ bytes go upstream.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct, structs
@@ -132,29 +132,9 @@ class Relay:
             planned = await self._planned(came, encoding, record, tenant, is_observed=mode != "on")
         if came.early is not None and planned is not None:
             came.early.client_streams = planned.request.stream
-        sent_headers = headers
-        if not _OWN_HEADERS.isdisjoint(named):
-            sent_headers = [pair for pair in headers if pair[0] not in _OWN_HEADERS]
-        sent_headers = self._with_key(sent_headers, came.wire)
+        headers = self._sent_headers(came, named, None if mode == "observe" else planned)
         if planned is None or mode == "observe":
-            return await self._as_it_came(came, sent_headers, planned, record)
-        if b"accept-encoding" in named:
-            read_on_the_way = planned.inputs.terms.tools is not None or self._settings.overflow.keepalive_seconds
-            sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        return await self._fitted(came, sent_headers, planned, record)
-
-    async def _as_it_came(
-        self, came: Arrived, headers: Headers, planned: Planned | None, record: RequestRecord
-    ) -> Served:
-        """The response to a request that is sent unchanged; with a plan, only observed."""
-        record.observed = planned is not None
-        self._recorder.plan_made(record)
-        came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
-        response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
-        return Served(response if planned is None else await self._observed(response, planned, came.kept, record))
-
-    async def _fitted(self, came: Arrived, headers: Headers, planned: Planned, record: RequestRecord) -> Served:
-        """The response to a request that is sent as planned."""
+            return await self._as_it_came(came, headers, planned, record)
         kept, has_our_tool = came.kept, planned.inputs.terms.tools is not None  # and may call it, even if withheld here
         if planned.plan.artifacts:
             planned = await self._sends.kept(planned, record)
@@ -173,6 +153,27 @@ class Relay:
             return Served(await watched(attempt.response, rounds), attempt)
         kept.drop()
         return Served(attempt.response, attempt)
+
+    def _sent_headers(self, came: Arrived, named: Mapping[bytes, bytes], planned: Planned | None) -> Headers:
+        """The request's headers for the upstream; what is not read on the way may be compressed as the client likes."""
+        headers = came.headers
+        if not _OWN_HEADERS.isdisjoint(named):
+            headers = [pair for pair in headers if pair[0] not in _OWN_HEADERS]
+        headers = self._with_key(headers, came.wire)
+        if planned is None or b"accept-encoding" not in named:
+            return headers
+        read_on_the_way = planned.inputs.terms.tools is not None or self._settings.overflow.keepalive_seconds
+        return accepting(headers, UNCOMPRESSED if read_on_the_way else READABLE)
+
+    async def _as_it_came(
+        self, came: Arrived, headers: Headers, planned: Planned | None, record: RequestRecord
+    ) -> Served:
+        """The response to a request that is sent unchanged; with a plan, only observed."""
+        record.observed = planned is not None
+        self._recorder.plan_made(record)
+        came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
+        response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
+        return Served(response if planned is None else await self._observed(response, planned, came.kept, record))
 
     @property
     def own_wire(self) -> str:
@@ -354,7 +355,7 @@ class Relay:
         if isinstance(response, UpstreamResponse):
             return
         record.counted = counted = response.counted
-        if attempt is None or not attempt.is_first or attempt.outcome.fitting_tokens is not None:
+        if attempt is None or attempt.cure is not FIRST or attempt.outcome.fitting_tokens is not None:
             return
         is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
         is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
