@@ -1,0 +1,114 @@
+"""A session that outlives what its upstream has taught: over 26 hours, by three processes, on each API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chat_as_messages import request_as_messages
+from support.chat_as_ollama import request_as_ollama
+from support.chat_as_responses import request_as_responses
+from support.journey import call, long_text, result
+from support.state_server import StateServer, needs_state_server
+from support.upstream import Over, ScriptedModel, Sent
+from support.upstream.keeping import without_our_tool
+from support.waiting import wait_until
+
+from proxy.shell.models import Learning
+
+pytestmark = needs_state_server
+
+TURNS, HOURS = 60, 26
+LIMIT = 12_000
+APIS: Mapping[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "chat": ("/chat/completions", lambda body: body),
+    "messages": ("/messages", request_as_messages),
+    "responses": ("/responses", request_as_responses),
+    "ollama": ("/api/chat", lambda body: request_as_ollama(body) | {"stream": False}),
+}
+TOOL = {"type": "function", "function": {"name": "read_log", "parameters": {"type": "object", "properties": {}}}}
+SAID = {
+    "with numbers": "This model's maximum context length is {limit} tokens, but the request has {seen} tokens.",
+    "without": "The prompt is too long for this model.",
+}
+
+
+class Day:
+    """The clock of all that is learned."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began = self.now = time.time()
+        self.made: list[Learning] = []
+        monkeypatch.setattr("proxy.shell.models.profiles.Learning", self._learning)
+
+    def _learning(self, *args: Any, **more: Any) -> Learning:
+        self.made.append(Learning(*args, **more, clock=lambda: self.now))
+        return self.made[-1]
+
+    def pass_to(self, hours: float) -> None:
+        """Move on, and wait until all processes know the same, as they do within seconds."""
+        self.now = self.began + hours * 3600
+        for one in self.made:
+            one.refresh()  # as the application does every few seconds
+        wait_until(lambda: all(one.known == self.made[0].known for one in self.made))
+
+
+def grown(turn: int) -> dict[str, Any]:
+    """The conversation of this turn; the first is over the limit already."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You find out why the build is red."},
+        {"role": "user", "content": "Why is build 4711 red? Look at every log until you know."},
+    ]
+    for number in range(20 + turn):
+        messages += [call(number, "read_log"), result(number, long_text(60 + number % 7 * 20, f"build-{number}"))]
+    return {"model": "m", "messages": messages, "tools": [TOOL], "max_tokens": 500}
+
+
+def breaks(accepted: list[Sent]) -> int:
+    """How often the messages of a request do not begin with those of the one before it."""
+    items = [sent.face.items(sent.json) for sent in accepted]
+    return sum(after[: len(before)] != before for before, after in pairwise(items))
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("api", APIS)
+def test_sixty_turns_over_26_hours_meet_each_limit_once_a_day(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, said: str
+) -> None:
+    monkeypatch.setattr("proxy.shell.models.shared_state.COMPARE_SECONDS", 0.02)
+    server, day = StateServer(tmp_path), Day(monkeypatch)
+    server.start()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "owner-secret").write_bytes(b"s" * 32)
+    limit = Over("prompt", LIMIT, SAID[said])
+    model = ScriptedModel([without_our_tool(), limit])
+    try:
+        world = build(
+            behind=model,
+            defaults={},
+            artifacts={"folder": tmp_path / "artifacts", "retrieval_tool": "always"},
+            state={"url": server.url},
+            proxies=[{"data_dir": tmp_path / name} for name in ("one", "one", "two")],
+        )
+        path, spelled = APIS[api]
+        for turn in range(TURNS):
+            day.pass_to(turn * HOURS / (TURNS - 1))
+            # One process, the one that is started after it, and another replica, each for hours; then in turns.
+            proxy = turn // 12 if turn < 36 else turn % 3
+            answer = world.ask(spelled(grown(turn)), path=path, proxy=proxy, **{"anthropic_version": "2023-06-01"})
+            assert answer.status_code == 200, (turn, answer.text)
+    finally:
+        server.stop()
+    tools = [sent.face.tools(sent.json) for sent in model.accepted]
+    lost = breaks(model.accepted)
+    print(f"{api}, {said}: {len(model.sent)} sends, {model.refusals} refused, {lost} breaks of the prefix")
+    assert len(model.accepted) == TURNS
+    assert model.refusals - limit.refused <= 2, "our tool, once a day"
+    assert limit.refused <= 2 + (said == "without"), "once a day, and a search may meet it from above"
+    assert sum(one != other for one, other in pairwise(tools)) <= 1
+    assert lost <= 18, "about one cut in four turns, as the room fills"
