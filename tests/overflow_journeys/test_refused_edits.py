@@ -65,11 +65,3 @@ async def test_an_unknown_refusal_is_tried_without_our_tool_and_then_as_it_came(
             assert original == body
         stage.model.plays(refusal, refusal, refusal)
         assert (await stage.ask(body)).status == 400
-
-
-async def test_words_about_json_for_a_request_that_came_so_pass(tmp_path: Path) -> None:
-    refusal = openai_error("Failed to parse tool result as JSON")
-    async with staged(tmp_path, **window(200_000)) as stage:
-        stage.model.plays(saying(500, refusal))
-        answer = await stage.ask(conversation(3_000))
-        assert (answer.status, answer.body, answer.attempts) == (500, refusal, "1")

@@ -165,22 +165,6 @@ async def test_a_second_refusal_passes_and_teaches_nothing(tmp_path: Path) -> No
         assert types_of(stage.model.bodies[0]) == ["text", "image_url"]
 
 
-async def test_a_refusal_of_media_where_there_are_none_passes_untouched(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        refusal = json.dumps({"error": {"message": "image input is not supported"}}).encode()
-        stage.model.plays(saying(400, refusal))
-        answer = await stage.ask(asking())
-        assert (answer.status, answer.body, answer.attempts) == (400, refusal, "1")
-
-
-async def test_media_that_are_never_touched_are_refused_once(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        body = json.dumps({"model": "m", "messages": [{"role": "system", "content": [image_part()]}]}).encode()
-        stage.model.plays(refusing(400, "image input is not supported"))
-        answer = await stage.ask(body)
-        assert (answer.status, answer.attempts, stage.model.bodies) == (400, "1", [body])
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -203,12 +187,6 @@ async def test_with_learning_off_it_is_healed_each_time(tmp_path: Path) -> None:
         for _ in range(2):
             stage.model.plays(refusing(400, "image input is not supported"), accepting)
             assert (await stage.ask(asking(image_part()))).attempts == "2"
-
-
-async def test_with_retries_off_it_passes(tmp_path: Path) -> None:
-    async with staged(tmp_path, overflow={"retry": False}) as stage:
-        stage.model.plays(refusing(400, "image input is not supported"))
-        assert (await stage.ask(asking(image_part()))).status == 400
 
 
 async def test_images_of_results_are_healed_like_those_of_users(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from support.overflow_words import (
     assert_valid,
     at_least,
     conversation,
+    edited_request,
     estimate,
     openai_error,
     raw_messages,
@@ -19,9 +19,8 @@ from support.overflow_words import (
     too_long_with_reply,
     window,
     without_messages,
-    without_numbers,
 )
-from support.upstream.scenes import COMPLETION, EVENTS, JSON, STREAM, accepting, saying
+from support.upstream.scenes import COMPLETION, JSON, accepting, saying
 
 from proxy.shell.models import counter_for
 
@@ -98,17 +97,6 @@ async def test_a_limit_in_characters_is_met(tmp_path: Path) -> None:
         assert sum(map(len, texts)) < 9_000
 
 
-@pytest.mark.parametrize("tokens", [30_000, 60_000], ids=["by bytes", "by its tokenizer"])
-async def test_half_is_half_whatever_the_first_send_was_counted_with(tmp_path: Path, tokens: int) -> None:
-    async with staged(tmp_path) as stage:  # gpt-4o: 128 000 tokens, counted with its own tokenizer
-        stage.model.plays(saying(400, without_numbers()), accepting)
-        body = conversation(tokens, model="gpt-4o")
-        answer = await stage.ask(body)
-        first, second = stage.model.bodies
-        assert answer.status == 200
-        assert len(second) < 0.55 * len(first)
-
-
 async def test_a_second_send_is_smaller_whatever_the_first_was_counted_with(tmp_path: Path) -> None:
     """Cohere's sum: https://github.com/cohere-ai/sandbox-topically/issues/4"""
     async with staged(tmp_path) as stage:
@@ -183,14 +171,6 @@ async def test_where_the_share_of_an_emergency_cannot_be_reached_the_true_limit_
         assert reply is None or second["max_tokens"] <= (reply if rules == 17_000 else 32_000 - 29_600)
 
 
-async def test_with_retry_off_the_refusal_passes_untouched_after_one_send(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000, overflow={"retry": False})) as stage:
-        stage.model.plays(saying(400, too_long(8_000, 9_500), JSON, "x-refusal: its own"))
-        answer = await stage.ask(conversation(9_500))
-        assert (answer.status, answer.body, answer.attempts) == (400, too_long(8_000, 9_500), "1")
-        assert answer.headers["x-refusal"] == "its own"
-
-
 @pytest.mark.parametrize("mode", ["observe", "off"])
 async def test_a_proxy_that_only_watches_passes_the_refusal_and_the_request_untouched(
     tmp_path: Path, mode: str
@@ -200,13 +180,6 @@ async def test_a_proxy_that_only_watches_passes_the_refusal_and_the_request_unto
         stage.model.plays(saying(400, too_long(8_000, 9_500)))
         answer = await stage.ask(body, x_context_proxy_mode=mode)
         assert (answer.status, answer.body, stage.model.bodies) == (400, too_long(8_000, 9_500), [body])
-
-
-def edited_request() -> bytes:
-    """One that fits and yet is edited: a tool result over the limit for one."""
-    body = json.loads(conversation(6_000, exchanges=8))
-    body["messages"][3]["content"] += "\n".join(f"line {number} of the log" for number in range(2_500))
-    return json.dumps(body).encode()
 
 
 @pytest.mark.parametrize(
@@ -230,82 +203,3 @@ async def test_an_edited_request_that_is_refused_for_its_content_goes_up_once_as
         assert (answer.status, answer.attempts) == (200, "2")
         assert len(first) < len(body)
         assert second == body
-
-
-async def test_a_second_refusal_for_content_passes_byte_for_byte(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(64_000)) as stage:
-        stage.model.plays(saying(400, b'{"error": "no"}'), saying(422, b'{"error": "still no"}'))
-        answer = await stage.ask(edited_request())
-        assert (answer.status, answer.body, len(stage.model.bodies)) == (422, b'{"error": "still no"}', 2)
-
-
-@pytest.mark.parametrize(
-    ("status", "refusal"),
-    [
-        (429, b'{"error": {"message": "Rate limit reached for tokens per min. Limit 30000, requested 40000"}}'),
-        (401, b'{"error": {"message": "Incorrect API key provided"}}'),
-        (404, b'{"error": {"message": "The model does not exist"}}'),
-        (500, b'{"error": {"message": "Internal error"}}'),
-        (503, b"overloaded"),
-    ],
-)
-async def test_an_edited_request_that_is_refused_for_another_reason_is_not_sent_again(
-    tmp_path: Path, status: int, refusal: bytes
-) -> None:
-    async with staged(tmp_path, **window(64_000)) as stage:
-        stage.model.plays(saying(status, refusal))
-        answer = await stage.ask(edited_request())
-        assert (answer.status, answer.body, len(stage.model.bodies)) == (status, refusal, 1)
-
-
-@pytest.mark.parametrize("status", [400, 200])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_compressed_refusal_is_read(tmp_path: Path, status: int, stream: bool) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        refusal = b"data: " + too_long(8_000, 9_500) + b"\n\n" if stream else too_long(8_000, 9_500)
-        stage.model.plays(
-            saying(status, gzip.compress(refusal), EVENTS if stream else JSON, "content-encoding: gzip"), accepting
-        )
-        answer = await stage.ask(conversation(9_500, stream=stream), accept_encoding="gzip, deflate, br, zstd")
-        assert (answer.status, answer.attempts) == (200, "2")
-        asked_for = [request.values(b"accept-encoding") for request in stage.model.sent]
-        assert asked_for == [[b"gzip, deflate"]] * 2
-
-
-async def test_a_body_that_says_it_is_not_compressed_is_read(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(400, too_long(8_000, 9_500)), accepting)
-        answer = await stage.ask(conversation(9_500), content_encoding="identity")
-        assert (answer.status, answer.attempts) == (200, "2")
-
-
-async def test_a_compressed_answer_passes_byte_for_byte(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        compressed = gzip.compress(COMPLETION)
-        stage.model.plays(saying(200, compressed, JSON, "content-encoding: gzip"))
-        answer = await stage.ask(conversation(2_000), accept_encoding="gzip")
-        assert answer.body == compressed
-        assert answer.headers["content-encoding"] == "gzip"
-
-
-async def test_an_answer_that_is_not_what_its_encoding_says_passes_byte_for_byte(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(400, b"no gzip at all", JSON, "content-encoding: gzip"))
-        answer = await stage.ask(conversation(2_000))
-        assert (answer.status, answer.body, answer.attempts) == (400, b"no gzip at all", "1")
-
-
-async def test_a_refusal_in_a_200_without_a_word_of_error_is_cured(tmp_path: Path) -> None:
-    """SiliconFlow: https://github.com/siliconflow (`code` 20015), here under a 200 as gateways pass it on."""
-    refusal = (
-        b'{"code":20015,"message":"length of prompt_tokens (9500) must be less than max_seq_len (8000).","data":null}'
-    )
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(200, refusal), accepting)
-        assert (await stage.ask(conversation(9_500))).body == COMPLETION
-
-
-async def test_a_stream_that_does_not_say_so_is_looked_at_as_one(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(200, b"data: " + too_long(8_000, 9_500) + b"\n\n", "text/plain"), accepting)
-        assert (await stage.ask(conversation(9_500, stream=True))).body == STREAM

@@ -8,24 +8,12 @@ from pathlib import Path
 import pytest
 from support.overflow_stage import staged
 from support.overflow_words import conversation, estimate, too_long, window
-from support.upstream import Scene, resetting
+from support.upstream import Scene
 from support.upstream.scenes import DELTA, EVENTS, STREAM, Thinking, accepting, saying, streaming
 from support.upstream.sockets import CHUNKED, Connection, Request, chunk, soon
 from support.waiting import PATIENCE_SECONDS
 
 REFUSAL = b"data: " + too_long(8_000, 9_500) + b"\n\n"
-
-
-@pytest.mark.parametrize(
-    "before",
-    [b"", b": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n", b"\xef\xbb\xbf", b"event: error\n", b"\r\n"],
-    ids=["nothing", "comments", "byte order mark", "event name", "blank line"],
-)
-async def test_a_refusal_as_the_first_event_is_retried_unseen(tmp_path: Path, before: bytes) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(200, before + REFUSAL, EVENTS), accepting)
-        answer = await stage.ask(conversation(9_500, stream=True))
-        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -81,15 +69,6 @@ async def test_an_error_after_content_passes_byte_for_byte_and_is_not_retried(tm
         assert len(stage.model.bodies) == 1
 
 
-async def test_a_refusal_that_comes_together_with_content_is_retried_as_the_client_has_seen_neither(
-    tmp_path: Path,
-) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(200, DELTA + REFUSAL, EVENTS), accepting)
-        answer = await stage.ask(conversation(9_500, stream=True))
-        assert (answer.body, answer.attempts) == (STREAM, "2")
-
-
 async def test_each_event_reaches_the_client_before_the_next_one_is_sent(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(12_000)) as stage:
         receipts = [asyncio.Event() for _ in range(3)]
@@ -122,36 +101,6 @@ async def test_two_streams_without_an_event_near_the_window_are_a_refusal(tmp_pa
             3,
         )
         assert estimate(stage.model.bodies[2]) <= 0.6 * estimate(stage.model.bodies[0])
-
-
-@EMPTY_STREAMS
-async def test_a_stream_without_an_event_far_from_the_window_passes(tmp_path: Path, nothing: bytes) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(200, nothing, EVENTS))
-        answer = await stage.ask(conversation(5_000, stream=True))
-        assert (answer.status, answer.body, answer.attempts) == (200, nothing, "1")
-
-
-async def test_a_connection_that_is_reset_is_not_tried_again(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(resetting)
-        answer = await stage.ask(conversation(9_500))
-        assert (answer.status, len(stage.model.bodies)) == (502, 1)
-
-
-async def test_a_second_send_that_breaks_is_not_tried_again(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(400, too_long(8_000, 9_500)), resetting)
-        answer = await stage.ask(conversation(9_500))
-        assert (answer.status, answer.attempts, len(stage.model.bodies)) == (502, "2", 2)
-
-
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 529])
-async def test_a_failure_of_the_second_send_passes_byte_for_byte(tmp_path: Path, status: int) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(saying(400, too_long(8_000, 9_500)), saying(status, b'{"error": "down"}'))
-        answer = await stage.ask(conversation(9_500))
-        assert (answer.status, answer.body, answer.attempts) == (status, b'{"error": "down"}', "2")
 
 
 @pytest.mark.parametrize("earlier", [(), (saying(400, too_long(8_000, 9_500)),)], ids=["first send", "second send"])

@@ -312,20 +312,3 @@ async def test_two_numbers_that_may_be_our_count_teach_nothing_unless_less_is_ta
         stage.model.plays(accepting)
         await stage.ask(body)
         assert stage.model.bodies == [body]
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        _said("The output has 24120 tokens; at most 20000 completion tokens are possible"),
-        _said("You used 24120 tokens per day of 20000"),
-        _said("Your balance is 20000 tokens, and this costs 24120 tokens"),
-        _said("The image has 24120 pixels of 20000"),
-        _said("4 of 24120 tokens are over 20000"),
-    ],
-)
-async def test_numbers_of_something_else_pass_after_one_send(tmp_path: Path, refusal: str) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, refusal.encode()))
-        answer = await stage.ask(conversation(24_000, model="m", exchanges=60, max_tokens=1_000))
-        assert (answer.status, answer.body, answer.attempts) == (400, refusal.encode(), "1")

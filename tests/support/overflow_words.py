@@ -114,6 +114,22 @@ def without_numbers() -> bytes:
     return openai_error("Your input exceeds the context window of this model.", "context_length_exceeded")
 
 
+def tokens_per_minute(limit: int, requested: str) -> bytes:
+    """Groq: https://github.com/continuedev/continue/issues/10218"""
+    message = (
+        "Request too large for model `m` in organization `org_1` service tier `on_demand` on tokens per minute (TPM): "
+        f"Limit {limit}, {requested}, please reduce your message size and try again."
+    )
+    return json.dumps({"error": {"message": message, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
+
+
+def edited_request() -> bytes:
+    """A request that fits and yet is edited: a tool result over the limit for one."""
+    body = json.loads(conversation(6_000, exchanges=8))
+    body["messages"][3]["content"] += "\n".join(f"line {number} of the log" for number in range(2_500))
+    return json.dumps(body).encode()
+
+
 def window(tokens: int, **more: Any) -> dict[str, Any]:
     """Settings in which every model has this window by configuration."""
     return {"models": [{"match": "*", "context_window": tokens}], **more}
